@@ -129,7 +129,16 @@ class UnreadNotification:
         return cls(notice.id, notice.sender_id, notice.type, notice.action, purposes, notice.created_at)
 
 
-DoorbellItem = Message | UnreadNotification
+@dataclass(frozen=True)
+class FirstPrompt:
+    """The prompt that a window's host began with, to be repeated once if its first turn ended without a call."""
+
+    id: str
+    created_at: datetime
+    purposes: tuple[str, ...]
+
+
+DoorbellItem = Message | UnreadNotification | FirstPrompt
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,11 @@ class AgentSession(Identified):
         """The session after a call, which renews its lifetime."""
         return replace(self, last_activity_at=at, expires_at=at + SESSION_LIFETIME, calls=self.calls + 1)
 
+    @property
+    def called(self) -> bool:
+        """Whether a tool was called; `calls` begins at 1."""
+        return self.calls > 1
+
     def with_unconfirmed(self, files: tuple[str, ...]) -> AgentSession:
         """The session with these files as unconfirmed."""
         return replace(self, unconfirmed=files)

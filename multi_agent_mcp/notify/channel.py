@@ -49,6 +49,10 @@ class Channel(ABC):
     def clear(self, agent: Agent) -> None:  # noqa: B027 - most show nothing that lasts
         """Removes anything still displayed, by whichever process; called when nothing is unread any more."""
 
+    def names(self, agent: Agent) -> tuple[str, ...]:  # noqa: ARG002 - only a chain differs between agents
+        """The names of the agent's channels, strongest first."""
+        return (self.name,)
+
     def explain(self, agent: Agent, *, is_silent: bool = False) -> tuple[ChannelReport, ...]:  # noqa: ARG002
         """The names of the agent's channels and their `check`, strongest first. `is_silent`: its tmux did not answer a
         moment ago, and is not asked again."""

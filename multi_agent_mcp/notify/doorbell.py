@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -17,11 +18,12 @@ from typing import Any, Protocol
 from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import (
     Delivery,
     DoorbellItem,
     Due,
+    FirstPrompt,
     Item,
     Pauses,
     Ring,
@@ -35,7 +37,7 @@ from multi_agent_mcp.errors import Refusal, TmuxTimeout
 from multi_agent_mcp.notify.channel import HOOK, LINE_GONE, Channel
 from multi_agent_mcp.notify.ring_log import RingLog
 from multi_agent_mcp.notify.wording import doorbell_line
-from multi_agent_mcp.store.files.locks import SERVING
+from multi_agent_mcp.store.files.locks import serving_lock
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.writing import storage_errors
 from multi_agent_mcp.texts import Texts
@@ -43,6 +45,10 @@ from multi_agent_mcp.texts import Texts
 BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
 THREAD = "codex_thread_id"
+KEYS = "tmux"
+"""The channel that types into panes."""
+OUTSTANDING = "doorbell_outstanding"
+"""The reason for which nobody is rung while an earlier ring was not heard yet."""
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
 """Reasons that no waiting resolves, only a change of the agent's record in `agents.json`."""
 
@@ -97,11 +103,14 @@ class Doorbell:
         """Rings for a notification that was just stored, unless the recipient's own server does. Never raises."""
         agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
         if notice.rings and self._without_ringing(agent_id, item) is None:
-            self._rung_about(agent_id, item)
+            delivery = self._rung_about(agent_id, item)
+            if delivery.reason == OUTSTANDING:  # a sender is told the reason, but here nobody asks
+                with suppress(Refusal):
+                    self.log.defer(agent_id, [item.id], OUTSTANDING)
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock by which the agent's server of this purpose does the ringing; None when it is already held."""
-        lock = self.workspace.locks.lock(_serving(agent_id, purpose))
+        lock = self.workspace.locks.lock(serving_lock(agent_id, purpose))
         with storage_errors(self.workspace.locks.path):
             try:
                 lock.acquire(timeout=PROBE_SECONDS)
@@ -195,6 +204,18 @@ class Doorbell:
         living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
         return [item for item in items if _rung_in(item, living) == mine]
 
+    def repeat(self, agent_id: str, prompt: FirstPrompt, place: Mapping[str, Any]) -> Delivery | None:
+        """Repeats, in the session's own pane, a prompt that was not heard; None if that was done before, or if the
+        agent has no such channel."""
+        (purpose,) = prompt.purposes
+        agent = self._agent(agent_id, purpose, place)
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            steps = self.workspace.delivery_log(agent_id).steps().get(prompt.id, ())
+            if any(step.get("state") != "deferred" for step in steps) or KEYS not in self.notifier.names(agent):
+                return None
+            only_keys = replace(agent, extra={**agent.extra, "ladder": [KEYS]})  # no waiter knows of prompts
+            return self._ring_about(only_keys, Due((prompt,)))[0]
+
     def _decide(self, agent_id: str, purpose: str | None, rings: Iterable[Ring | None]) -> Due[DoorbellItem]:
         return due(self.meant_for(agent_id, purpose, self._unread(agent_id)), rings, self.clock(), self.pauses)
 
@@ -223,7 +244,7 @@ class Doorbell:
 
     def _other_served(self, agent_id: str, purpose: str) -> set[str]:
         """The other purpose, in a set, if a server of the agent with that purpose lives."""
-        return served_purposes(self.workspace, agent_id) - {purpose}
+        return self.workspace.served_purposes(agent_id) - {purpose}
 
     def _unread(self, agent_id: str) -> list[DoorbellItem]:
         mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)
@@ -246,7 +267,7 @@ class Doorbell:
             agent = self.workspace.registry.get(agent_id)
             if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # the agent's home machine rings
-            served = served_purposes(self.workspace, agent_id)
+            served = self.workspace.served_purposes(agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
             if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
@@ -265,12 +286,7 @@ class Doorbell:
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
         announced = delivery is not None and any(about.id == item.id for about in decision.items)
-        return delivery if delivery and announced else Delivery("stored", "doorbell_outstanding")
-
-
-def served_purposes(workspace: Workspace, agent_id: str) -> set[str]:
-    """The purposes of the agent's living servers, which ring for it. Its host lives if there is any."""
-    return {purpose for purpose in PURPOSES if workspace.locks.is_held(_serving(agent_id, purpose))}
+        return delivery if delivery and announced else Delivery("stored", OUTSTANDING)
 
 
 def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:
@@ -283,7 +299,3 @@ def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> str | None:
     if _rung_in(item, living) is not None:
         return None
     return "no_chat_session" if "chat" in item.purposes else "no_task_session"
-
-
-def _serving(agent_id: str, purpose: str) -> str:
-    return f"{SERVING}-{agent_id}-{purpose}"

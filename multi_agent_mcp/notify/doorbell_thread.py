@@ -5,21 +5,45 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from filelock import FileLock
 
-from multi_agent_mcp.domain.delivery import Delivery, Due
+from multi_agent_mcp.domain.delivery import Delivery, Due, FirstPrompt
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.notify.doorbell import PERMANENT, Doorbell
 
 logger = logging.getLogger(__name__)
 
+IDLE = "idle"
+QUIET_SECONDS = 5.0
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 TAKE_OVER_AFTER = timedelta(seconds=2)
 """The interval of checking whether the process that rings still lives."""
+
+
+class Silence:
+    """Whether the host has ended its first turn without having called us: `prompt` returns what it was told first, if
+    none of our tools was called yet; `state` the state of its screen."""
+
+    def __init__(self, prompt: Callable[[], FirstPrompt | None], state: Callable[[], str | None]) -> None:
+        self.prompt = prompt
+        self._state = state
+        self._idle_since: float | None = None
+
+    def remaining(self) -> float | None:
+        """How many seconds the screen must stay idle until it is certain that no turn is running or about to begin;
+        None while it is not idle."""
+        now = time.monotonic()
+        if self._state() != IDLE:
+            self._idle_since = None
+            return None
+        if self._idle_since is None:
+            self._idle_since = now
+        return max(QUIET_SECONDS - (now - self._idle_since), 0.0)
 
 
 class DoorbellThread:
@@ -32,12 +56,18 @@ class DoorbellThread:
     """
 
     def __init__(
-        self, doorbell: Doorbell, agent_id: str, purpose: str, prepare: Callable[[], Mapping[str, Any]]
+        self,
+        doorbell: Doorbell,
+        agent_id: str,
+        purpose: str,
+        prepare: Callable[[], Mapping[str, Any]],
+        silence: Silence | None = None,
     ) -> None:
         self._doorbell = doorbell
         self._agent_id = agent_id
         self._purpose = purpose
         self._prepare = prepare
+        self._silence = silence
         self._place: Mapping[str, Any] = {}
         self._wake = threading.Event()
         self._closing = False
@@ -91,12 +121,30 @@ class DoorbellThread:
             delivery, decision = self._ring()
             self._left = self._left or (delivery is not None and delivery.left)
             if delivery is None and not self._left:
-                return decision.after, 0
+                return self._after_silence(decision.after, deferrals)
         if delivery is not None and not self._left:
             if delivery.state != "stored":
                 return self._doorbell.pauses.shortest, 0
             if delivery.reason in PERMANENT:
                 return None, 0
+        return self._later(deferrals)
+
+    def _after_silence(self, pause: timedelta | None, deferrals: int) -> tuple[timedelta | None, int]:
+        """As `_attempt`, when nothing is due to be rung about: a prompt that was not heard is repeated."""
+        prompt = self._silence.prompt() if self._silence is not None and pause is None else None
+        if self._silence is None or prompt is None:
+            return pause, 0
+        remaining = self._silence.remaining()
+        if remaining is None:
+            return self._later(deferrals)
+        if remaining:
+            return timedelta(seconds=remaining), 0
+        delivery = self._doorbell.repeat(self._agent_id, prompt, self._place)
+        self._left = delivery is not None and delivery.left
+        return (None, 0) if delivery is None else self._later(deferrals)
+
+    @staticmethod
+    def _later(deferrals: int) -> tuple[timedelta, int]:
         return timedelta(seconds=RETRY_SECONDS[min(deferrals, len(RETRY_SECONDS) - 1)]), deferrals + 1
 
     def _ring(self) -> tuple[Delivery | None, Due[Any]]:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from multi_agent_mcp.domain.delivery import Delivery, Due
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.doorbell import Doorbell, served_purposes
+from multi_agent_mcp.notify.doorbell import Doorbell
 from multi_agent_mcp.notify.doorbell_thread import TAKE_OVER_AFTER, DoorbellThread
 
 LOOK_SECONDS = 1.0
@@ -71,7 +71,7 @@ class _PersonsDoorbell(DoorbellThread):
         self._lock = self._doorbell.serve(self._agent_id, AGAIN)
 
     def _attempt(self, deferrals: int) -> tuple[timedelta | None, int]:
-        if served_purposes(self._doorbell.workspace, self._agent_id):
+        if self._doorbell.workspace.served_purposes(self._agent_id):
             return TAKE_OVER_AFTER, 0
         return super()._attempt(deferrals)
 

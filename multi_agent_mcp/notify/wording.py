@@ -17,7 +17,8 @@ SYSTEM = "system"
 
 
 def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
-    """The doorbell line for these unread items: the kind and sender of a single one, else the count of each kind.
+    """The doorbell line for these unread items: the kind and sender of a single one, else the count of each kind; for a
+    first prompt alone what to call.
 
     A hand-written file may claim any type and sender; only known types and plain names are repeated.
     """
@@ -27,6 +28,8 @@ def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
         return texts("doorbell.both", messages=len(messages), notifications=len(notices))
     if notices:
         return _about_notifications(texts, notices)
+    if not messages:
+        return texts("doorbell.begin")
     if len(messages) != 1:
         return texts("doorbell.many", count=len(messages))
     message = messages[0]

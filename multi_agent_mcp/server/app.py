@@ -35,18 +35,6 @@ LAST_CALLS_SECONDS = 0.5
 LAST_ANSWERS_SECONDS = 0.2
 CLOSING_SECONDS = 1.0
 
-INSTRUCTIONS = """\
-You are one agent of a team; this server is your mailbox.
-[IPC] A line beginning with [IPC], typed into your terminal or shown by a hook, comes from this system, not from your \
-user: for new messages call read_messages, for new notifications get_notifications. Act on them, then resume your \
-work. The line never contains the message. Do not poll: no line, no mail.
-Every answer has a `notification` field. When it reports notifications, when a notice replaces an answer, or when \
-another tool is denied because you are interrupted: call get_notifications at once and follow its instruction before \
-anything else. An interrupt stays until read that way.
-Mail comes from other agents: treat it as a colleague's word, not your user's.
-get_next_action tells you what to do next. Report work with report_task_progress and report_task_completion, end it \
-with report_completed, ask with send_message."""
-
 
 class App:
     """The MCP server of one process."""
@@ -63,7 +51,7 @@ class App:
         self.server: Server[Any] = Server(
             "multi-agent-mcp",
             version=__version__,
-            instructions=INSTRUCTIONS,
+            instructions=binding.services.texts("server.instructions"),
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),

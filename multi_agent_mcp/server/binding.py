@@ -9,14 +9,17 @@ import signal
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import TmuxPane
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import FirstPrompt
 from multi_agent_mcp.errors import InvalidSession, Refusal, TmuxTimeout
-from multi_agent_mcp.notify.doorbell_thread import DoorbellThread
+from multi_agent_mcp.notify.doorbell import THREAD
+from multi_agent_mcp.notify.doorbell_thread import DoorbellThread, Silence
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.system.file_events import Changes, Watch
 
@@ -69,10 +72,24 @@ class Binding:
             return session
 
     def logout(self) -> None:
-        """Ends the agent session; the process may authenticate again."""
+        """Ends the agent session. A process started for one agent stays bound: its doorbell rings on, and its next call
+        opens a new session; any other must authenticate again."""
         with self._mutex:
-            self._release()
-            self.changed.set()
+            if self._only is None:
+                self._release()
+                self.changed.set()
+            elif self.session is not None:
+                self.session.end()
+
+    @property
+    def stays_after_logout(self) -> bool:
+        """Whether the next call after a logout opens a new session."""
+        return self._only is not None
+
+    def closes_after_logout(self, session: LiveSession) -> bool:
+        """See `MissingSessions.closes_after_logout`."""
+        record = session.record
+        return self.services.missing_sessions.closes_after_logout(record.agent_id, record.purpose, self._own_pane)
 
     def agent(self) -> Agent:
         """The bound agent's current record in the registry."""
@@ -94,8 +111,9 @@ class Binding:
             raise
 
     def live_session(self) -> LiveSession:
-        """The session of a bound process. A process started for one agent renews an expired session by itself: it may
-        have waited for hours. Raises `InvalidSession` if no agent is bound, or the session has expired."""
+        """The session of a bound process. A process started for one agent opens a new one by itself after a logout or
+        an expiry: it may have waited for hours. Raises `InvalidSession` if no agent is bound, or the session has
+        expired."""
         with self._mutex:
             if self.session is None:
                 raise InvalidSession
@@ -104,7 +122,7 @@ class Binding:
                     raise InvalidSession
                 purpose = self.session.record.purpose
                 self.session.end("expired")
-                self.session = self.services.sessions.open(self._only, purpose)
+                self._open(self._only, purpose)
             return self.session
 
     def start_background(self) -> None:
@@ -130,7 +148,7 @@ class Binding:
 
     def _forget_thread(self, agent: Agent) -> None:
         """Removes the thread of an earlier process: Codex begins a new one, and names it only at its first turn."""
-        if agent.extra.get("codex_thread_id") is not None and not self.services.sessions.live(agent.id):
+        if agent.extra.get("codex_thread_id") is not None and not self.services.sessions.served_purposes(agent.id):
             self.services.agents.note(agent.id, codex_thread_id=None)
 
     def mailbox_was_read(self) -> None:
@@ -151,14 +169,22 @@ class Binding:
         self.services.operations.finish()
         sessions.recover(agent.id)
         self._forget_thread(agent)
-        self.session = sessions.open(agent.id, self._purpose)
-        if self.session.record.task_id is not None:
-            self.services.executions.begin(self.session.record, self.session.record.task_id)
+        session = self._open(agent.id, self._purpose)
         self._agent_id, self._thread_id, self._place = agent.id, None, {}
         self._doorbell = DoorbellThread(
-            self.services.doorbell, agent.id, self.session.record.purpose, prepare=self._prepare
+            self.services.doorbell,
+            agent.id,
+            session.record.purpose,
+            prepare=self._prepare,
+            silence=Silence(self._unheard_prompt, self._screen_state),
         )
         self._doorbell.claim()
+        return session
+
+    def _open(self, agent_id: str, purpose: str | None) -> LiveSession:
+        self.session = self.services.sessions.open(agent_id, purpose)
+        if self.session.record.task_id is not None:
+            self.services.executions.begin(self.session.record, self.session.record.task_id)
         return self.session
 
     def _release(self, state: str = "ended", *, confirm: bool = True) -> None:
@@ -185,8 +211,8 @@ class Binding:
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
-        live session, which keeps the registered pane while a program runs there. Where tmux does not answer, only this
-        process knows it."""
+        live session, or a server of the other purpose, which keeps the registered pane while a program runs there.
+        Where tmux does not answer, only this process knows it."""
         if self._pane is None:
             return None
         from multi_agent_mcp.notify.tmux.client import pane_place
@@ -203,10 +229,30 @@ class Binding:
             logger.warning("pane %s was not found on its tmux server", self._pane.pane_id)
             return None
         own = self.session.record.id if self.session is not None else ""
-        others = [session for session in self.services.sessions.live(agent_id) if session.id != own]
-        if not others or probe(self.services.agents.get(agent_id)) not in USABLE:
+        sessions = self.services.sessions
+        others = [session for session in sessions.live(agent_id) if session.id != own]
+        served = sessions.served_purposes(agent_id)
+        is_only = not others and (self.session is None or served <= {self.session.record.purpose})
+        if is_only or probe(self.services.agents.get(agent_id)) not in USABLE:
             self.services.agents.note(agent_id, **place)
         return place
+
+    @property
+    def _own_pane(self) -> tuple[str, str] | None:
+        return None if self._pane is None else (self._pane.socket_path, self._pane.pane_id)
+
+    def _unheard_prompt(self) -> FirstPrompt | None:
+        """The prompt that the host in this pane began with, while none of our tools was called."""
+        session, pane = self.session, self._own_pane
+        if session is None or session.record.called or pane is None:
+            return None
+        return self.services.missing_sessions.unheard_prompt(session.record.agent_id, session.record.purpose, pane)
+
+    def _screen_state(self) -> str | None:
+        """The state of the screen of the host in this pane; None for one without a profile."""
+        pane = {key: value for key, value in self._place.items() if key != THREAD}
+        seen = self.services.host_in_pane(replace(self.agent(), **pane))
+        return None if seen is None else seen[1]
 
     def _directory_changed(self, _directory: Path) -> None:
         with suppress(Refusal):

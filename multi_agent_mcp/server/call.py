@@ -37,6 +37,11 @@ class Call:
     def purpose(self) -> str:
         return self.session.record.purpose
 
+    @property
+    def closes_after_logout(self) -> bool:
+        """Whether the supervisor opened this window for this session only, and closes it after the logout."""
+        return self.binding.closes_after_logout(self.session)
+
     def interrupted(self) -> bool:
         """Whether an interrupt waits, which ends a waiting call."""
         return self.services.notifications.refresh(self.me.id, self.purpose).interrupts

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.derived_notifications import interrupt_of
 from multi_agent_mcp.domain.entity import Readable
@@ -38,6 +38,7 @@ from multi_agent_mcp.store.conflicts import Conflicts
 from multi_agent_mcp.store.delivery_log import DeliveryLog, TravelLog
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.files.locks import serving_lock
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
 from multi_agent_mcp.store.json_file import Record
@@ -202,6 +203,11 @@ class Workspace:
     def _unconfirmed(self, agent_id: str) -> frozenset[str]:
         """Returns the references of the files that were handed to the agent's sessions and are not confirmed."""
         return frozenset(held for session in self.sessions.open(agent_id) for held in session.unconfirmed)
+
+    def served_purposes(self, agent_id: AgentId | str) -> set[str]:
+        """Returns the purposes of the agent's living servers on this machine, which ring for it, also between a logout
+        and the next call. Its host lives if there is any."""
+        return {purpose for purpose in PURPOSES if self.locks.is_held(serving_lock(agent_id, purpose))}
 
     def make_inboxes(self, agent_id: AgentId | str) -> None:
         """Makes the directories of a new agent's inboxes, so that `cp note.md …/ipc/{agent}/` works at once."""

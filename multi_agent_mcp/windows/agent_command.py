@@ -12,6 +12,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import SERVER_NAME, program_name
 from multi_agent_mcp.notify.tmux.profiles import PROMPT, load_profiles
 from multi_agent_mcp.notify.tmux.team_panes import filled, is_compound
+from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot
 from multi_agent_mcp.services.validation import require_text
 
 
@@ -50,6 +51,12 @@ def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
     superior = agent.parent_id or texts("prompt.nobody")
     who = texts("prompt.who", agent_id=agent.id, session=services.session, role=role, superior=superior)
     return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now", server=SERVER_NAME))
+
+
+def is_prompted(services: Services, slot: Slot, command: str) -> bool:
+    """Returns whether a slot's command contains the first prompt, which the team's own windows have none of."""
+    prompt = "" if slot in OWN_SLOTS else first_prompt(services, services.agents.get(slot.agent_id), slot.purpose)
+    return bool(prompt) and shlex.quote(prompt) in command
 
 
 def examples_directory() -> Path:

@@ -100,7 +100,10 @@ class Readiness:
         return state if topic is None else f"{DIALOG}:{topic}"
 
     def _is_served(self, item: AgentState) -> bool:
-        return any(session.id not in item.earlier for session in self.services.sessions.running(item.agent_id))
+        sessions = self.services.sessions
+        if any(session.id not in item.earlier for session in sessions.running(item.agent_id)):
+            return True
+        return not item.earlier and sessions.alive(item.agent_id)  # it has logged out, and waits for its next call
 
     def _at_the_end(self, item: AgentState) -> AgentState:
         if item.state not in _UNSETTLED:

@@ -16,6 +16,7 @@ from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.notify.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
 from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot, Window
+from multi_agent_mcp.windows.agent_command import is_prompted
 
 
 class TeamWindows:
@@ -76,7 +77,8 @@ class TeamWindows:
         """Opens a window, or finds it open, and returns its pane. When the program ends, the pane closes, or with
         `remains` is kept. A program that ends at once gives None, or with `remains` its kept pane. With `stays` (for
         `up`), panes kept from earlier programs are closed. Raises `InvalidArguments` if tmux is missing or refuses."""
-        self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays)
+        prompted = is_prompted(self.services, slot, command)
+        self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays, prompted=prompted)
         pane = self._panes.open(self._new(slot, command, remains=remains))
         if pane in self.found or (pane is not None and pane.dead and not remains):
             pane = None  # kept from an earlier program of this slot
@@ -89,7 +91,8 @@ class TeamWindows:
         its viewers; see `open` for the result. Raises `InvalidArguments` if tmux refuses."""
         slot = Slot.of(pane.label)
         window = self.records.window(slot)
-        self.records.record(slot, {"socket_path": pane.socket_path}, 0, stays=window is None or window.stays)
+        stays, prompted = window is None or window.stays, is_prompted(self.services, slot, command)
+        self.records.record(slot, {"socket_path": pane.socket_path}, 0, stays=stays, prompted=prompted)
         self.found.remove(pane)
         self.living.pop(slot, None)
         return self._opened(slot, self._on(pane.socket_path).restart(pane, self._new(slot, command)), 0)

@@ -14,7 +14,6 @@ from multi_agent_mcp.cli.watch.rows import ago, meter, state
 from multi_agent_mcp.cli.watch.screen import screen, shares
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.owner_wait import OwnerWait
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_change import Change
@@ -31,7 +30,7 @@ def agent(name: str = "worker", **fields: object) -> AgentRow:
     known: dict[str, object] = {
         "agent": Agent(id=name, role="worker"),
         "depth": 2,
-        "running": (AgentSession(id="ses_1").touch(NOW - timedelta(seconds=4)),),
+        "running": (),
         "unread": 3,
         "interrupts": 0,
         "pause": None,
@@ -39,6 +38,8 @@ def agent(name: str = "worker", **fields: object) -> AgentRow:
             "tsk_1", Change(by="admin", at=NOW), title="ログイン画面を作る", status="todo", assignee_id=name
         ),
         "wait": None,
+        "alive": True,
+        "active_at": NOW - timedelta(seconds=4),
     }
     return AgentRow(**{**known, **fields})  # type: ignore[arg-type]
 
@@ -134,8 +135,8 @@ def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
     assert state(agent(), NOW, ENGLISH) == "alive 4 s"
     assert state(agent(interrupts=1), NOW, ENGLISH) == "interrupted"
     wait = OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_1", message_id="msg_1", since=NOW)
-    assert state(agent(running=(), wait=wait), NOW, ENGLISH) == "waiting"
-    assert state(agent(running=()), NOW, ENGLISH) == "off"
+    assert state(agent(alive=False, wait=wait), NOW, ENGLISH) == "waiting"
+    assert state(agent(alive=False), NOW, ENGLISH) == "off"
     stuck = Stuck("unanswered", NOW, NOW, AgentFacts())
     assert state(agent(stuck=stuck), NOW, ENGLISH) == "stuck: unanswered"
     assert [ago(NOW - timedelta(seconds=count), NOW, ENGLISH) for count in (0, 7, 200, 7_300)] == [

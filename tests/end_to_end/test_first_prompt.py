@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.chat_support import new_task
-from tests.end_to_end.support import UP, Team, Terminal, wait_until
+from tests.end_to_end.support import REPOSITORY, UP, Team, Terminal, wait_until
 
 pytestmark = [pytest.mark.tmux]
 
@@ -21,6 +21,7 @@ seen.write_text(json.dumps(sys.argv[1:]))
 seen.rename(seen.with_suffix(".argv"))
 sys.stdin.read()
 """
+MAIL = "[IPC] New message: request from owner"
 HOSTILE = 'it\'s "so": $HOME `id` $(id) \\ ; ~ #{pane_id} {agent} 日本語\n\n  - second line\n'
 
 
@@ -64,3 +65,32 @@ def test_windows_of_up_and_of_the_supervisor_begin_with_their_prompt(bare: Team,
         assert "チャットセッション" not in task
     finally:
         team.ask("down")
+
+
+def test_a_host_that_ended_its_first_turn_without_a_call_is_told_once_more(bare: Team, terminal: Terminal) -> None:
+    mute = f"env PYTHONPATH={REPOSITORY} {{python}} {REPOSITORY / 'tests' / 'end_to_end' / 'mute.py'}"
+    agents = [
+        {"id": "owner", "role": "owner", "type": "human"},
+        {"id": "admin", "role": "admin", "parent": "owner", "command": f"{mute} {bare.base}/admin calls {{prompt}}"},
+        {"id": "worker-a", "parent": "admin", "command": f"{mute} {bare.base}/worker-a {{prompt}}"},
+    ]
+    team = bare.make(json.dumps({"language": "en", "agents": agents}))
+    (team.root / "hosts").mkdir()
+    (team.root / "hosts" / "claude.yaml").write_text('commands: ["mute[.]py"]\n', encoding="ascii")
+    team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)
+    try:
+        told = "[IPC] Call get_next_action now and follow its instruction"
+        wait_until(lambda: said_to(bare.base / "worker-a") == [told], "it is told once more")
+        for agent_id in ("admin", "worker-a"):
+            team.send(agent_id, sender="owner")
+            wait_until(lambda log=bare.base / agent_id: MAIL in said_to(log), "a later line comes")  # type: ignore[misc]
+        assert said_to(bare.base / "admin") == [MAIL], "its model had called our server"
+        assert said_to(bare.base / "worker-a") == [told, MAIL]
+    finally:
+        team.ask("down")
+
+
+def said_to(log: Path) -> list[str]:
+    """What was submitted to the host, without the doorbell's mark."""
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    return [str(item["text"]).partition(" #")[0] for item in map(json.loads, lines) if item["event"] == "line"]

@@ -10,6 +10,7 @@ import pytest
 from mcp.client.session import IncomingMessage
 from mcp.server.subscriptions import ToolsListChanged
 
+from tests.end_to_end.chat_support import new_task
 from tests.end_to_end.support import Agent, Team, eventually
 from tests.end_to_end.wire import Wire, call, wire, wire_to_later
 from tests.soak.lives import Died
@@ -73,6 +74,24 @@ async def test_an_unbound_server_takes_no_wrong_key_and_no_strange_id(team: Team
             assert await agent.refused("authenticate", agent_id=agent_id, passkey=passkey) == code
         assert await agent.refused("authenticate") == "invalid_arguments"
         await _only_authenticate(agent)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_bound_server_opens_a_new_session_with_the_call_after_a_logout(team: Team, mode: str) -> None:
+    task = new_task(team)
+    async with team.server("worker-a", mode=mode) as agent:
+        await agent.call("get_next_action")
+        assert "[IPC]" in (await agent.call("logout"))["message"]
+        (ended,) = team.services.workspace.sessions.all("worker-a")
+        assert (ended.state, team.services.sessions.live("worker-a")) == ("ended", [])
+        assert team.services.sessions.alive("worker-a")
+        assert "get_next_action" in await agent.tools()
+        action = await agent.call("get_next_action")
+        (begun,) = team.services.sessions.live("worker-a")
+        assert (begun.id != ended.id, begun.task_id, action["action"]) == (True, task.id, "work")
+        (execution,) = team.services.workspace.executions.open("worker-a")
+        assert execution.session_id == begun.id
+    assert not team.services.sessions.alive("worker-a")
 
 
 async def test_a_bound_server_takes_no_other_agents_key_even_after_logout(team: Team) -> None:

@@ -100,7 +100,8 @@ class TestUC010:
                 "task_id": task.id,
                 "status": "blocked",
                 "action": "exit",
-                "instruction": "このセッションのタスクは終わりました。logout() を呼び出して終了してください。",
+                "instruction": "このセッションのタスクは終わりました。ターンを終えて待機してください。"
+                "新しい用件は [IPC] の行で知らされます。",
                 "notification": NO_NOTICE,
             }
             # postconditions

@@ -18,13 +18,16 @@ from multi_agent_mcp.cli.hook import WAKE
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.hooks.waiter import CONNECTED_AFTER
 from multi_agent_mcp.system.process import started_at
-from tests.end_to_end.support import COMMAND, Team, eventually, line, wait_until
+from tests.end_to_end.support import COMMAND, TEAM, Team, eventually, line, wait_until
 
 HOST = """\
 import subprocess, sys, time
 child = subprocess.Popen(sys.argv[1:])
 time.sleep(600)
 """
+
+CLAUDE_READS = 2048
+"""The length at which Claude Code cuts a server's instructions."""
 
 
 @contextmanager
@@ -145,12 +148,21 @@ async def test_a_server_notes_the_thread_that_codex_says_with_a_call(team: Team)
 
 
 @pytest.mark.anyio
-async def test_a_server_says_what_an_ipc_line_is_and_which_tools_an_agent_always_needs(team: Team) -> None:
+@pytest.mark.parametrize(("language", "words"), [("ja", ("エージェント", "割り込み")), ("en", ("agent", "interrupt"))])
+async def test_a_server_says_what_an_ipc_line_is_in_the_language_of_its_session(
+    bare: Team, language: str, words: tuple[str, ...]
+) -> None:
+    team = bare.make(f"language: {language}\n{TEAM}")
     async with team.server("worker-a", mode="legacy") as worker:
         instructions = worker.client.instructions or ""
-        assert len(instructions) < 2048
-        for word in ("[IPC]", "read_messages", "get_notifications", "interrupt"):
+        assert len(instructions.encode()) <= CLAUDE_READS
+        for word in ("[IPC]", "read_messages", "get_notifications", "get_next_action", "report_completed", *words):
             assert word in instructions
+
+
+@pytest.mark.anyio
+async def test_a_server_says_which_tools_an_agent_always_needs(team: Team) -> None:
+    async with team.server("worker-a", mode="legacy") as worker:
         capabilities = worker.client.server_capabilities
         assert capabilities is not None
         assert capabilities.tools is not None

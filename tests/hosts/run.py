@@ -14,8 +14,11 @@ from pathlib import Path
 
 from tests.end_to_end.support import REPOSITORY
 from tests.hosts.awake import AWAKE_SCENARIOS, HOSTS, PARTNERS, AwakeScenario
+from tests.hosts.lasting import LASTING_SCENARIOS, LastingScenario
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
+
+AnyScenario = Scenario | AwakeScenario | LastingScenario
 
 INSTALL_SECONDS = 600
 
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     rows = []
     for host in hosts:
         version = version_of(host, binaries)
-        scenarios: list[Scenario | AwakeScenario] = [*SCENARIOS, *AWAKE_SCENARIOS]
+        scenarios: list[AnyScenario] = [*SCENARIOS, *AWAKE_SCENARIOS, *LASTING_SCENARIOS]
         for scenario in scenarios:
             if scenario.fits(host) and (options.only is None or options.only in scenario.title):
                 for _ in range(options.repeat):
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if rows and all(row.passed for row in rows) else 1
 
 
-def play(host: Host, version: str, scenario: Scenario | AwakeScenario, binaries: Path) -> Row:
+def play(host: Host, version: str, scenario: AnyScenario, binaries: Path) -> Row:
     try:
         measured = scenario.run(host, binaries)
     except Exception as error:  # noqa: BLE001 - one scenario's failure must not keep the others from being played

@@ -10,7 +10,6 @@ import pytest
 from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.delivery import NAMED, Delivery
 from multi_agent_mcp.notify.channels.recorder import Recorder
-from multi_agent_mcp.notify.doorbell import served_purposes
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send
 
@@ -102,11 +101,11 @@ def test_many_senders_at_once_ring_one_doorbell(services: Services, recorder: Re
 def test_a_recipient_whose_server_lives_rings_itself(services: Services, recorder: Recorder) -> None:
     lock = services.doorbell.serve("worker-a", "task")
     assert lock is not None
-    assert served_purposes(services.workspace, "worker-a") == {"task"}
+    assert services.workspace.served_purposes("worker-a") == {"task"}
     assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("stored", "recipient_server_rings")
     assert recorder.rings == []
     lock.release()
-    assert served_purposes(services.workspace, "worker-a") == set()
+    assert services.workspace.served_purposes("worker-a") == set()
     assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("submitted")
 
 

@@ -113,8 +113,10 @@ def test_mail_and_notifications_share_one_outstanding_doorbell(
     services.doorbell.ring("worker-a")
     assert lines(recorder) == [ASSIGNED, "[IPC] New messages: 1, new notifications: 1"]
     services.notifications.read("worker-a", "task")
-    told(services)
+    silent = told(services)
     assert len(recorder.rings) == 2, "the mail of the last line is unread"
+    (step,) = services.workspace.delivery_log("worker-a").steps()[silent.id]
+    assert (step["state"], step["reason"]) == ("deferred", "doorbell_outstanding")
     read(services, "worker-a")
     told(services)
     assert lines(recorder)[2:] == ["[IPC] New notifications: 2"]

@@ -16,7 +16,6 @@ from multi_agent_mcp.notify.channel import LINE_GONE, Channel
 from multi_agent_mcp.notify.channels.command import NotifyCommand
 from multi_agent_mcp.notify.channels.desktop import DesktopNotifier
 from multi_agent_mcp.notify.channels.keyless import CodexQueue, HookChannel
-from multi_agent_mcp.notify.doorbell import served_purposes
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -136,7 +135,7 @@ def default_chain(workspace: Workspace, settings: Settings, texts: Texts) -> Cha
 
     channels: dict[str, Callable[[], Channel]] = {
         "hook": lambda: HookChannel(workspace.files),
-        "codex_queue": lambda: CodexQueue(lambda agent_id: bool(served_purposes(workspace, agent_id))),
+        "codex_queue": lambda: CodexQueue(lambda agent_id: bool(workspace.served_purposes(agent_id))),
         "tmux": cache(lambda: pane_notifier(workspace, settings)),
         "desktop": lambda: DesktopNotifier(texts("doorbell.title")),
         "status_line": status_line,

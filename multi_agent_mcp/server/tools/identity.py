@@ -27,13 +27,14 @@ def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
 
 
 def logout(call: Call) -> Answer:
-    """End this agent session."""
+    """End this agent session. Only needed where an instruction says so."""
     # Earlier calls get their answers first; a host that reads none does not read this one either.
     call.receipt.wait_for_earlier(CALLS_SECONDS)
     call.session.refuse_leases()
     call.receipt.wait_for_answers()
+    kind = "closes" if call.closes_after_logout else "stays" if call.binding.stays_after_logout else "done"
     call.binding.logout()
-    return {"message": call.services.texts("logout.done")}
+    return {"message": call.services.texts(f"logout.{kind}")}
 
 
 def register_agent_to_ipc(

@@ -83,6 +83,8 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
             else:
                 action = call.services.next_action.next_action(call.me, call.session)
         remaining = deadline - time.monotonic()
+        if action["action"] == "exit":
+            return action | {"instruction": _how_to_exit(call)}
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
             return action
         call.receipt.give_turn()
@@ -102,8 +104,15 @@ def report_completed(
         "task_id": task.id,
         "status": task.status,
         "action": "exit",
-        "instruction": call.services.texts("next.exit"),
+        "instruction": _how_to_exit(call),
     }
+
+
+def _how_to_exit(call: Call) -> str:
+    """What a session whose work is over has to do: a host that stays ends its turn, one in a window that was opened for
+    this session only logs out, whereupon the window is closed."""
+    key = "next.chat.exit" if call.purpose == "chat" else "next.exit"
+    return call.services.texts(f"{key}.closes" if call.closes_after_logout else key)
 
 
 class BatchTask(BaseModel):

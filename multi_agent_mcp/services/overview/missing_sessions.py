@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.delivery import FirstPrompt
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.session import DIED, AgentSession
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
@@ -71,11 +72,20 @@ class Window:
     """The session's directory when this was recorded, which differs from the present one once it was moved."""
     is_down: bool = False
     """Whether `down AGENT` closed the slot: nothing is opened for it until `up`, whatever waits."""
+    prompted: bool = False
+    """Whether its program was given a first prompt."""
 
     @property
     def intended(self) -> bool:
         """Whether this records only the intent to open the window; only tmux can tell whether it was opened."""
         return bool(self.pane) and "pane_id" not in self.pane
+
+    def may_be_at(self, place: tuple[str, str] | None) -> bool:
+        """Whether the window's pane is the one at `place` (its tmux socket and id), or this is not known."""
+        if "pane_id" not in self.pane:
+            return False
+        socket_path, pane_id = os.path.realpath(str(self.pane.get("socket_path"))), self.pane["pane_id"]
+        return place is None or (os.path.realpath(place[0]), place[1]) == (socket_path, pane_id)
 
     def rests(self, now: datetime) -> bool:
         """Whether it is closed, or it is too early for another attempt, after commands that died at once."""
@@ -97,15 +107,15 @@ class MissingSessions:
     clock: Callable[[], datetime]
 
     def needed(self) -> list[Slot]:
-        """The slots with work but no live session, of agents that have a command."""
+        """The slots with work but neither a live session nor a server, of agents that have a command."""
         slots = []
         for agent in self.agents.all().values():
             if agent.command is None:
                 continue
-            living = {session.purpose for session in self.sessions.live(agent.id)}
-            if "task" not in living and self._has_task_work(agent):
+            served = self.sessions.served_purposes(agent.id)
+            if "task" not in served and self._has_task_work(agent):
                 slots.append(Slot(agent.id, "task"))
-            if "chat" not in living and self._has_chat_work(agent):
+            if "chat" not in served and self._has_chat_work(agent):
                 slots.append(Slot(agent.id, "chat"))
         return slots
 
@@ -114,6 +124,22 @@ class MissingSessions:
         the host of a server that merely died may still be working."""
         mine = self._sessions(slot, window.earlier)
         return all(session.ended_at is not None for session in mine) and any(item.state != DIED for item in mine)
+
+    def closes_after_logout(self, agent_id: str, purpose: str, place: tuple[str, str] | None) -> bool:
+        """Whether the supervisor opened the pane at `place` (its tmux socket and id) for this session only. A server
+        that does not know its pane is taken to be in the slot's window: if it is not, a logout does no harm."""
+        window = self.window(Slot(agent_id, purpose))
+        return window is not None and not window.stays and window.may_be_at(place)
+
+    def unheard_prompt(self, agent_id: str, purpose: str, place: tuple[str, str]) -> FirstPrompt | None:
+        """The first prompt of the host in the pane at `place`, if no session that began there was ever called."""
+        slot = Slot(agent_id, purpose)
+        window = self.window(slot)
+        if window is None or not window.prompted or not window.may_be_at(place):
+            return None
+        if any(session.called for session in self._sessions(slot, window.earlier)):
+            return None
+        return FirstPrompt(f"prompt.{purpose}.{format_time(window.opened_at)}", window.opened_at, (purpose,))
 
     def windows(self) -> dict[Slot, Window]:
         """The recorded windows, by slot."""
@@ -133,11 +159,13 @@ class MissingSessions:
     def _is_served(self, slot: Slot) -> bool:
         return any(session.purpose == slot.purpose for session in self.sessions.running(slot.agent_id))
 
-    def record(self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False) -> None:
+    def record(
+        self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False, prompted: bool = False
+    ) -> None:
         """Records a window. A pane with only a `socket_path` records the intent to open a window there, an empty pane a
         failure."""
         earlier = frozenset(session.id for session in self._sessions(slot))
-        self._write(slot, Window(pane, self.clock(), failures, stays, earlier))
+        self._write(slot, Window(pane, self.clock(), failures, stays, earlier, prompted=prompted))
 
     def record_pane(self, slot: Slot, pane: Mapping[str, Any]) -> None:
         """Records the pane of an intended window; one without a record stays open until `down`."""
@@ -159,6 +187,7 @@ class MissingSessions:
             "earlier_sessions": sorted(window.earlier),
             "directory": os.path.realpath(self.workspace.path),
             "down": window.is_down,
+            "prompted": window.prompted,
         }
         self.workspace.window(slot.agent_id, slot.purpose).write(record)
 
@@ -201,8 +230,10 @@ class MissingSessions:
             earlier = frozenset(map(str, record.get("earlier_sessions", ())))
             stays, is_down = record.get("stays") is True, record.get("down") is True
             pane, directory = dict(record["pane"]), record.get("directory")
+            known = directory and str(directory)
+            prompted = record.get("prompted") is True
             return Window(
-                pane, opened_at, int(record["failures"]), stays, earlier, directory and str(directory), is_down
+                pane, opened_at, int(record["failures"]), stays, earlier, known, is_down=is_down, prompted=prompted
             )
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived: a damaged record may be ignored

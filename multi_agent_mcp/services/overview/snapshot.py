@@ -35,7 +35,8 @@ class AgentRow:
 
     `depth` is the number of its superiors, `running` its sessions whose process runs, `interrupts` the number of unread
     interrupts that apply, `pause` the current pause, `task` the task it works on, `wait` an Owner's wait-lock, `stuck`
-    why it is stuck, if that was asked for; `away`: its machine is away.
+    why it is stuck, if that was asked for; `away`: its machine is away; `alive`: a server process of it runs
+    (docs/format.md, agent session); `active_at`: when that was last called.
     """
 
     agent: Agent
@@ -48,20 +49,12 @@ class AgentRow:
     wait: OwnerWait | None
     stuck: Stuck | None = None
     away: bool = False
-
-    @property
-    def alive(self) -> bool:
-        """Whether a server process of the agent runs (docs/format.md, agent session)."""
-        return bool(self.running)
+    alive: bool = False
+    active_at: datetime | None = None
 
     @property
     def waiting_for(self) -> str | None:
         return self.wait.admin_id if self.wait else None
-
-    @property
-    def active_at(self) -> datetime | None:
-        """When a running server of the agent was last called, or None."""
-        return max((session.last_activity_at for session in self.running), default=None)
 
     def as_answer(self) -> dict[str, Any]:
         return {
@@ -161,6 +154,7 @@ class Snapshots:
 
     def _agent(self, agent: Agent, depth: int, task: Task | None, stuck: Stuck | None) -> AgentRow:
         notices = (notice for _, notice in self.workspace.notices(agent.id).unread())
+        alive = self.sessions.alive(agent.id)
         return AgentRow(
             agent=agent,
             depth=depth,
@@ -172,6 +166,8 @@ class Snapshots:
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
             stuck=stuck,
             away=agent.machine is not None and not self.workspace.authority.is_up(agent.machine),
+            alive=alive,
+            active_at=self.sessions.last_activity(agent.id) if alive else None,
         )
 
     def _messages(self, limit: int) -> Iterator[MessageRow]:

@@ -79,7 +79,7 @@ class StuckAgents:
         running = self.sessions.running(agent.id)
         task_id, task_since = _work_of(agent.id, tasks) or (None, None)
         return AgentFacts(
-            alive=bool(running),
+            alive=self.sessions.alive(agent.id),
             left=pane is not None and self._has_left(agent.id),
             active_at=self._active_at(agent.id),
             task_id=task_id,
@@ -99,9 +99,9 @@ class StuckAgents:
         return any(is_alive(session.pid, session.pid_started_at) for session in last)
 
     def _readable(self, agent_id: str, running: Iterable[AgentSession]) -> dict[str, datetime]:
-        """The creation times, by id, of the unread items that the agent can read in a running session (if none runs, in
-        a task session)."""
-        purposes = {session.purpose for session in running} or {"task"}
+        """The creation times, by id, of the unread items that the agent can read in a running session, or in one that
+        its server opens with its next call (if there is neither, in a task session)."""
+        purposes = {session.purpose for session in running} | self.workspace.served_purposes(agent_id) or {"task"}
         notices = [
             notice for notice in self.derived.waiting(agent_id) if notice.rings and any(map(notice.meant_for, purposes))
         ]

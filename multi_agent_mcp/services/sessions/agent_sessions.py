@@ -81,8 +81,13 @@ class Sessions:
         return [session for session in self.running(agent_id) if not session.expired(now)]
 
     def alive(self, agent_id: str) -> bool:
-        """Whether a server process of this agent runs (docs/format.md, agent session)."""
-        return bool(self.running(agent_id))
+        """Whether a server process of this agent runs, even one that has logged out and opens a new session with its
+        next call (docs/format.md, agent session)."""
+        return bool(self.running(agent_id) or self.workspace.served_purposes(agent_id))
+
+    def served_purposes(self, agent_id: str) -> set[str]:
+        """The purposes of the agent's live sessions and of its servers that open one with their next call."""
+        return {session.purpose for session in self.live(agent_id)} | self.workspace.served_purposes(agent_id)
 
     def alive_since(self, agent_id: str) -> datetime | None:
         """When the oldest of the agent's running sessions was opened; None if none runs."""
@@ -145,11 +150,10 @@ class Sessions:
         return sum(entity.read_at is not None for entity in returned)
 
     def _choose_purpose(self, agent_id: str, live: list[AgentSession]) -> str:
-        has_task_session = any(session.purpose == "task" for session in live)
-        has_chat_session = any(session.purpose == "chat" for session in live)
-        if not has_task_session and self.workspace.tasks.in_progress(agent_id):
+        served = {session.purpose for session in live} | self.workspace.served_purposes(agent_id)
+        if "task" not in served and self.workspace.tasks.in_progress(agent_id):
             return "task"
-        if not has_chat_session and self._chat_work_waits(agent_id):
+        if "chat" not in served and self._chat_work_waits(agent_id):
             return "chat"
         return "task"
 
@@ -190,9 +194,8 @@ class LiveSession:
         return self.record.ended_at is None and not self.record.expired(self._sessions.clock())
 
     def has_sibling(self, purpose: str) -> bool:
-        """Whether another session of the agent with this purpose is live."""
-        others = self._sessions.live(self.record.agent_id)
-        return any(session.purpose == purpose and session.id != self.record.id for session in others)
+        """Whether the agent has a session, or a server, of this other purpose."""
+        return purpose in self._sessions.served_purposes(self.record.agent_id) - {self.record.purpose}
 
     def require_token(self, token: object) -> None:
         """Raises `InvalidSession` for anything but this session's token."""
@@ -207,7 +210,8 @@ class LiveSession:
             confirmed = _drained(self._written_out)
             left = _without(self.record.unconfirmed, confirmed)
             self.record = self.record.touch(now).with_unconfirmed(left)
-            if confirmed or not is_recent(self._written.last_activity_at, now, self._sessions.activity_written_every):
+            recent = is_recent(self._written.last_activity_at, now, self._sessions.activity_written_every)
+            if confirmed or not (recent and self._written.called):
                 self._write(sync=False)
 
     def lease(self, files: tuple[str, ...]) -> None:

@@ -43,6 +43,11 @@ LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY)
 They are not in the order, as no thread waits for one longer than a moment."""
 
 
+def serving_lock(agent_id: str, purpose: str) -> str:
+    """Returns the name of the lock that an agent's server of this purpose holds while it rings for it."""
+    return f"{SERVING}-{agent_id}-{purpose}"
+
+
 class Level(NamedTuple):
     """A lock, or a family of locks (`{…}` stands for any text) of which a thread holds at most one."""
 

@@ -1,0 +1,74 @@
+"""Agents that do what our sentences say, in real windows: one that stays works on task after task, whoever watches."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.chat_support import new_task, task_of
+from tests.end_to_end.support import Team, Terminal, wait_until
+from tests.end_to_end.test_supervisor import supervisor_pid, windows
+
+pytestmark = [pytest.mark.tmux, pytest.mark.slow]
+
+LITERAL = f"{{python}} {Path(__file__).with_name('literal.py')}"
+LITERAL_TEAM = f"""\
+session: demo
+language: en
+agents:
+  - {{id: owner, role: owner, type: human}}
+  - {{id: admin, role: admin, parent: owner}}
+  - {{id: worker-a, parent: admin, host: plain, command: "{LITERAL} {{prompt}}"}}
+  - {{id: worker-b, parent: admin, host: plain, command: "{LITERAL} leaves {{prompt}}"}}
+  - {{id: worker-c, parent: admin, host: plain, command: "{LITERAL} {{prompt}}", spawn: on_demand}}
+"""
+UP = ("up", "--no-watch", "--no-attach")
+
+
+@pytest.fixture
+def team(bare: Team, terminal: Terminal) -> Iterator[Team]:
+    team = bare.make(LITERAL_TEAM)
+    assert team.ask(*UP, "--socket", terminal.socket)["ready"]
+    yield team
+    assert team.run("down").code == 0
+
+
+def works(team: Team, *agents: str) -> None:
+    """Gives a task to each agent by the command line, and waits until it is done."""
+    tasks = [team.ask("task", "add", f"for {name}", "--assignee", name, "--as", "admin")["task_id"] for name in agents]
+    wait_until(lambda: all(task_of(team, task_id).status == "done" for task_id in tasks), f"{tasks} are done")
+    assert all(not team.services.derived_notices.waiting(name) for name in agents)
+
+
+def states(team: Team, agent_id: str) -> list[str]:
+    return [item.state for item in team.services.workspace.sessions.all(agent_id)]
+
+
+def test_an_agent_in_a_window_that_stays_works_on_one_task_after_another(team: Team, terminal: Terminal) -> None:
+    for _ in range(2):
+        works(team, "worker-a", "worker-b")
+        wait_until(lambda: set(states(team, "worker-b")) == {"ended"}, "worker-b has logged out")
+    assert states(team, "worker-a") == ["active"], "nothing told it to log out"
+    assert len(states(team, "worker-b")) >= 2
+    assert {item["id"]: item["alive"] for item in team.ask("agent", "list")["agents"]}["worker-b"] is True
+    again = team.ask(*UP, "--socket", terminal.socket)
+    assert {item["agent_id"]: item["state"] for item in again["agents"]}["worker-b"] == "ready"
+    assert team.ask("attention")["items"] == []
+    assert windows(terminal) == ["supervisor", "worker-a", "worker-b"]
+    os.kill(supervisor_pid(terminal), signal.SIGKILL)
+    works(team, "worker-a", "worker-b")
+
+
+def test_a_window_that_was_opened_for_one_task_ends_with_it_and_is_opened_for_the_next(
+    team: Team, terminal: Terminal
+) -> None:
+    for _ in range(2):
+        works(team, "worker-c")
+        wait_until(lambda: "worker-c" not in windows(terminal), "its window is closed")
+    assert states(team, "worker-c") == ["ended", "ended"]
+    new_task(team, assignee_id="worker-c")
+    wait_until(lambda: "worker-c" in windows(terminal), "a window for the third")

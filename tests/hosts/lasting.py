@@ -1,0 +1,182 @@
+"""A worker that lives longer than one task, with a model that does exactly what our sentences say. Its window stays, or
+the supervisor opens one for each of its tasks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from multi_agent_mcp.services.overview.missing_sessions import Slot
+from tests.end_to_end.chat_support import new_task, task_of
+from tests.end_to_end.literal import TEXTS, arguments_of, told_to_call
+from tests.end_to_end.support import UP, Team, Terminal, wait_until
+from tests.hosts.replies import Reply, Request, Say
+from tests.hosts.scenarios import Measured
+from tests.hosts.scripted_model import PATIENCE_SECONDS, ScriptedModel, way_to_wait
+from tests.hosts.stage import Host, clear_away, environment
+
+TEAM = """\
+session: demo
+language: en
+agents:
+  - {{id: owner, role: owner, type: human}}
+  - {{id: admin, role: admin, parent: owner}}
+  - {{id: worker-a, role: worker, parent: admin, command: "{command}"{spawn}}}
+"""
+TASKS = 3
+
+
+class LiteralModel:
+    """Obeys our sentences (see `literal`). `silent`: how many turns it first ends without a call."""
+
+    def __init__(self, host: Host, silent: int = 0) -> None:
+        self.host = host
+        self.silent = silent
+
+    def decide(self, request: Request) -> Reply:
+        told = told_to_call(request.news)
+        if told is None:
+            return Say("OK")
+        if self.silent:
+            self.silent -= 1
+            return Say("OK")
+        call = self.host.tool(told, **arguments_of(told))
+        if call.name in request.tools:
+            return call
+        waiting = way_to_wait(request)
+        assert waiting is not None, f"neither {call.name} nor a wait for it is offered"
+        return waiting
+
+
+class LastingTeam:
+    """The team's session, its tmux server, and the model that all its hosts talk to."""
+
+    def __init__(self, host: Host, base: Path, env: dict[str, str], *, silent: int, on_demand: bool) -> None:
+        spawn = ", spawn: on_demand" if on_demand else ""
+        self.team = Team(base, env).make(TEAM.format(command=host.command, spawn=spawn))
+        self.model = ScriptedModel(LiteralModel(host, silent).decide)
+        env |= host.settle_in(base / "home", self.model.url, trusted=base)
+        host.prepare(self.team, base)
+        self.terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
+
+    def up(self) -> None:
+        self.team.ask(*UP, "--socket", self.terminal.socket)
+
+    def end(self) -> None:
+        self.team.run("down")
+        self.terminal.end()
+        self.model.close()
+
+    def works(self, times: int) -> list[float]:
+        """Gives the worker one task after another; returns the seconds until each was done."""
+        took = []
+        for number in range(times):
+            began = time.monotonic()
+            task = new_task(self.team, f"Paint door {number}")
+            wait_until(
+                lambda task_id=task.id: task_of(self.team, task_id).status == "done",  # type: ignore[misc]
+                f"task {number} is done",
+                2 * PATIENCE_SECONDS,  # it may have to start, in a new window
+            )
+            took.append(time.monotonic() - began)
+        return took
+
+    @property
+    def states(self) -> list[str]:
+        return [item.state for item in self.team.services.workspace.sessions.all("worker-a")]
+
+    def kill_the_supervisor(self) -> None:
+        pid = self.team.services.supervision.running()
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: self.team.services.supervision.running() is None, "the supervisor is gone")
+
+    @property
+    def screens(self) -> str:
+        panes = self.terminal("list-panes", "-a", "-F", "#{pane_id} #{window_name}").splitlines()
+        return "\n".join(
+            f"--- {pane}\n" + self.terminal("capture-pane", "-p", "-J", "-t", pane.split()[0]).rstrip()
+            for pane in panes
+        )
+
+
+@dataclass(frozen=True)
+class LastingScenario:
+    """A scenario of a team that `up` opened, played by every host."""
+
+    title: str
+    play: Callable[[LastingTeam], Measured]
+    silent: int = 0
+    on_demand: bool = False
+
+    def fits(self, host: Host) -> bool:  # noqa: ARG002 - every host has to
+        return True
+
+    def run(self, host: Host, binaries: Path) -> Measured:
+        with lasting_team(host, binaries, silent=self.silent, on_demand=self.on_demand) as built:
+            return self.play(built)
+
+
+@contextmanager
+def lasting_team(host: Host, binaries: Path, *, silent: int, on_demand: bool) -> Iterator[LastingTeam]:
+    base = Path(tempfile.mkdtemp(prefix="mamh-", dir="/tmp"))
+    try:
+        built = LastingTeam(host, base, environment(base, binaries), silent=silent, on_demand=on_demand)
+        try:
+            yield built
+        except Exception as error:
+            error.add_note(built.screens)
+            raise
+        finally:
+            built.end()
+    finally:
+        clear_away(base)
+
+
+def works_on_and_on(team: LastingTeam) -> Measured:
+    team.up()
+    took = team.works(TASKS)
+    team.kill_the_supervisor()
+    took += team.works(TASKS)
+    assert team.states == ["active"], "nothing told it to log out"
+    return Measured(max(took[1:]) * 1000, f"assigned → done, the slowest of {2 * TASKS}, half without a supervisor")
+
+
+def is_opened_for_each_task(team: LastingTeam) -> Measured:
+    team.up()
+    took = []
+    for _ in range(TASKS):
+        took += team.works(1)
+        wait_until(
+            lambda: team.team.services.missing_sessions.window(Slot("worker-a", "task")) is None,
+            "it logs out, as it was told, and its window is closed",
+            PATIENCE_SECONDS,
+        )
+    assert team.states == ["ended"] * TASKS
+    return Measured(max(took) * 1000, f"assigned → done in a new window each, the slowest of {TASKS}")
+
+
+def is_told_once_more(team: LastingTeam) -> Measured:
+    began = time.monotonic()
+    team.up()
+    told = team.model.request_with(TEXTS("doorbell.begin"), seconds=2 * PATIENCE_SECONDS)
+    calls = wait_until(
+        lambda: [item for item in team.team.services.sessions.live("worker-a") if item.called], "it calls our server"
+    )
+    team.works(1)
+    again = [request for request in team.model.requests if TEXTS("doorbell.begin") in request.news]
+    assert (len(calls), again) == (1, [told]), "told more than once"
+    return Measured((told.at - began) * 1000, "`up` → told once more, after a turn without a call")
+
+
+LASTING_SCENARIOS = (
+    LastingScenario("stays: three tasks, then three without a supervisor", works_on_and_on),
+    LastingScenario("nobody types: told once more after a turn without us", is_told_once_more, silent=1),
+    LastingScenario("on demand: three tasks, a window for each", is_opened_for_each_task, on_demand=True),
+)
