@@ -147,6 +147,12 @@ class HubReplaced(StorageError):
     code = "hub_replaced"
 
 
+class UntrustedSession(Refusal):
+    """Raised for files that somebody else wrote, or may write to: what they name would be run as this user."""
+
+    code = "untrusted_session"
+
+
 class NoSuchSession(Refusal):
     """Raised when the session directory does not exist (yet); `init` creates it."""
 

@@ -69,6 +69,7 @@ COMMANDS = {
     "Maintenance": {
         "doctor": ("maintenance:doctor", "Show what is wrong with a session, and repair it."),
         "prune": ("maintenance:prune", "Delete old things that are finished."),
+        "trust": ("maintenance:trust", "Use a session or team.yaml that others own or may write to."),
     },
     "For hosts": {
         "serve": ("help_stubs:serve", "Run an agent's MCP server."),
