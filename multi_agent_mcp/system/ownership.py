@@ -9,7 +9,7 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,14 +62,15 @@ def _belonging(path: Path, owner: int) -> Reason:
 
 def _suspicions(path: Path, *directories: Path) -> Iterator[Reason]:
     """Yields what somebody else owns or may write to. In a directory that others cannot enter, modes do not matter."""
-    yield from _about(path)
-    is_entered = _is_entered(path)
+    own = own_users()
+    yield from _about(path, own)
+    is_open = _is_entered(path)
     for directory in directories:
-        yield from _about(directory, is_entered=is_entered)
+        yield from _about(directory, own, is_open=is_open)
         with suppress(OSError), os.scandir(directory) as entries:
-            is_entered_too = is_entered and _is_entered(directory)
+            is_entered = is_open and _is_entered(directory)
             for entry in entries:
-                yield from _about(directory / entry.name, is_entered=is_entered_too)
+                yield from _about(entry, own, is_open=is_entered)
 
 
 def _is_entered(directory: Path) -> bool:
@@ -77,20 +78,22 @@ def _is_entered(directory: Path) -> bool:
     return status is not None and bool(status.st_mode & ENTERED_BY_OTHERS)
 
 
-def _about(path: Path, *, is_entered: bool = True) -> Iterator[Reason]:
-    """Yields what is wrong with one file or directory; a symbolic link belongs to whoever made it, too."""
-    for status in (_status(path, is_followed=False), _status(path)):
-        if status is None:
-            continue
-        if status.st_uid not in own_users():
-            yield _belonging(path, status.st_uid)
-        elif is_entered and others_may_write(status):
-            yield Reason("open_to_writers", path=str(path), mode=f"{stat.S_IMODE(status.st_mode):04o}")
+def _about(item: Path | os.DirEntry[str], own: Collection[int], *, is_open: bool = True) -> Iterator[Reason]:
+    """Yields what is wrong with one file or directory. A symbolic link belongs to whoever made it, too."""
+    status = _status(item, is_followed=False)
+    if status is not None and stat.S_ISLNK(status.st_mode) and status.st_uid in own:
+        status = _status(item)
+    if status is None:
+        return
+    if status.st_uid not in own:
+        yield _belonging(Path(item), status.st_uid)
+    elif is_open and others_may_write(status):
+        yield Reason("open_to_writers", path=str(Path(item)), mode=f"{stat.S_IMODE(status.st_mode):04o}")
 
 
-def _status(path: Path, *, is_followed: bool = True) -> os.stat_result | None:
+def _status(item: Path | os.DirEntry[str], *, is_followed: bool = True) -> os.stat_result | None:
     try:
-        return os.stat(path, follow_symlinks=is_followed)
+        return item.stat(follow_symlinks=is_followed)
     except OSError:
         return None
 

@@ -69,7 +69,7 @@ def _header(descriptor: int) -> bytes:
 class Containment:
     """Checks that directories are inside `base`.
 
-    Each directory on the way up to `base` is looked at each time, one lstat(2) each: a directory may be moved out of
+    Each directory from `base` down is looked at each time, one lstat(2) each: a directory may be moved out of
     the session, and a link to it put in its place, while a server runs. Where others may write beside the root, they
     may also replace the whole of it (docs/security.md, Other users' sessions).
     """
@@ -78,13 +78,13 @@ class Containment:
         self.base = base
         self._owners = own_users()
         self._ways: dict[str, list[str]] = {}
-        """Each directory with those above it up to `base`, by its path: making `Path`s takes longer than lstat(2)."""
+        """For each directory, by its path, those from `base` down to it: making `Path`s takes longer than lstat(2)."""
 
     def require(self, directory: Path) -> None:
         """Raises `StorageError` if a symbolic link in the directory's path leads out of `base`, `UntrustedSession` if
         somebody else owns a directory in it. What does not exist yet leads nowhere."""
         way = self._ways.get(str(directory)) or self._way(directory)
-        if way and not any([self._is_link(path) for path in way]):
+        if way and not any(map(self._is_link, way)):
             return
         real, inside = os.path.realpath(directory), os.path.realpath(self.base.parent)
         allowed = os.path.join(inside, self.base.name)  # noqa: PTH118 - beside realpath, which pathlib has no equal for
@@ -94,7 +94,7 @@ class Containment:
     def _is_link(self, path: str) -> bool:
         """Returns whether there is a symbolic link. Raises `UntrustedSession`."""
         try:
-            status = os.lstat(path)  # noqa: PTH116 - a path as text, as in `_ways`
+            status = os.lstat(path)
         except (OSError, ValueError):
             return False
         self.require_owner(status, path)
@@ -107,10 +107,10 @@ class Containment:
             self._owners |= {status.st_uid}
 
     def _way(self, directory: Path) -> list[str]:
-        """Returns the directory and those above it up to `base`; [] if it is certain only on the disk that it is below
+        """Returns the directories from `base` down to this one; [] if it is certain only on the disk that it is below
         `base`."""
         if ".." in directory.parts:
             return []
-        way = [str(path) for path in (directory, *directory.parents) if path.is_relative_to(self.base)]
+        way = [str(path) for path in (directory, *directory.parents) if path.is_relative_to(self.base)][::-1]
         self._ways[str(directory)] = way
         return way
