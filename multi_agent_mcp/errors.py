@@ -37,8 +37,8 @@ class Refusal(Exception):
 
 
 def _facts(key: str, values: dict[str, Any]) -> str:
-    """A key with its values, for logs."""
-    return f"{key}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+    """A key with its values, for logs, each of which may be whatever a caller gave."""
+    return f"{key}({', '.join(f'{name}={value!r:.500}' for name, value in values.items())})"
 
 
 class InvalidId(Refusal):

@@ -22,7 +22,7 @@ ACTING = {
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }
 WITHOUT_JSON = {"supervise", "relay", "host learn"}
-WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join"}
+WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join", "trust"}
 
 
 def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -182,3 +182,32 @@ def test_a_command_acts_for_the_owner_or_for_whom_as_names(ask: Ask) -> None:
     assert sorted(senders) == ["admin", "owner"]
     assert ask("unread", "--as", "worker-a") == ask("unread", "worker-a", "--as", "admin")
     assert ask("unread")["agent_id"] == "owner"
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "ja_JP.UTF-8"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["{}"], ["--{}"], ["help", "{}"], ["unread", "--{}"], ["unread", "x", "{}"], ["unread", "{}"]),
+        *(["unread", "--session", "{}"], ["trust", "/{}"]),
+        *(["web", "--port", "{}"], ["task", "status", "x", "{}"], ["task", "{}"], ["task", "show", "{}"]),
+        *(["unread", "--as", "{}", "--json"], ["unread", "--{}", "--json"], ["trace", "{}"], ["search", "from:{}"]),
+        *(["agent", "add", "{}"], ["answer", "{}"], ["interrupt", "admin", "--action", "{}"], ["timeline", "--{}"]),
+        *(["init", "--language", "{}"], ["init", "--name", "{}"], ["--show-completion", "{}"], ["join", "{}"]),
+    ],
+    ids=" ".join,
+)
+def test_no_refusal_of_a_command_repeats_a_giant_argument(
+    session: Path,
+    arguments: list[str],
+    locale: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    monkeypatch.setattr(sys, "argv", ["multi-agent-mcp", *(word.format("x" * 90_000) for word in arguments)])
+    with pytest.raises(SystemExit) as ending:
+        main.run()
+    assert ending.value.code
+    said = capsys.readouterr()
+    assert 20 < len(said.out + said.err) < 9_000

@@ -74,8 +74,10 @@ def size(result: types.CallToolResult) -> int:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_no_giant_argument_makes_a_giant_answer(services: Services, tool: str) -> None:
     stage = Stage(services, tool)
-    arguments = [{name: giant} for name in (*TOOLS[tool].arguments.model_fields, "session_token") for giant in GIANTS]
-    arguments += [{LETTERS: 1}, {"\x01" * CHARACTERS: 1}, {f"{number}{LETTERS}": LETTERS for number in range(9)}]
+    arguments: list[dict[str, Any]] = [
+        {name: giant} for name in (*TOOLS[tool].arguments.model_fields, "session_token") for giant in GIANTS
+    ]
+    arguments += [{LETTERS: "x"}, {"\x01" * CHARACTERS: "x"}, {f"{number}{LETTERS}": "x" for number in range(9)}]
     wrong: dict[str, int] = {}
     for given in arguments:
         values = {name: GIANTS.get(str(value), value) for name, value in given.items()}
