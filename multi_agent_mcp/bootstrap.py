@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.config import Settings, read_environment, read_settings, session_names
+from multi_agent_mcp.config import Settings, find_session, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import ids as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
@@ -23,6 +23,7 @@ from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.keys import KeyFile
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
@@ -253,21 +254,23 @@ def _authority(path: Path) -> Authority:
 
 def open_session(
     root: Path,
-    session: str,
+    session: str | None,
     *,
     language: str | None = None,
     clock: Callable[[], datetime] = times.now,
     notifier: Channel | None = None,
     authority: Authority | None = None,
 ) -> Services:
-    """Opens an existing session. Raises `InvalidId`, `NoSuchSession` if `init` was never run, and as
-    `read_settings`."""
+    """Opens an existing session; None means the only one below the root. Raises `UntrustedSession`, `InvalidId`,
+    `NoSuchSession` if `init` was never run, and as `read_settings`."""
     if read_environment().check_locks:
         ORDER_CHECK.abort_on_violations()
-    path = root / names.session_name(session)
-    workspace = Workspace(root, names.session_name(session), authority or _authority(path))
-    if session not in session_names(root):  # by its exact name, even on file systems that ignore case
-        raise NoSuchSession(session=session)
+    require_own(root)
+    name = names.session_name(find_session(session, root))
+    require_own(root, root / "hosts", root / name)
+    workspace = Workspace(root, name, authority or _authority(root / name))
+    if name not in session_names(root):  # by its exact name, even on file systems that ignore case
+        raise NoSuchSession(session=name)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)
     return Services(workspace, settings, texts, clock, notifier)

@@ -97,6 +97,23 @@ def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
     return TmuxPane(socket_path, pane_id) if socket_path and pane_id.startswith("%") else None
 
 
+def invoking_user() -> int | None:
+    """The user who called sudo(8), from `SUDO_UID`, which means something only to the superuser."""
+    given = ENVIRON.get("SUDO_UID", "")
+    return int(given) if given.isascii() and given.isdigit() else None
+
+
+def trust_file() -> Path | None:
+    """The user's list of what is trusted though it belongs to others (docs/security.md, Other users' sessions), in the
+    directory of the XDG Base Directory Specification; None without a home directory."""
+    given = ENVIRON.get("XDG_CONFIG_HOME", "")
+    try:
+        home = Path(given) if given.startswith("/") else Path.home() / ".config"
+    except RuntimeError:
+        return None
+    return home / "multi-agent-mcp" / "trusted"
+
+
 def tmux_socket() -> str:
     """The socket of the tmux server that plain `tmux` uses here, running or not: that of this terminal, else the
     default one of tmux(1)."""
@@ -131,10 +148,11 @@ def find_session(given: str | None, root: Path) -> str:
 
 
 def session_names(root: Path) -> list[str]:
-    """The names of the sessions below a root."""
-    if not root.is_dir():
+    """The names of the sessions below a root, as far as it may be read."""
+    try:
+        return sorted(item.name for item in root.iterdir() if os.path.isfile(item / "session.yaml"))  # noqa: PTH113
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
-    return sorted(item.name for item in root.iterdir() if (item / "session.yaml").is_file())
 
 
 def load_yaml(path: Path) -> Any:

@@ -37,8 +37,8 @@ class Refusal(Exception):
 
 
 def _facts(key: str, values: dict[str, Any]) -> str:
-    """A key with its values, for logs."""
-    return f"{key}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+    """A key with its values, for logs, each of which may be whatever a caller gave."""
+    return f"{key}({', '.join(f'{name}={value!r:.500}' for name, value in values.items())})"
 
 
 class InvalidId(Refusal):
@@ -151,6 +151,12 @@ class HubReplaced(StorageError):
     """Raised when the hub was replaced by an older copy, with less than this machine has received from it."""
 
     code = "hub_replaced"
+
+
+class UntrustedSession(Refusal):
+    """Raised for files that somebody else wrote, or may write to: what they name would be run as this user."""
+
+    code = "untrusted_session"
 
 
 class NoSuchSession(Refusal):

@@ -101,14 +101,14 @@ def open_context(
 ) -> Iterator[SessionContext]:
     """Opens the session for one command; a refusal inside becomes one sentence and exit code 1."""
     from multi_agent_mcp.bootstrap import open_session  # `--help` need not wait for all services
-    from multi_agent_mcp.config import find_root, find_session, read_environment
+    from multi_agent_mcp.config import find_root, read_environment
 
     services = None
     context = None
     try:
         environment = read_environment()
         where = find_root(root or environment.root, Path.cwd())
-        services = open_session(where, find_session(environment.session if session is None else session, where))
+        services = open_session(where, environment.session if session is None else session)
         services.agents.publish_keys()
         services.operations.finish()
         context = SessionContext(services, acting, as_json=as_json)

@@ -144,14 +144,14 @@ def _opened(options: dict[str, str]) -> tuple[Services, str]:
     from pathlib import Path
 
     from multi_agent_mcp.bootstrap import open_session
-    from multi_agent_mcp.config import find_root, find_session
+    from multi_agent_mcp.config import find_root
     from multi_agent_mcp.domain.agent import PURPOSES
     from multi_agent_mcp.domain.ids import agent_id
     from multi_agent_mcp.services.validation import require_choice
 
     require_choice("purpose", options.get("purpose", "task"), PURPOSES)
     root = find_root(options.get("root"), Path.cwd())
-    return open_session(root, find_session(options.get("session"), root)), agent_id(options.get("agent"))
+    return open_session(root, options.get("session")), agent_id(options.get("agent"))
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
 from multi_agent_mcp.hosts import hosts
+from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def init(
     try:
         environment = read_environment()
         place = _place(team, root or environment.root)
+        require_own(place.root)  # before a team.yaml is written for it
         session = environment.session if session is None else session
         is_wanted = NewTeam(**new) != NewTeam()
         is_new = not place.team.exists() and (team is None or is_wanted)

@@ -6,6 +6,7 @@ import re
 import sys
 from contextlib import suppress
 from importlib import import_module
+from io import StringIO
 from itertools import takewhile
 from typing import NoReturn
 
@@ -71,6 +72,7 @@ COMMANDS = {
     "Maintenance": {
         "doctor": ("maintenance:doctor", "Show what is wrong with a session, and repair it."),
         "prune": ("maintenance:prune", "Delete old things that are finished."),
+        "trust": ("maintenance:trust", "Use a session or team.yaml that others own or may write to."),
     },
     "For hosts": {
         "serve": ("help_stubs:serve", "Run an agent's MCP server."),
@@ -159,14 +161,25 @@ def run() -> NoReturn:
         from multi_agent_mcp.cli.context import WRONG_USE, refuse
 
         as_json = "--json" in takewhile(lambda word: word != "--", sys.argv[1:])
-        if isinstance(error, click.exceptions.NoArgsIsHelpError) or (locale_language() == "en" and not as_json):
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
             error.show()
+        elif locale_language() == "en" and not as_json:
+            _show(error)
         else:
             with suppress(click.exceptions.Exit):
                 refuse(_wrong_use(error), as_json=as_json)
         sys.exit(WRONG_USE)
     except click.Abort:
         sys.exit(1)
+
+
+def _show(error: click.ClickException) -> None:
+    """Prints click's own words on standard error, which may repeat whatever was given."""
+    from multi_agent_mcp.texts import QUOTED_CHARACTERS, shortened
+
+    words = StringIO()
+    error.show(words)
+    sys.stderr.write(shortened(words.getvalue().rstrip(), QUOTED_CHARACTERS) + "\n")
 
 
 def _wrong_use(error: click.ClickException) -> InvalidArguments:

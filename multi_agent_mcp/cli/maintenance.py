@@ -1,4 +1,4 @@
-"""The commands `doctor` and `prune`."""
+"""The commands `doctor`, `prune` and `trust`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from math import isnan
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import print_line, titled_table
+from multi_agent_mcp.cli.context import JSON, SessionContext, people_texts, refuse, session_command
+from multi_agent_mcp.cli.output import print_answer, print_line, titled_table
 from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
@@ -120,6 +121,25 @@ def _now(texts: Texts, doorbell: Answer, reason: str | None) -> str:
     if reason == "no_pane" and not doorbell["command"]:  # `up` would open none
         return texts("doctor.no_command", agent_id=doorbell["agent_id"])
     return texts("doctor.can_ring") if reason is None else texts.why_not_rung(reason)
+
+
+@click.command()
+@click.argument("path", type=Path)
+@JSON
+def trust(path: Path, as_json: bool) -> None:
+    """Use a root directory, or a team.yaml, although somebody else owns it or may write to it.
+
+    Whoever can write there can run programs as you. This holds as long as PATH belongs to the same user.
+    """
+    from multi_agent_mcp.system.ownership import trust as trust_path
+
+    texts = people_texts()
+    try:
+        owner, noted = trust_path(path)
+    except Refusal as refusal:
+        refuse(refusal, texts, as_json=as_json)
+    facts = {"path": str(path.absolute()), "owner": owner, "file": str(noted)}
+    print_answer(facts, [texts("trust.done", **facts)], as_json=as_json)
 
 
 @click.command()

@@ -121,11 +121,11 @@ def _require_stdio() -> None:
 def _opened(options: argparse.Namespace, environment: Environment) -> Services:
     """Opens the session; options take precedence over the environment."""
     from multi_agent_mcp.bootstrap import open_session
-    from multi_agent_mcp.config import find_root, find_session
+    from multi_agent_mcp.config import find_root
 
     root = find_root(options.root or environment.root, Path.cwd())
     session = environment.session if options.session is None else options.session
-    return open_session(root, find_session(session, root), language=options.language)
+    return open_session(root, session, language=options.language)
 
 
 def _bound(services: Services, options: argparse.Namespace, environment: Environment, passkey: str | None) -> Binding:

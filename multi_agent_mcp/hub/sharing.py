@@ -31,6 +31,7 @@ from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.relay_state import RelayState, is_noted_alive
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.system.process import is_alive, start_detached
 
 START_SECONDS = 15.0
@@ -235,12 +236,13 @@ class Sharing:
 
 def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
     """Makes the session's directory on this machine and joins the team. Raises `AlreadyExists` for a name that is
-    taken, for another session's directory, and without `adopt` for a directory that is not empty; and as
-    `ask_to_join`."""
+    taken, for another session's directory, and without `adopt` for a directory that is not empty; `UntrustedSession`
+    for somebody else's; and as `ask_to_join`."""
     require_machine(machine)
     if token.certificate is None:
         require_protected(token.urls)
     workspace = Workspace(root, session_name(token.session))
+    require_own(root, workspace.path)
     sharing = Sharing(workspace.path)
     known = sharing.share.membership()
     if known is not None:

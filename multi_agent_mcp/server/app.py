@@ -18,6 +18,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp import __version__
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.stdio import Stdio, current_receipt
@@ -71,7 +72,8 @@ class App:
     ) -> types.CallToolResult:
         """Runs the call on a worker thread, because tools work on files."""
         if params.name not in TOOLS:
-            raise MCPError(types.INVALID_PARAMS, self.binding.services.texts("error.unknown_tool", name=params.name))
+            unknown = InvalidArguments("unknown_tool", name=params.name)
+            raise MCPError(types.INVALID_PARAMS, self.binding.services.texts.sentence(unknown))
         earlier = [item for item in self._receipts if not item.is_settled]
         receipt = Receipt(earlier, writes=not TOOLS[params.name].read_only)
         self._receipts = [*earlier, receipt]

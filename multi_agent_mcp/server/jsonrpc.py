@@ -17,8 +17,12 @@ import mcp_types as types
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from multi_agent_mcp.texts import json_size, shortened
+
 LINE_BYTES = 64 << 20
 TOKENS_LOOKED_AT = 1_000_000
+ERROR_CHARACTERS = 3_000
+"""Of an error's message, and of its data."""
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}:]|[^\s\[\]{}:,"]++', re.DOTALL)
 
@@ -63,6 +67,17 @@ def _message(value: dict[str, Any]) -> Message:
         reason = f"Invalid {', '.join(sorted(wrong))}: {error.errors()[0]['msg']}"
         answered = "id" in value or "method" in wrong
         raise Malformed(code, reason, [value.get("id")] if answered else []) from None
+
+
+def with_short_error(message: Message) -> Message:
+    """The message to be written; what an error of mcp's repeats of a request (an unknown method) is shortened."""
+    if not isinstance(message, types.JSONRPCError):
+        return message
+    error, data = message.error, message.error.data
+    if json_size(data) > ERROR_CHARACTERS:
+        data = shortened(data if isinstance(data, str) else json.dumps(data, default=str), ERROR_CHARACTERS)
+    said = {"message": shortened(error.message, ERROR_CHARACTERS), **({"data": data} if data is not None else {})}
+    return message.model_copy(update={"error": error.model_copy(update=said)})
 
 
 def _reply(value: dict[str, Any]) -> Message:

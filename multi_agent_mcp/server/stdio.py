@@ -26,7 +26,7 @@ import anyio.lowlevel
 import mcp_types as types
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from multi_agent_mcp.server.jsonrpc import LINE_BYTES, Malformed, parse
+from multi_agent_mcp.server.jsonrpc import LINE_BYTES, Malformed, parse, with_short_error
 from multi_agent_mcp.services.sessions.receipts import Receipt
 
 READ_BYTES = 1 << 16
@@ -73,7 +73,8 @@ class Output:
 
     async def send(self, item: SessionMessage, /) -> None:
         """Queues a message; returns before it is written."""
-        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        message = with_short_error(item.message)
+        line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         receipt = current_receipt.get()
         if isinstance(item.message, (types.JSONRPCResponse, types.JSONRPCError)):
             self._settle(item.message.id)

@@ -6,7 +6,6 @@ control character takes six.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.texts import Texts, json_size, shortened
 
 RESERVE = 2_600  # of every answer, for the fields beside the list: hints, notification, a chat notification
 ENVELOPE_CHARACTERS = 4_000  # a message's subject and metadata, so that any message fits into an answer
@@ -33,11 +32,6 @@ _HEADER = ("sender_id", "receiver_id", "message_type", "priority", "subject", "m
 T = TypeVar("T")
 
 
-def json_size(value: Any) -> int:
-    """The number of characters of the value as JSON."""
-    return len(json.dumps(value, ensure_ascii=False, default=str))
-
-
 def first_fitting(items: Iterable[T], characters: int) -> list[T]:
     """The first items that fit into this many characters of JSON."""
     kept: list[T] = []
@@ -50,13 +44,8 @@ def first_fitting(items: Iterable[T], characters: int) -> list[T]:
 
 
 def clipped(text: str | None, characters: int = TEXT_CHARACTERS) -> str | None:
-    """The text cut to about this many characters of JSON, with its length appended if it was cut."""
-    if not text:
-        return text
-    shown = text[:characters]
-    while json_size(shown) > characters + len('""'):
-        shown = shown[: len(shown) * 3 // 4]
-    return text if shown == text else f"{shown}… ({len(text)})"
+    """As `shortened`, for a text that may be missing."""
+    return text and shortened(text, characters)
 
 
 class AnswerBudget:

@@ -48,6 +48,7 @@ from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.store.relay_state import SHARE, RelayState
 from multi_agent_mcp.store.shared_collection import SharedCollection
 from multi_agent_mcp.store.tasks import Tasks
+from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.system.writing import make_directory, storage_errors, write_new
 
 UNASSIGNED = "_unassigned"
@@ -153,7 +154,8 @@ class Workspace:
 
     def make(self) -> None:
         """Makes the session's directory. Raises `AlreadyExists` for a name that differs from that of another session
-        only in case."""
+        only in case, and `UntrustedSession` for a directory of somebody else."""
+        require_own(self.root, self.path)
         with storage_errors(self.path):
             make_directory(self.root)
             if (other := differing_in_case(self.session, os.listdir(self.root))) is not None:  # noqa: PTH208

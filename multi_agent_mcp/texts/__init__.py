@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,22 @@ DEFAULT_LANGUAGE = "ja"
 CONSOLE = "console"
 PEOPLE = "people"
 """The parts of the catalogue for the console and for people only; servers, which must start fast, do not load them."""
+QUOTED_CHARACTERS = 1_000
+"""Of each value in a refusal: it may be whatever a caller gave, and the sentence has to fit into an answer
+(docs/protocol.md, Answers)."""
+
+
+def json_size(value: Any) -> int:
+    """The number of characters of the value as JSON."""
+    return len(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def shortened(text: str, characters: int) -> str:
+    """The text cut to about this many characters of JSON, with its length appended if it was cut."""
+    shown = text[:characters]
+    while json_size(shown) > characters + len('""'):
+        shown = shown[: len(shown) * 3 // 4]
+    return text if shown == text else f"{shown}… ({len(text)})"
 
 
 class Texts:
@@ -44,12 +61,12 @@ class Texts:
         return set(self._entries)
 
     def sentence(self, refusal: Refusal) -> str:
-        """The sentence for a refusal."""
-        return self._filled(refusal.key, refusal.values)
+        """The sentence for a refusal, with giant values shortened."""
+        return self._refused(refusal.key, refusal.values)
 
     def reason(self, reason: Reason) -> str:
-        """The text of a reason."""
-        return self._filled(f"why.{reason.key}", reason.values)
+        """The text of a reason, with giant values shortened."""
+        return self._refused(f"why.{reason.key}", reason.values)
 
     def refused_by_system(self, error: OSError) -> str:
         """The text for an `OSError`, in this language if known, else with the C library's English words."""
@@ -72,6 +89,15 @@ class Texts:
         """The words for what a host asks about; general ones for a topic without a text (of a user's own profile)."""
         key = f"up.dialog:{topic}"
         return self(key if key in self else "up.dialog")
+
+    def _refused(self, key: str, values: Mapping[str, Any]) -> str:
+        return self._filled(key, {name: self._quoted(value) for name, value in values.items()})
+
+    def _quoted(self, value: Any) -> Any:
+        """A value of a refusal in words. Those of a reason are shortened there."""
+        words = self._in_words(value)
+        is_whole = isinstance(value, (Reason, tuple, int, float))
+        return words if is_whole else shortened(str(words), QUOTED_CHARACTERS)
 
     def _filled(self, key: str, values: Mapping[str, Any]) -> str:
         return self._entries[key].format(**{name: self._in_words(value) for name, value in values.items()})

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 STATUS_OF_CODE = {
     "unauthorized": 403,
     "invalid_session": 403,
+    "untrusted_session": 403,
     "not_participant": 403,
     "invalid_status_transition": 409,
     "not_answered": 409,

@@ -22,7 +22,7 @@ ACTING = {
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }
 WITHOUT_JSON = {"attach", "supervise", "relay", "host learn"}
-WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join"}
+WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join", "trust"}
 
 
 def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -182,3 +182,29 @@ def test_a_command_acts_for_the_owner_or_for_whom_as_names(ask: Ask) -> None:
     assert sorted(senders) == ["admin", "owner"]
     assert ask("unread", "--as", "worker-a") == ask("unread", "worker-a", "--as", "admin")
     assert ask("unread")["agent_id"] == "owner"
+
+
+GIANT = "x" * 90_000
+REFUSED = (
+    *("{}", "--{}", "help {}", "unread --{}", "unread x {}", "unread {}", "unread --session {}", "trust /{}"),
+    *("web --port {}", "task status x {}", "task {}", "task show {}", "unread --as {} --json", "unread --{} --json"),
+    *("trace {}", "search from:{}", "agent add {}", "answer {}", "interrupt admin --action {}", "timeline --{}"),
+    *("init --language {}", "init --name {}", "--show-completion {}", "join {}"),
+)
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "ja_JP.UTF-8"])
+@pytest.mark.usefixtures("session")
+def test_no_refusal_of_a_command_repeats_a_giant_argument(
+    locale: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    lengths = {}
+    for arguments in REFUSED:
+        monkeypatch.setattr(sys, "argv", ["multi-agent-mcp", *(word.format(GIANT) for word in arguments.split())])
+        with pytest.raises(SystemExit) as ending:
+            main.run()
+        assert ending.value.code, arguments
+        said = capsys.readouterr()
+        lengths[arguments] = len(said.out + said.err)
+    assert {arguments: length for arguments, length in lengths.items() if not 20 < length < 9_000} == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from typing import Any
 
@@ -132,6 +133,31 @@ def test_a_line_of_tens_of_megabytes_is_answered_and_not_kept(team: Team) -> Non
         answer = host.hear()
         assert (answer["id"], answer["error"]["code"]) == (7, INVALID_REQUEST)
         assert host.call("list_agents").done
+
+
+def test_no_error_repeats_megabytes_of_what_was_asked(team: Team) -> None:
+    giant = "x" * (5 * MEBIBYTE)
+    asked = {
+        "an unknown tool": request(7, "tools/call", name=giant),
+        "an unknown method": request(7, giant),
+        "an unknown argument": call(7, "list_agents", **{giant: giant}),
+        "an unknown message": call(7, "get_message_status", message_id=giant),
+        "a tool whose name is a list": request(7, "tools/call", name=[giant]),
+        "a page of the tools": request(7, "tools/list", cursor=giant),
+        "arguments that are words": request(7, "tools/call", name="list_agents", arguments=giant),
+        "a version of the protocol": request(7, "initialize", protocolVersion=giant, capabilities={}, clientInfo={}),
+        "params with another name": request(7, "ping", **{giant: giant}),
+        "a member with another name": b'{"jsonrpc": "2.0", "id": 7, "%s": 1}' % giant.encode(),
+        "a line that is no JSON": b'{"jsonrpc": "2.0", "id": 7, "method": "%s"' % giant.encode(),
+    }
+    with wire(team) as host:
+        long = {}
+        for name, line in asked.items():
+            host.say(line)
+            told = json.dumps(host.hear(), ensure_ascii=False)
+            if "tools/list" not in line.decode()[:80] and len(told) > 2 * 9_000:  # once as text, once structured
+                long[name] = len(told)
+        assert long == {}
 
 
 def test_a_host_that_hears_nothing_of_its_errors_still_ends_the_server(team: Team) -> None:

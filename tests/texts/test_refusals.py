@@ -123,6 +123,11 @@ def a_file_in_the_way(stage: Stage) -> Said:
     return stage.chat("worker-a", "start_conversation", target_agent_id="worker-b", initial_message="x")
 
 
+def a_root_for_everybody(stage: Stage) -> Said:
+    stage.services.root.chmod(0o777)
+    return stage.command("unread")
+
+
 def shared(stage: Stage) -> Path:
     """Makes the session one of several machines, without a running relay."""
     share = stage.services.path / ".share"
@@ -202,6 +207,7 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     errors.TmuxTimeout: a_silent_tmux,
     errors.HubUnreachable: a_hub_away,
     errors.HubReplaced: an_older_hub,
+    errors.UntrustedSession: a_root_for_everybody,
     errors.NoSuchSession: lambda at: at.command("unread", "--session", "nowhere"),
 }
 

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from multi_agent_mcp.config import trust_file
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.files.walk import Node, walk
 from multi_agent_mcp.store.quarantine import DIRECTORY, REASON_SUFFIX, reason_in
 from multi_agent_mcp.store.relay_state import RELAY_SOCKET
+from multi_agent_mcp.system.ownership import is_trusted, own_users, user_name
 from multi_agent_mcp.system.writing import DIRECTORY_MODE, FILE_MODE
 
 KINDS = frozenset(
@@ -40,11 +42,17 @@ def tree(context: CheckContext) -> Iterator[Finding]:
     for name in context.agents.registry.damaged():
         yield context.found("registry", NOTE, name, "restored", name=name)
     found: list[Finding] = []
+    own, is_trusted_whole = own_users(), is_trusted(context.workspace.root)
+    if is_trusted_whole:
+        yield context.found("owner", NOTE, ".", "trusted", path=context.workspace.root, file=trust_file())
     open_to_others: Counter[int] = Counter()
     for node in context.track(walk(context.workspace.path), "files", None):
         context.usage.add(node)
         if node.status.st_size > PAYLOAD_BYTES:
             found += _too_large(context, node)
+        if node.status.st_uid not in own and not is_trusted_whole:
+            owner = user_name(node.status.st_uid)
+            found.append(context.found("owner", PROBLEM, node.name, "of_another", owner=owner))
         if node.status.st_mode == _PRIVATE_FILE and node.name.endswith(".md"):
             continue  # nearly all files: nothing to check
         open_to_others[node.wanted_mode] += node.mode & 0o077 != 0 and not (node.is_link or _is_secret(node))

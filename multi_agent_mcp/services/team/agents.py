@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from multi_agent_mcp.errors import (
     Refusal,
     StorageError,
     Unauthorized,
+    UntrustedSession,
 )
 from multi_agent_mcp.store.registry import SHARED
 from multi_agent_mcp.store.workspace import Workspace
@@ -73,11 +75,15 @@ class Agents:
         try:
             return self.get(agent_id)
         except AgentNotFound:
-            for session in session_names(self.workspace.root):
-                if agent_id in Workspace(self.workspace.root, session_name(session)).registry.active():
-                    here = self.workspace.session
-                    raise AgentNotAssignedToProject(agent_id=agent_id, session=here) from None
+            if any(map(partial(self._is_active_in, agent_id), session_names(self.workspace.root))):
+                raise AgentNotAssignedToProject(agent_id=agent_id, session=self.workspace.session) from None
             raise
+
+    def _is_active_in(self, agent_id: str, session: str) -> bool:
+        try:
+            return agent_id in Workspace(self.workspace.root, session_name(session)).registry.active()
+        except UntrustedSession:  # somebody else's, beside this one
+            return False
 
     def owner(self) -> Agent:
         """Returns the human who owns the team; of several, one whose home is this machine, else the first. Raises

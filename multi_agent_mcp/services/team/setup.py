@@ -21,6 +21,7 @@ from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
@@ -59,7 +60,9 @@ class Team:
 
 
 def read_team(path: Path) -> Team:
-    """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId`."""
+    """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId`, and
+    `UntrustedSession` for one that somebody else may write, as it names programs."""
+    require_own(path)
     try:
         data = load_yaml(path)
     except (OSError, *NOT_YAML) as error:

@@ -1,4 +1,5 @@
-"""Containment: reading never leaves the session's directory by a symbolic link, nor blocks on a pipe."""
+"""Containment: reading never leaves the session's directory by a symbolic link, nor blocks on a pipe, and nothing is
+taken from a directory that somebody else has put in place of ours."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import stat
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.system.ownership import own_users, require_owner
 
 PEEK_BYTES = 4096
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -67,31 +69,48 @@ def _header(descriptor: int) -> bytes:
 class Containment:
     """Checks that directories are inside `base`.
 
-    Each directory on the way up to `base` is looked at each time, one lstat(2) each: a directory may be moved out of
-    the session, and a link to it put in its place, while a server runs.
+    Each directory from `base` down is looked at each time, one lstat(2) each: a directory may be moved out of
+    the session, and a link to it put in its place, while a server runs. Where others may write beside the root, they
+    may also replace the whole of it (docs/security.md, Other users' sessions).
     """
 
     def __init__(self, base: Path) -> None:
         self.base = base
+        self._owners = own_users()
         self._ways: dict[str, list[str]] = {}
-        """Each directory with those above it up to `base`, by its path: making `Path`s takes longer than lstat(2)."""
+        """For each directory, by its path, those from `base` down to it: making `Path`s takes longer than lstat(2)."""
 
     def require(self, directory: Path) -> None:
-        """Raises `StorageError` if a symbolic link in the directory's path leads out of `base`. What does not exist yet
-        leads nowhere."""
+        """Raises `StorageError` if a symbolic link in the directory's path leads out of `base`, `UntrustedSession` if
+        somebody else owns a directory in it. What does not exist yet leads nowhere."""
         way = self._ways.get(str(directory)) or self._way(directory)
-        if way and not any(map(os.path.islink, way)):
+        if way and not any(map(self._is_link, way)):
             return
         real, inside = os.path.realpath(directory), os.path.realpath(self.base.parent)
         allowed = os.path.join(inside, self.base.name)  # noqa: PTH118 - beside realpath, which pathlib has no equal for
         if real != allowed and not real.startswith(allowed + os.sep):
             raise StorageError("leads_out", path=directory.name)
 
+    def _is_link(self, path: str) -> bool:
+        """Returns whether there is a symbolic link. Raises `UntrustedSession`."""
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return False
+        self.require_owner(status, path)
+        return stat.S_ISLNK(status.st_mode)
+
+    def require_owner(self, status: os.stat_result, path: Path | str) -> None:
+        """Raises `UntrustedSession` for something of somebody else, unless the session's root is trusted."""
+        if status.st_uid not in self._owners:
+            require_owner(status.st_uid, Path(path), self.base.parent)
+            self._owners |= {status.st_uid}
+
     def _way(self, directory: Path) -> list[str]:
-        """Returns the directory and those above it up to `base`; [] if it is certain only on the disk that it is below
+        """Returns the directories from `base` down to this one; [] if it is certain only on the disk that it is below
         `base`."""
         if ".." in directory.parts:
             return []
-        way = [str(path) for path in (directory, *directory.parents) if path.is_relative_to(self.base)]
+        way = [str(path) for path in (directory, *directory.parents) if path.is_relative_to(self.base)][::-1]
         self._ways[str(directory)] = way
         return way

@@ -126,11 +126,14 @@ class Files:
                     scratch.unlink(missing_ok=True)
 
     def read(self, path: Path) -> bytes | None:
-        """Returns a regular file's bytes, None if it does not exist. Raises `StorageError`, also for a link or pipe."""
+        """Returns a regular file's bytes, None if it does not exist. Raises `StorageError`, also for a link or pipe,
+        and `UntrustedSession` for somebody else's."""
         with storage_errors(path, FileNotFoundError):
             try:
                 self.containment.require(path.parent)
-                return read_file(path)[0]
+                data, status = read_file(path)
+                self.containment.require_owner(status, path)
+                return data
             except FileNotFoundError:
                 return None
 
