@@ -48,12 +48,10 @@ def _run(arguments: list[str], passkey: str | None) -> None:
 
 
 def _end(key: str, error: OSError | None = None) -> NoReturn:
-    from multi_agent_mcp.errors import StorageError  # imported here: a hook that announces nothing need not wait
+    from multi_agent_mcp.errors import StorageError, system_error  # here: a hook that announces nothing need not wait
     from multi_agent_mcp.texts import catalogue
 
-    refusal = StorageError(key, reason=error)
-    if key == "system" and error is not None and error.filename is not None:
-        refusal = StorageError("system_at", path=os.fsdecode(error.filename), reason=error)
+    refusal = system_error(error) if key == "system" and error is not None else StorageError(key, reason=error)
     sentence = catalogue(locale_language()).sentence(refusal)
     sys.stderr.write(f"multi-agent-mcp: storage_error: {sentence}\n")
     sys.exit(1)

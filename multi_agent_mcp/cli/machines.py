@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import JSON, ROOT, SessionContext, people_texts, refuse, session_command
+from multi_agent_mcp.cli.context import JSON, ROOT, SessionContext, people_texts, refuse, session_command, system_errors
 from multi_agent_mcp.cli.output import column_table, print_answer, print_error, print_line, text_of
 from multi_agent_mcp.config import find_root, read_environment
 from multi_agent_mcp.domain.ids import session_name
@@ -125,7 +125,8 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         from multi_agent_mcp.hub.sharing import join as join_session
 
         parsed = Token.parse(text_of(token))
-        where = find_root(root or read_environment().root, Path.cwd())
+        with system_errors():
+            where = find_root(root or read_environment().root, Path.cwd())
         sharing = Sharing(where / session_name(parsed.session))
         with _says_if_joined(sharing, parsed, texts):
             join_session(parsed, where, machine_name(name or sharing.share.former_machine), adopt=adopt)

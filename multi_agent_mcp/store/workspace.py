@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from multi_agent_mcp.config import require_utf8
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.derived_notifications import interrupt_of
@@ -152,7 +153,8 @@ class Workspace:
 
     def make(self) -> None:
         """Makes the session's directory. Raises `AlreadyExists` for a name that differs from that of another session
-        only in case."""
+        only in case, and `InvalidArguments` for a root that is not UTF-8."""
+        require_utf8(self.root)
         with storage_errors(self.path):
             make_directory(self.root)
             if (other := differing_in_case(self.session, os.listdir(self.root))) is not None:  # noqa: PTH208

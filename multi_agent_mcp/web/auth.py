@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ class Auth:
     def __init__(self, key: bytes, path: Path, spent: Callable[[], None] = lambda: None) -> None:
         self._key = key
         self._spent = spent
-        self.cookie_name = f"mam_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+        self.cookie_name = f"mam_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
         self._ticket: str | None = None
 
     def issue_ticket(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,3 +183,29 @@ def test_a_command_acts_for_the_owner_or_for_whom_as_names(ask: Ask) -> None:
     assert sorted(senders) == ["admin", "owner"]
     assert ask("unread", "--as", "worker-a") == ask("unread", "worker-a", "--as", "admin")
     assert ask("unread")["agent_id"] == "owner"
+
+
+@pytest.mark.parametrize("option", ["--name", "--command", "--host"])
+def test_text_that_is_not_utf8_is_refused_and_changes_nothing(run: Run, session: Path, option: str) -> None:
+    before = sorted(session.rglob("*")), (session / "agents.json").read_bytes()
+    for command in (("add", "worker-b"), ("set", "admin")):
+        refused = run("agent", *command, option, os.fsdecode(b"b\xff"), "--json")
+        answer = json.loads(refused.stdout)
+        assert (answer["error"], option.strip("-") in answer["message"]) == ("invalid_arguments", True)
+    assert (sorted(session.rglob("*")), (session / "agents.json").read_bytes()) == before
+
+
+@pytest.mark.parametrize("command", ["unread admin", "init"])
+def test_json_is_answered_also_where_the_system_refuses(
+    run: Run, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    refused = run(*command.split(), "--json")
+    assert (refused.exit_code, json.loads(refused.stdout)["error"], refused.stderr) == (1, "storage_error", "")
+
+
+def test_the_home_of_an_unknown_user_is_no_place(run: Run) -> None:
+    refused = run("unread", "--root", "~nobody-here/x", "--json")
+    assert json.loads(refused.stdout)["error"] == "invalid_session"

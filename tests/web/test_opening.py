@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -25,7 +24,8 @@ link = urllib.parse.urlsplit(re.search('href="(.*?)"', open(page).read())[1])
 console = http.client.HTTPConnection(link.netloc)
 console.request("GET", f"{link.path}?{link.query}")
 answer = console.getresponse()
-print(json.dumps({"argv": sys.argv, "status": answer.status, "cookie": answer.headers["set-cookie"]}), file=open(LOG, "w"))
+came = {"argv": sys.argv, "status": answer.status, "cookie": answer.headers["set-cookie"]}
+print(json.dumps(came), file=open(LOG, "w"))
 """
 """A browser in a terminal: whoever starts it and waits for its end waits until it has loaded the page."""
 
@@ -36,7 +36,7 @@ def home(team: Team) -> Path:
 
 
 def _opened(home: Path) -> list[Path]:
-    return sorted(home.glob("multi-agent-mcp-*/*"))
+    return [page for page in home.glob("multi-agent-mcp-*/*") if page.stat().st_size]
 
 
 def _with_browser(team: Team, script: str) -> Web:
