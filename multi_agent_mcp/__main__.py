@@ -53,7 +53,11 @@ def _end(key: str, error: OSError | None = None) -> NoReturn:
 
     refusal = system_error(error) if key == "system" and error is not None else StorageError(key, reason=error)
     sentence = catalogue(locale_language()).sentence(refusal)
-    sys.stderr.write(f"multi-agent-mcp: storage_error: {sentence}\n")
+    try:
+        sys.stderr.write(f"multi-agent-mcp: storage_error: {sentence}\n")
+        sys.stderr.flush()
+    except OSError:  # on the full disk, too: nothing can be said, and the interpreter would exit with 120
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(1)
 
 
