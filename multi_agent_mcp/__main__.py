@@ -48,14 +48,16 @@ def _run(arguments: list[str], passkey: str | None) -> None:
 
 
 def _end(key: str, error: OSError | None = None) -> NoReturn:
-    from multi_agent_mcp.errors import StorageError  # imported here: a hook that announces nothing need not wait
+    from multi_agent_mcp.errors import StorageError, system_error  # here: a hook that announces nothing need not wait
     from multi_agent_mcp.texts import catalogue
 
-    refusal = StorageError(key, reason=error)
-    if key == "system" and error is not None and error.filename is not None:
-        refusal = StorageError("system_at", path=os.fsdecode(error.filename), reason=error)
+    refusal = system_error(error) if key == "system" and error is not None else StorageError(key, reason=error)
     sentence = catalogue(locale_language()).sentence(refusal)
-    sys.stderr.write(f"multi-agent-mcp: storage_error: {sentence}\n")
+    try:
+        sys.stderr.write(f"multi-agent-mcp: storage_error: {sentence}\n")
+        sys.stderr.flush()
+    except OSError:  # on the full disk, too: nothing can be said, and the interpreter would exit with 120
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(1)
 
 

@@ -125,10 +125,15 @@ def tmux_socket() -> str:
     return str(directory.resolve() / f"tmux-{os.getuid()}" / "default")
 
 
+def expanded(path: str | Path) -> Path:
+    """The path with its `~` replaced; that of an unknown user stays, as in a shell."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises for it
+
+
 def find_root(given: str | None, start: Path) -> Path:
     """The root: as given, else the nearest `.multi-agent-mcp` at or above `start`, else a new one in `start`."""
     if given:
-        return Path(given).expanduser().absolute()
+        return expanded(given).absolute()
     for directory in (start, *start.parents):
         if (directory / ROOT_NAME).is_dir():
             return directory / ROOT_NAME
@@ -145,6 +150,15 @@ def find_session(given: str | None, root: Path) -> str:
     if not names:
         raise NoSuchSession("no_session_yet", root=root.name)
     raise NoSuchSession("which_session", names=", ".join(names), root=root.name)
+
+
+def require_utf8(root: Path) -> None:
+    """Raises `InvalidArguments` for a new root whose path is not UTF-8: neither an answer nor the configuration file of
+    a host could name it."""
+    try:
+        str(root).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArguments("root_not_utf8", root=ascii(str(root))) from error
 
 
 def session_names(root: Path) -> list[str]:

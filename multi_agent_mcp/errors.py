@@ -7,6 +7,7 @@ wrapper, command line, web) put it into words.
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
 
@@ -139,6 +140,13 @@ class StorageError(Refusal):
     """Raised when the disk refuses: full, read-only, a directory in place of a file. Nothing was half written."""
 
     code = "storage_error"
+
+
+def system_error(error: OSError) -> StorageError:
+    """The refusal for an `OSError` outside the store: a directory that is gone or another user's, a full disk."""
+    if error.filename is None:
+        return StorageError("system", reason=error)
+    return StorageError("system_at", path=os.fsdecode(error.filename), reason=error)
 
 
 class HubUnreachable(StorageError):

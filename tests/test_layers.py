@@ -99,6 +99,7 @@ TOUCH_FILES = {
     "notify.tmux.team_panes": "the directory of tmux's socket",
     "cli.timeline": "the picture, where its user wants it",
     "demo": "the demo's own temporary directories",
+    "web.opening": "the page that leads a browser to the console",
 }
 """Modules that may access files → the files that they access."""
 

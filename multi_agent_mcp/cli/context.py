@@ -15,7 +15,7 @@ import click
 
 from multi_agent_mcp.cli.output import print_answer, print_error, print_json
 from multi_agent_mcp.environment import locale_language
-from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
@@ -106,11 +106,12 @@ def open_context(
     services = None
     context = None
     try:
-        environment = read_environment()
-        where = find_root(root or environment.root, Path.cwd())
-        services = open_session(where, environment.session if session is None else session)
-        services.agents.publish_keys()
-        services.operations.finish()
+        with system_errors():
+            environment = read_environment()
+            where = find_root(root or environment.root, Path.cwd())
+            services = open_session(where, environment.session if session is None else session)
+            services.agents.publish_keys()
+            services.operations.finish()
         context = SessionContext(services, acting, as_json=as_json)
         if acting is not None:
             context.agent(acting)  # also where the command turns out not to need it
@@ -119,6 +120,15 @@ def open_context(
         # A program expects one JSON object: a failure after the answer goes to standard error.
         texts = services.people if services is not None else None
         refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
+
+
+@contextmanager
+def system_errors() -> Iterator[None]:
+    """Turns an `OSError` outside the store into a refusal."""
+    try:
+        yield
+    except OSError as error:
+        raise system_error(error) from error
 
 
 def people_texts(language: str = "") -> Texts:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.config import expanded
 from multi_agent_mcp.host_config import HostConfiguration
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.texts import Texts
@@ -27,7 +28,7 @@ from multi_agent_mcp.texts import Texts
 def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
     """Print the configuration of a host for an agent, or write it."""
     agent_id = context.services.agents.here(agent).id
-    where = directory.expanduser().absolute() if directory else None
+    where = expanded(directory).absolute() if directory else None
     configurations = context.services.host_configurations
     configuration = configurations.of(host, agent_id, where)
     if not write:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import JSON, ROOT, SESSION, people_texts, refuse
+from multi_agent_mcp.cli.context import JSON, ROOT, SESSION, people_texts, refuse, system_errors
 from multi_agent_mcp.cli.output import print_answer, print_error
-from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, session_names
+from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, require_utf8, session_names
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
@@ -129,20 +129,25 @@ def init(
     Run again, it takes over what has changed in team.yaml, and keeps keys, mail and tasks.
     """
     try:
-        environment = read_environment()
-        place = _place(team, root or environment.root)
-        require_own(place.root)  # before a team.yaml is written for it
-        session = environment.session if session is None else session
-        is_wanted = NewTeam(**new) != NewTeam()
-        is_new = not place.team.exists() and (team is None or is_wanted)
-        if is_new:
-            _write_team(place, NewTeam(**new), session, language)
-        elif is_wanted:
-            raise InvalidArguments("team_exists", file=place.team)
-        made = _made(place, session, language, new_team=is_new)
+        with system_errors():
+            made = _init(team, root, session, language, NewTeam(**new))
     except Refusal as refusal:
         refuse(refusal, as_json=as_json)
     print_answer(made.as_answer(), made.lines(), as_json=as_json)
+
+
+def _init(team: Path | None, root: str | None, session: str | None, language: str | None, new: NewTeam) -> Made:
+    environment = read_environment()
+    place = _place(team, root or environment.root)
+    require_own(place.root)  # before a team.yaml is written for it
+    session = environment.session if session is None else session
+    is_wanted = new != NewTeam()
+    is_new = not place.team.exists() and (team is None or is_wanted)
+    if is_new:
+        _write_team(place, new, session, language)
+    elif is_wanted:
+        raise InvalidArguments("team_exists", file=place.team)
+    return _made(place, session, language, new_team=is_new)
 
 
 def _place(team: Path | None, root: str | None) -> Place:
@@ -160,6 +165,7 @@ def _place(team: Path | None, root: str | None) -> Place:
 def _write_team(place: Place, new: NewTeam, session: str | None, language: str | None) -> None:
     from multi_agent_mcp.cli.default_team import host_agents, name_of, scripted_agents, write_team
 
+    require_utf8(place.root)  # before writing a file
     if new.demo and (new.admin or new.workers):
         raise InvalidArguments("demo_with_hosts")
     sessions = session_names(place.root)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import JSON, ROOT, SessionContext, people_texts, refuse, session_command
-from multi_agent_mcp.cli.output import column_table, print_answer, print_error, print_line
+from multi_agent_mcp.cli.context import JSON, ROOT, SessionContext, people_texts, refuse, session_command, system_errors
+from multi_agent_mcp.cli.output import column_table, print_answer, print_error, print_line, text_of
 from multi_agent_mcp.config import find_root, read_environment
 from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.domain.sanitize import one_line
@@ -113,7 +113,10 @@ def _share_lines(texts: Texts, sharing: Sharing, token: str, user: str | None) -
 @ROOT
 @JSON
 def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: bool) -> None:
-    """Take part in a session of another machine, with the token that `share` printed there."""
+    """Take part in a session of another machine, with the token that `share` printed there.
+
+    For `-` the token is read from standard input, so that no other user of this machine can read it.
+    """
     texts = people_texts()
     try:
         require_client()
@@ -121,8 +124,9 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         from multi_agent_mcp.hub.sharing import Sharing, machine_name
         from multi_agent_mcp.hub.sharing import join as join_session
 
-        parsed = Token.parse(token)
-        where = find_root(root or read_environment().root, Path.cwd())
+        parsed = Token.parse(text_of(token))
+        with system_errors():
+            where = find_root(root or read_environment().root, Path.cwd())
         sharing = Sharing(where / session_name(parsed.session))
         with _says_if_joined(sharing, parsed, texts):
             join_session(parsed, where, machine_name(name or sharing.share.former_machine), adopt=adopt)

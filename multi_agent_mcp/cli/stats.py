@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import excerpt, titled_table
-from multi_agent_mcp.domain.times import format_duration
+from multi_agent_mcp.domain.times import format_duration, local_zone
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.statistics import Statistics
@@ -28,8 +28,7 @@ TASKS_SHOWN = 20
 def stats(context: SessionContext, days: int) -> None:
     """Show per agent tool calls, busy and waiting time, tasks done, blocked time and the time until mail is read; per
     task how long it took; and every day's sum."""
-    zone = datetime.now().astimezone().tzinfo or UTC
-    found = context.services.statistics.last_days(days, zone)
+    found = context.services.statistics.last_days(days, local_zone())
     context.answer(found.as_answer(), _lines(found, context.texts))
 
 

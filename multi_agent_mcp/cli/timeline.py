@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.output import excerpt, placed, titled_table
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
-from multi_agent_mcp.domain.times import asked_time
+from multi_agent_mcp.domain.times import asked_time, local_zone
 from multi_agent_mcp.system.writing import storage_errors
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def picture(found: Timeline, texts: Texts, width: int = 1200) -> str:
     """Returns the timeline as an SVG document, in this machine's time zone."""
     from multi_agent_mcp.web.timeline import draw
 
-    return draw(found, texts=texts, width=width, zone=datetime.now().astimezone().tzinfo or UTC)
+    return draw(found, texts=texts, width=width, zone=local_zone())
 
 
 def write(path: Path, svg: str) -> None:

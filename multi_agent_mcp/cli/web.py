@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.output import print_error
 
 
 @click.command()
@@ -23,12 +23,15 @@ def web(context: SessionContext, port: int | None, open_browser: bool) -> None:
 
     The link works once; the browser that opens it keeps a cookie. The server listens on this machine only.
     """
+    from multi_agent_mcp.web.opening import LinkPage
     from multi_agent_mcp.web.serving import serve  # starlette and uvicorn are for this command alone
+
+    page = LinkPage()
 
     def ready(link: str) -> None:
         context.answer({"url": link}, [link])
         sys.stdout.flush()  # a program that starts us waits for this line
         if open_browser:
-            webbrowser.open(link)
+            page.open(link, failed=lambda: print_error(context.texts("web.no_browser")))
 
-    serve(context.services, port, context.acting, ready)
+    serve(context.services, port, context.acting, ready, spent=page.remove)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from multi_agent_mcp.errors import InvalidArguments
@@ -15,6 +15,14 @@ _STAMPED = str.maketrans({"-": None, ":": None, "T": "_"})
 def now() -> datetime:
     """The current time in UTC: the clock that `bootstrap` passes to the services."""
     return datetime.now(UTC)
+
+
+def local_zone() -> tzinfo:
+    """This process's time zone; UTC if `TZ` (environ(7)) names one that `datetime` cannot have, a day or more away."""
+    try:
+        return datetime.now().astimezone().tzinfo or UTC
+    except ValueError:
+        return UTC
 
 
 def format_time(moment: datetime) -> str:

@@ -20,6 +20,10 @@ def parse_address(listen: str) -> tuple[str, int]:
     )
     if port and not (port.isdecimal() and 0 < int(port) < 65536):
         raise InvalidArguments("bad_listen", value=f"{listen!r:.60}")
+    try:
+        host.encode("idna")  # as getaddrinfo(3) is called
+    except UnicodeError as error:
+        raise InvalidArguments("bad_listen", value=f"{listen!r:.60}") from error
     return host.strip("[]") or "0.0.0.0", int(port or PORT)  # noqa: S104 - off loopback there is TLS
 
 

@@ -68,7 +68,7 @@ class Token:
 
 
 def _check(data: str) -> str:
-    return hashlib.sha256(data.encode()).hexdigest()[:8]
+    return hashlib.sha256(data.encode(errors="replace")).hexdigest()[:8]
 
 
 def new_token(server: Server, session: str, *, replaces: str | None = None) -> Token:

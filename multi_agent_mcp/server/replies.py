@@ -35,6 +35,8 @@ def interrupted(texts: Texts, *, executed: bool) -> types.CallToolResult:
 
 def _result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
     text = json.dumps(answer, ensure_ascii=False)
+    if (plain := text.encode(errors="replace").decode()) != text:  # a path need not be UTF-8
+        text, answer = plain, json.loads(plain)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structured_content=answer, is_error=is_error
     )

@@ -112,9 +112,9 @@ class SearchIndex:
         raise AssertionError("the second attempt returns or raises")
 
     def delete(self) -> None:
-        """Deletes the index; the next search recreates it."""
+        """Deletes the index; the next search recreates it. Raises `StorageError`."""
         for suffix in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
+            with storage_errors(self.path), suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + suffix).unlink()
 
     def refresh(self, database: sqlite3.Connection, told: Callable[[], None] = lambda: None) -> None:
@@ -135,6 +135,17 @@ class SearchIndex:
             with database:
                 self._drop(database, "directory = ?", _text(gone))
                 database.execute("DELETE FROM directories WHERE path = ?", (_text(gone),))
+
+    def files(self) -> Iterator[Path]:
+        """Yields the files that are indexed, relative to the base, from the disk."""
+        waiting = list(self._tops)
+        while waiting:
+            directory = waiting.pop()
+            for name, status in _listing(self.base / directory):
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append(f"{directory}/{name}")
+                else:
+                    yield Path(directory, name)
 
     def find(
         self,

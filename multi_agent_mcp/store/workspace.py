@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from multi_agent_mcp.config import require_utf8
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.derived_notifications import interrupt_of
@@ -154,7 +155,9 @@ class Workspace:
 
     def make(self) -> None:
         """Makes the session's directory. Raises `AlreadyExists` for a name that differs from that of another session
-        only in case, and `UntrustedSession` for a directory of somebody else."""
+        only in case, `UntrustedSession` for a directory of somebody else, and `InvalidArguments` for a root that is not
+        UTF-8."""
+        require_utf8(self.root)
         require_own(self.root, self.path)
         with storage_errors(self.path):
             make_directory(self.root)

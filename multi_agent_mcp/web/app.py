@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
 from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, timeline
-from multi_agent_mcp.web.auth import COOKIE_SECONDS, Auth
+from multi_agent_mcp.web.auth import COOKIE_SECONDS, Auth, is_own_origin
 from multi_agent_mcp.web.live import Live
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import SecurityMiddleware
@@ -95,13 +95,18 @@ def create_app(console: Console) -> Starlette:
 
 async def enter(console: Console, request: Request) -> Response:
     """Handles the one-time link: gives a cookie to the first browser that opens it. HEAD, which link checkers send,
-    does not use it up."""
+    does not use it up.
+
+    A browser that follows the link from another site's page, or from a file, counts a redirect as that site's request,
+    without the cookie (RFC 6265bis, 5.2); what follows from `Refresh` is ours.
+    """
     if request.method != "GET":
         raise HTTPException(405, headers={"Allow": "GET"})
     cookie = console.access.redeem(request.query_params.get("ticket", ""))
     if cookie is None:
         return PlainTextResponse(console.labels("link_used"), status_code=403)
-    response = RedirectResponse("/", status_code=303)
+    is_own = is_own_origin(request.headers, change=False)
+    response = RedirectResponse("/", status_code=303) if is_own else Response(headers={"Refresh": "0; url=/"})
     response.set_cookie(
         console.access.cookie_name,
         cookie,

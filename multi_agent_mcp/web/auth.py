@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 COOKIE_SECONDS = 30 * 86_400
@@ -24,12 +25,13 @@ class Auth:
 
     Cookies are signed, not stored, so pages stay open when the server is killed and started again. Deleting the
     session's key (`.console/key`) invalidates all cookies. `path` makes the cookie's name specific to the session,
-    because browsers share cookies between all ports of a host.
+    because browsers share cookies between all ports of a host. `spent` is called when the link opens nothing any more.
     """
 
-    def __init__(self, key: bytes, path: Path) -> None:
+    def __init__(self, key: bytes, path: Path, spent: Callable[[], None] = lambda: None) -> None:
         self._key = key
-        self.cookie_name = f"mam_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+        self._spent = spent
+        self.cookie_name = f"mam_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
         self._ticket: str | None = None
 
     def issue_ticket(self) -> str:
@@ -41,9 +43,14 @@ class Auth:
         """Returns a cookie for the ticket; None unless it is the ticket issued last and unused."""
         if self._ticket is None or not _same(ticket, self._ticket):
             return None
-        self._ticket = None
+        self.withdraw()
         facts = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(12)}"
         return f"{facts}.{self._signature('cookie', facts)}"
+
+    def withdraw(self) -> None:
+        """Makes the link that was issued last invalid."""
+        self._ticket = None
+        self._spent()
 
     def admits(self, cookie: str | None) -> bool:
         """Whether a server of this session issued the cookie and it has not expired."""

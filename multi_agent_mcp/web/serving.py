@@ -27,16 +27,19 @@ WAITING_CONNECTIONS = 1024  # clients beyond this backlog retry only after a sec
 REPORT_SECONDS = 60.0
 
 
-def serve(services: Services, port: int | None, acting: str | None, ready: Callable[[str], None]) -> None:
+def serve(
+    services: Services, port: int | None, acting: str | None, ready: Callable[[str], None], spent: Callable[[], None]
+) -> None:
     """Serves on loopback, on the given port (0: any free one; None: the last one used, if free). Calls `ready` with the
-    one-time link once connections are accepted.
+    one-time link once connections are accepted, and `spent` when the link opens nothing any more, at the latest at the
+    end.
 
     Raises `StorageError` if the port is taken, and as `Agents.get` for an unknown `acting`.
     """
     with _listening(services, port) as listening:
         port = listening.getsockname()[1]
         services.console_port.write(port, durable=False)
-        access = Auth(services.console_key, services.path / ".console")
+        access = Auth(services.console_key, services.path / ".console", spent)
         console = Console(services, access, Live(services.path), port, acting)
         assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
         with services.people_doorbells(), suppress(KeyboardInterrupt):  # Ctrl-C is the regular end
@@ -81,7 +84,7 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
         server_header=False,
         timeout_graceful_shutdown=1,
     )
-    server = _Server(config, ready, console.live)
+    server = _Server(config, ready, console)
     await server.serve(sockets=[listening])
     if server.failed is not None:
         raise server.failed
@@ -90,11 +93,11 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
 class _Server(uvicorn.Server):
     """A uvicorn server that reports when it is ready, and ends open streams before waiting for connections to close."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], live: Live) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], console: Console) -> None:
         super().__init__(config)
         self.failed: OSError | None = None
         self._ready = ready
-        self._live = live
+        self._console = console
         self._reported_at = -REPORT_SECONDS
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -109,7 +112,8 @@ class _Server(uvicorn.Server):
                 self.failed, self.should_exit = error, True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._live.close()
+        self._console.access.withdraw()
+        await self._console.live.close()
         await super().shutdown(sockets)
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -7,10 +7,9 @@ import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.config import child_environment, expanded
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.notify.tmux.profiles import load_profiles
@@ -59,7 +58,7 @@ def missing_program(command: str) -> str | None:
         return None  # the shell will report the error
     if _FOR_THE_SHELL.search(program):
         return None
-    return None if shutil.which(Path(program).expanduser()) else program
+    return None if shutil.which(expanded(program)) else program
 
 
 def _account_variables(services: Services, agents: Iterable[Agent]) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -261,3 +262,16 @@ def test_settings_with_a_persons_comments_are_kept_and_named(run: Run, session: 
     assert ask("init", "--language", "ja")["kept"] == {"session.yaml": ["language"]}
     assert "session.yaml: kept as it was" in run("init", "--language", "ja").stdout
     assert settings.read_text() == before
+
+
+def test_a_root_that_is_not_utf8_is_refused_before_anything_is_written(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / os.fsdecode(b"odd\xff")
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    assert run("init", "--demo").stderr.startswith("multi-agent-mcp: invalid_arguments: ")
+    assert list(odd.iterdir()) == []
+    (odd / "team.yaml").write_text(TEAM)
+    assert json.loads(run("init", "--json").stdout)["error"] == "invalid_arguments"
+    assert [file.name for file in odd.iterdir()] == ["team.yaml"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,3 +209,29 @@ def test_no_refusal_of_a_command_repeats_a_giant_argument(
         said = capsys.readouterr()
         lengths[arguments] = len(said.out + said.err)
     assert {arguments: length for arguments, length in lengths.items() if not 20 < length < 9_000} == {}
+
+
+@pytest.mark.parametrize("option", ["--name", "--command", "--host"])
+def test_text_that_is_not_utf8_is_refused_and_changes_nothing(run: Run, session: Path, option: str) -> None:
+    before = sorted(session.rglob("*")), (session / "agents.json").read_bytes()
+    for command in (("add", "worker-b"), ("set", "admin")):
+        refused = run("agent", *command, option, os.fsdecode(b"b\xff"), "--json")
+        answer = json.loads(refused.stdout)
+        assert (answer["error"], option.strip("-") in answer["message"]) == ("invalid_arguments", True)
+    assert (sorted(session.rglob("*")), (session / "agents.json").read_bytes()) == before
+
+
+@pytest.mark.parametrize("command", ["unread admin", "init"])
+def test_json_is_answered_also_where_the_system_refuses(
+    run: Run, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    refused = run(*command.split(), "--json")
+    assert (refused.exit_code, json.loads(refused.stdout)["error"], refused.stderr) == (1, "storage_error", "")
+
+
+def test_the_home_of_an_unknown_user_is_no_place(run: Run) -> None:
+    refused = run("unread", "--root", "~nobody-here/x", "--json")
+    assert json.loads(refused.stdout)["error"] == "invalid_session"

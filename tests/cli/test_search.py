@@ -36,9 +36,14 @@ def test_what_cannot_be_searched_for_is_refused_in_a_sentence(
     assert (result.exit_code, "invalid_arguments" in result.stderr, named in result.stderr) == (1, True, True)
 
 
-def test_an_index_that_cannot_be_made_is_said(ask: Ask, run: Run) -> None:
-    ask("send", "admin", "words")
-
+def test_where_no_index_can_be_made_the_files_are_searched(ask: Ask) -> None:
+    ids = [ask("send", "admin", f"words {number}")["message_id"] for number in range(3)]
+    with_index = ask("search", "words", "--limit", "2")
+    ask("search", "x", "--rebuild")
+    for file in Path(".multi-agent-mcp/demo/.search").iterdir():
+        file.unlink()
+    Path(".multi-agent-mcp/demo/.search").rmdir()
     Path(".multi-agent-mcp/demo/.search").write_text("in the way")
-    result = run("search", "words")
-    assert (result.exit_code, result.stderr.startswith("multi-agent-mcp: storage_error")) == (1, True)
+    assert ask("search", "words", "--limit", "2") == with_index
+    assert [found["id"] for found in with_index["results"]] == ids[:0:-1]
+    assert ask("search", "words", "after:2999-01-01")["results"] == []

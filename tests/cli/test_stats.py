@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from tests.cli.conftest import Ask, Run
 
 
@@ -16,3 +20,15 @@ def test_what_was_done_is_counted_by_agent_task_and_day(ask: Ask, run: Run) -> N
     assert [(item["task_id"], item["status"]) for item in found["tasks"]] == [(task, "done")]
     assert [sum(day["done"].values()) for day in found["days"]] == [0, 1]
     assert "write it" in run("stats").stdout
+
+
+@pytest.mark.usefixtures("session")
+@pytest.mark.parametrize("command", ["stats", "timeline --svg drawn.svg"])
+def test_an_impossible_time_zone_counts_as_utc(run: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "NOWHERE+99")
+    time.tzset()
+    try:
+        assert run(*command.split()).exit_code == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -98,6 +98,7 @@ def test_a_command_that_was_carried_out_says_so_when_its_output_cannot_be_writte
     refused = in_shell(team, '"$@" >/dev/full', "send", "nobody", "hello", "--json")
     assert refused.code == 1
     assert "done" not in refused.stderr
+    assert in_shell(team, '"$@" >/dev/full 2>&1', "send", "nobody", "hello").code == 1
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", "???"), ("euc-jp", TITLE), ("latin-1", "???")])

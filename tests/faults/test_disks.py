@@ -74,6 +74,7 @@ def test_the_commands_that_look_can_look_at_a_read_only_tree(mounted: Callable[[
 
     peeked = ran("read", "worker-a", "--peek", "--json")
     assert [message["content"] for message in peeked.json["messages"]] == ["first"]
+    assert [found["path"].split("/")[1] for found in ran("search", "first", "--json").json["results"]] == ["worker-a"]
     assert ran("read", "worker-a").code == 1
     findings = ran("doctor", "--json").json["findings"]
     (finding,) = (item for item in findings if "this user may write" in item["repair"])

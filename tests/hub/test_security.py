@@ -373,10 +373,12 @@ def test_servers_and_commands_import_no_client_of_the_hub(two: Machines) -> None
     assert {"nats", "nkeys", "asyncio", "multi_agent_mcp.hub.relay"} & loaded == set()
 
 
-def test_join_says_what_is_wrong_in_one_sentence(two: Machines) -> None:
+@pytest.mark.parametrize(("given", "typed"), [("{token}", ""), ("-", "    multi-agent-mcp join {token}\n")])
+def test_join_says_what_is_wrong_in_one_sentence(two: Machines, given: str, typed: str) -> None:
     token = replace(two.token(), urls=("nats://127.0.0.1:1",))
-    call = [sys.executable, "-m", "multi_agent_mcp", "join", str(token), "--root", str(two.base / "nowhere")]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    words = ["join", given.format(token=token), "--root", str(two.base / "nowhere")]
+    call = [sys.executable, "-m", "multi_agent_mcp", *words]
+    done = subprocess.run(call, input=typed.format(token=token), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "hub_unreachable" in done.stderr
     assert not (two.base / "nowhere" / "demo").exists()

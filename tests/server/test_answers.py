@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
-from multi_agent_mcp.bootstrap import Services
+import mcp_types as types
+
+from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.server.seat import Seat
 
@@ -54,3 +59,18 @@ def test_a_limit_that_is_a_whole_number_is_told_as_one(services: Services) -> No
     message = Seat(services, "worker-a").call("get_next_action", timeout_seconds=601)["message"]
     assert "600" in message
     assert "600.0" not in message
+
+
+def test_a_root_whose_path_is_not_utf8_is_shown_with_a_mark_and_work_goes_on(services: Services) -> None:
+    """`init` refuses one; a directory may be renamed later."""
+    services.task_creation.create(services.agents.get("admin"), [NewTask(title="x", assignee_id="worker-a")])
+    odd = services.root.rename(services.root.with_name(os.fsdecode(b"odd\xff")))
+    worker = Seat(open_session(odd, services.session, notifier=Recorder()), "worker-a")
+    result = worker.result("get_next_action")
+    answer = result.structured_content
+    assert answer is not None
+    assert (answer["action"], answer["task"]["title"]) == ("work", "x")
+    assert "/odd?/" in json.dumps(answer)
+    (content,) = result.content
+    assert isinstance(content, types.TextContent)
+    assert json.loads(content.text.encode()) == answer

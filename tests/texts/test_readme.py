@@ -16,7 +16,7 @@ READMES = [Path(__file__).parents[2] / name for name in ("README.md", "README.ja
         r"^(#+) ",
         r"^(```\w*|!\[)",
         r"^\|.*?`((?:scripts/demo|multi-agent-mcp|limits|notify_command)\b ?[a-z-]*)",
-        r"(multi-agent-mcp (?:--)?[a-z-]+|pip install(?: -e)?)",
+        r"(multi-agent-mcp (?:--)?[a-z-]+|pip install [^#\\n]*)",
         r"\]\((docs/[\w./]+md)",
     ],
 )

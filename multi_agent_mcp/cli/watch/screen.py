@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from multi_agent_mcp.cli.watch.rows import Row, heading, tables
+from multi_agent_mcp.domain.times import local_zone
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.attention import Item
@@ -51,7 +52,7 @@ def screen(seen: Snapshot, items: Collection[Item], texts: Texts, height: int) -
         parts += [Text("")] * airy
         parts.append(_table(texts, title, head, rows, lines))
     parts += [Text("")] * airy
-    parts.append(_line(texts("watch.quits", time=f"{seen.at.astimezone():%H:%M:%S}"), "dim"))
+    parts.append(_line(texts("watch.quits", time=f"{seen.at.astimezone(local_zone()):%H:%M:%S}"), "dim"))
     return Group(*parts)
 
 

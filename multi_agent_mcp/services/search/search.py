@@ -3,6 +3,7 @@ candidates; answers are taken from the files."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -16,12 +17,14 @@ from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.sanitize import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.search.sources import LOGS, TOPS, Source, Sources
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.search_index import Hit, SearchIndex, folded
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.writing import spelled
+
+logger = logging.getLogger(__name__)
 
 FILTERS = {"from": "sender_id", "to": "receiver_id", "task": "task_id", "after": "since", "before": "until"}
 TIMES = ("after", "before")
@@ -76,6 +79,10 @@ class SearchQuery:
         text = folded(source.document.text)
         return self.facts.items() <= source.facts.items() and all(word in text for word in self.folded_words)
 
+    def covers(self, at: datetime) -> bool:
+        """Whether the time is in the query's period."""
+        return (self.since is None or self.since <= at) and (self.until is None or at <= self.until)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
@@ -118,13 +125,18 @@ class Search:
         self.index = SearchIndex(workspace.path, path, TOPS, self.sources.documents, grows=lambda name: name == LOGS)
 
     def find(self, query: SearchQuery, limit: int = 20, told: Callable[[], None] = lambda: None) -> Results:
-        """The newest `limit` results. The first search reads every file and calls `told` for each.
+        """The newest `limit` results. The first search reads every file and calls `told` for each; so does every search
+        where no index can be kept, as on a read-only disk.
 
-        Raises `InvalidArguments` for an empty query, `StorageError` if no index can be kept, and as `Agents.filtered`
-        if there are none and a name in the query is nobody's: a hand-written file's sender need not be an agent.
+        Raises `InvalidArguments` for an empty query, `StorageError`, and as `Agents.filtered` if there are none and a
+        name in the query is nobody's: a hand-written file's sender need not be an agent.
         """
         query.require_something()
-        results = self.index.use(partial(self._find, query=query, limit=limit, told=told))
+        try:
+            results = self.index.use(partial(self._find, query=query, limit=limit, told=told))
+        except StorageError as error:
+            logger.info("searching without an index: %s", error)
+            results = self._confirmed(self._read_all(query, told), query, limit)
         if not results.found:
             for name in (query.sender_id, query.receiver_id):
                 self.agents.filtered(name)
@@ -135,6 +147,15 @@ class Search:
         facts = [f"{name}={value}" for name, value in query.facts.items()]
         hits = self.index.find(database, query.folded_words, facts, query.since, query.until)
         return self._confirmed(hits, query, limit)
+
+    def _read_all(self, query: SearchQuery, told: Callable[[], None]) -> list[Hit]:
+        """Reads every file; returns the locations of what matches the query, newest first."""
+        found: list[tuple[datetime, Hit]] = []
+        for path in self.index.files():
+            fitting = (source.document for source in self.sources.read(path) if query.fits(source))
+            found += [(document.at, Hit(path, document.start)) for document in fitting if query.covers(document.at)]
+            told()
+        return [hit for _, hit in sorted(found, reverse=True)]
 
     def _confirmed(self, hits: Iterable[Hit], query: SearchQuery, limit: int) -> Results:
         """The hits that the files confirm, each item once."""

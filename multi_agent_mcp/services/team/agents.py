@@ -30,10 +30,14 @@ from multi_agent_mcp.errors import (
     Unauthorized,
     UntrustedSession,
 )
+from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.registry import SHARED
 from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
+
+_TEXTS = frozenset({"name", "command", "host", "prompt"})
+"""The fields that people write."""
 
 
 class Agents:
@@ -95,8 +99,10 @@ class Agents:
 
     def add(self, agent: Agent) -> Agent:
         """Registers an agent with its key, inboxes and record. Raises `AlreadyExists`, `InvalidId` and
-        `HubUnreachable`."""
+        `HubUnreachable`, and `InvalidArguments` for text that UTF-8 cannot encode."""
         parse_agent_id(agent.id)
+        for name in _TEXTS:
+            require_text(name, getattr(agent, name))
         self.registry.require_free(agent.id)
         self.workspace.authority.require()  # fails before anything is made
         return self.registry.add(agent, self._prepared)
@@ -135,8 +141,11 @@ class Agents:
 
     def change(self, agent_id: str, **changed: Any) -> Agent:
         """Sets these fields of an agent as a person wants them; "" removes a value. Raises `InvalidId` or
-        `AgentNotFound`, and `Unauthorized` for its pane, host or command if its home is another machine."""
+        `AgentNotFound`, `Unauthorized` for its pane, host or command if its home is another machine, and
+        `InvalidArguments` as `add`."""
         agent = self.get(agent_id)
+        for name in changed.keys() & _TEXTS:
+            require_text(name, changed[name])
         if changed.keys() - set(SHARED):
             self.require_here(agent)
         wanted = {key: None if value == "" else value for key, value in changed.items()}
