@@ -40,7 +40,7 @@ def shell(env: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
     _program(environment / "bin" / "pip", f"#!{environment}/bin/python\n{PIP}")
     hosts = tmp_path / "hosts"
     hosts.mkdir()
-    for host in hosts().values():
+    for host in known_hosts().values():
         _program(hosts / host.command.split()[0], f"#!/bin/sh\nexec {sys.executable} {ACTOR}\n")
     (hosts / "tmux").symlink_to(str(shutil.which("tmux")))
     sockets = tempfile.mkdtemp(prefix="mam-", dir="/tmp")  # the path of a socket is limited
