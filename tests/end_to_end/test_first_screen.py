@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.hosts import hosts as known_hosts
 from tests.end_to_end.support import REPOSITORY, run, wait_until
 
 ACTOR = Path(__file__).with_name("actor.py")
