@@ -14,10 +14,10 @@ from pathlib import Path
 from benchmarks.past import Past
 from benchmarks.team import Team
 from benchmarks.timing import command_seconds
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
 
 AGENTS, DAYS = 10, 30
 DAILY = {"mail": 200, "notifications": 30, "finished_tasks": 20, "executions": 20, "ended_sessions": 4}

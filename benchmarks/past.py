@@ -20,20 +20,17 @@ from typing import Any
 
 from multi_agent_mcp.domain import ids, times
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import Entity
-from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.session import AgentSession, Execution
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
-from multi_agent_mcp.domain.task_history import History
+from multi_agent_mcp.domain.task_history import Change, History
 from multi_agent_mcp.store.codec.frontmatter import as_text
 from multi_agent_mcp.store.collection import Collection
-from multi_agent_mcp.store.partition import MOVED_AT_ONCE
+from multi_agent_mcp.store.layout import MOVED_AT_ONCE
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.writing import FILE_MODE, make_directory
+from multi_agent_mcp.system.files import FILE_MODE, make_directory
 
 MINUTE = timedelta(minutes=1)
 AT = datetime(1999, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -20,8 +20,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.team import setup as teams
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import settings
 
 import multi_agent_mcp
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.wiring import Services
 from tests import warm
 
 settings.register_profile("untimed", deadline=None)  # a loaded machine is no bug

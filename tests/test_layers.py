@@ -15,9 +15,9 @@ import pytest
 
 import multi_agent_mcp
 from multi_agent_mcp import errors
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
+from multi_agent_mcp.wiring import Services
 
 PACKAGE = Path(multi_agent_mcp.__file__).parent
 NAME = "multi_agent_mcp"
@@ -30,9 +30,9 @@ LAYERS = (
     ("hosts",),
     ("system",),
     ("store",),
-    ("services", "notify", "host_config", "hub"),
+    ("services", "doorbell", "host_config", "hub"),
     ("hooks",),
-    ("service_container",),
+    ("wiring",),
     ("bootstrap",),
     ("windows",),
     ("server", "web"),
@@ -49,7 +49,7 @@ SERVICES = (
     ("team",),
     ("mail",),
     ("sessions",),
-    ("notices",),
+    ("notifications",),
     ("tasks",),
     ("chat",),
     ("search",),
@@ -94,9 +94,9 @@ TOUCH_FILES = {
     "config": "session.yaml, before there is a session",
     "texts": "the catalogue in the package",
     "hosts": "the descriptions of hosts in the package",
-    "notify.tmux.profiles": "profiles of hosts beside the sessions",
+    "doorbell.tmux.profiles": "profiles of hosts beside the sessions",
     "hooks.state_file": "the hook's own state: `hook` cannot wait for what `store` imports",
-    "notify.tmux.team_panes": "the directory of tmux's socket",
+    "doorbell.tmux.team_panes": "the directory of tmux's socket",
     "cli.timeline": "the picture, where its user wants it",
     "demo": "the demo's own temporary directories",
     "web.opening": "the page that leads a browser to the console",
@@ -277,7 +277,7 @@ def test_counting_mail_waits_for_nothing_that_rings_or_reads(services: Services)
     loaded = loaded_by("unread", "--root", str(services.root))
     assert f"{NAME}.store.workspace" in loaded
     assert not any(
-        name.startswith((f"{NAME}.notify.channels", f"{NAME}.notify.doorbell", f"{NAME}.services.turn"))
+        name.startswith((f"{NAME}.doorbell.channels", f"{NAME}.doorbell.ringing", f"{NAME}.services.turn"))
         for name in loaded
     )
 

@@ -38,7 +38,7 @@ PROGRAMS = (
 )
 IMPORTED = (
     *("multi_agent_mcp.cli.serve", "multi_agent_mcp.cli.main", "multi_agent_mcp.server.app"),
-    *("multi_agent_mcp.notify.tmux.notifier", "multi_agent_mcp.server.tools", "multi_agent_mcp.web.serving"),
+    *("multi_agent_mcp.doorbell.tmux.notifier", "multi_agent_mcp.server.tools", "multi_agent_mcp.web.serving"),
     *("anyio._backends._asyncio", "mcp", "nacl.signing", "rich.table", "watchdog.observers"),
 )
 UNUSUAL = re.compile(r"LANG|LC_|PYTHON(?!(PATH|DONTWRITEBYTECODE)$)")

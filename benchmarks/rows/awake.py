@@ -21,8 +21,8 @@ from benchmarks.table import Finding
 from benchmarks.team import SESSION, Team
 from benchmarks.timing import in_turns, ms, seconds, wait_until
 from benchmarks.wire import Server
-from multi_agent_mcp.notify.tmux.notifier import QUIET_SECONDS, TmuxNotifier
-from multi_agent_mcp.notify.tmux.profiles import load_profiles
+from multi_agent_mcp.doorbell.tmux.notifier import QUIET_SECONDS, TmuxNotifier
+from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from tests.conformance.reader import Log, submitted
 from tests.conformance.stage import Seat, Stage, wait_for
 

@@ -22,7 +22,7 @@ from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidStatusTransition
 from multi_agent_mcp.services.tasks.creation import NewTask
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import column_table, print_error
+from multi_agent_mcp.cli.context import SessionContext, column_table, print_error, session_command
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.sanitize import display_id, one_line
+from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
 
 WHO = ("id", "role", "type", "name", "parent_id", "status")
@@ -162,7 +161,7 @@ def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     if pane is None:
         return {}
     from multi_agent_mcp.config import read_environment, tmux_socket
-    from multi_agent_mcp.notify.tmux.client import pane_place
+    from multi_agent_mcp.doorbell.tmux.client import pane_place
 
     here = read_environment().pane
     socket_path = socket or (here.socket_path if here else tmux_socket())

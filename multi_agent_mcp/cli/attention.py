@@ -2,23 +2,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.answer import list_dialogs
-from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import titled_table
-from multi_agent_mcp.cli.watch.rows import said
+from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command, titled_table
+from multi_agent_mcp.cli.watch.screen import choice_words, choices, said
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.domain.times import format_duration
+from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.texts import Texts
+
+
+# `answer`: shows the questions of hosts in their panes, and answers one by pressing a key.
+
+UNKNOWN_OUTCOME = 1
+
+
+@click.command()
+@click.argument("agent_id", metavar="[AGENT]", required=False)
+@click.argument("choice", required=False)
+@click.option(
+    "--question",
+    metavar="ID",
+    help="The question as it was shown; not needed for a minute. Another one is never answered.",
+)
+@session_command(acting=True)
+def answer(context: SessionContext, agent_id: str | None, choice: str | None, question: str | None) -> None:
+    """Show what a host asks in its pane (without AGENT: all of them), or press the key of one of its choices."""
+    if agent_id is None:
+        _show_all(context)
+        return
+    agent = context.services.agents.here(agent_id)
+    if choice is None:
+        _show(context, agent)
+        return
+    _press(context, agent, question or _listed(context, agent, choice), choice)
+
+
+def list_dialogs(context: SessionContext, asked: Mapping[str, Dialog]) -> Iterator[str]:
+    """Yields the lines that show what hosts ask, by agent id, and records that the acting person was shown it."""
+    with suppress(Refusal):  # nobody acts: neither an Owner nor `--as`
+        context.services.listed_dialogs.note(context.agent(None).id, asked)
+    for agent_id, dialog in asked.items():
+        yield from _lines(agent_id, dialog, context.services.people)
+
+
+def _show_all(context: SessionContext) -> None:
+    panes, texts = context.services.panes, context.texts
+    asked = panes.dialogs()
+    lines = list(list_dialogs(context, asked))
+    unseen = panes.unseen()
+    lines += [texts("answer.unseen", agent_id=agent_id) for agent_id in unseen]
+    context.answer({"dialogs": as_answer(asked), "unseen": unseen}, lines or [texts("answer.nobody")])
+
+
+def _show(context: SessionContext, agent: Agent) -> None:
+    dialog, texts = context.services.panes.dialog(agent), context.texts
+    if dialog is None:
+        screen = texts.words_of(context.services.screen(agent))
+        context.answer({"dialogs": []}, [texts("answer.nothing", agent_id=agent.id, screen=screen)])
+        return
+    asked = {agent.id: dialog}
+    context.answer({"dialogs": as_answer(asked)}, list(list_dialogs(context, asked)))
+
+
+def as_answer(asked: Mapping[str, Dialog]) -> list[dict[str, Any]]:
+    """What hosts ask, for JSON."""
+    return [{"agent_id": agent_id, **dialog.as_answer()} for agent_id, dialog in asked.items()]
+
+
+def _lines(agent_id: str, dialog: Dialog, texts: Texts) -> Iterator[str]:
+    yield texts("answer.asks", agent_id=agent_id, topic=texts.asks_about(dialog.topic))
+    yield from indented(dialog.text)
+    yield ""
+    for choice in dialog.choices:
+        yield f"   {choice.key}  {choice_words(choice, texts)}"
+    yield texts("answer.how", command=f"multi-agent-mcp answer {agent_id} CHOICE", question=dialog.id)
+
+
+def _listed(context: SessionContext, agent: Agent, choice: str) -> str:
+    """The id of the question that stands in the agent's pane, if it was listed to this person a moment ago, or the
+    person confirms it at a terminal. Raises `NotAnswered` if there is no such question or choice, and
+    `InvalidArguments`, which says what is asked, if it is neither listed nor confirmed."""
+    dialog, texts = context.services.panes.dialog(agent), context.texts
+    if dialog is None or dialog.choice(choice) is None:
+        raise _refused(agent, "no_dialog" if dialog is None else "no_such_choice", texts)
+    if context.services.listed_dialogs.of(context.agent(None).id, agent.id) == dialog.id:
+        return dialog.id
+    if context.as_json or not sys.stdin.isatty():
+        command = f"multi-agent-mcp answer {agent.id} {choice} --question {dialog.id}"
+        words = " ".join(dialog.text.split())
+        raise InvalidArguments(
+            "answer_which", agent_id=agent.id, question=words, choices=choices(dialog, texts), command=command
+        )
+    for line in _lines(agent.id, dialog, texts):
+        print_line(line)
+    click.confirm(choice, abort=True)
+    return dialog.id
+
+
+def _press(context: SessionContext, agent: Agent, question: str, choice: str) -> None:
+    texts = context.texts
+    # anybody at this machine may press a key in its panes, even with another home machine
+    came = context.services.panes.answer(agent, question, choice, context.agent(None))
+    if came.state == "refused":
+        raise _refused(agent, came.reason or "", texts)
+    context.answer({"agent_id": agent.id, **came.as_answer()}, [_outcome(agent, came, choice, texts)])
+    if came.state != "answered":
+        raise click.exceptions.Exit(UNKNOWN_OUTCOME)
+
+
+def _refused(agent: Agent, reason: str, texts: Texts) -> NotAnswered:
+    return NotAnswered(agent_id=agent.id, reason=texts.words_of(reason))
+
+
+def _outcome(agent: Agent, came: Answered, choice: str, texts: Texts) -> str:
+    picked = came.dialog.choice(choice) if came.dialog is not None else None
+    facts = {"agent_id": agent.id, "choice": choice, "label": picked.label if picked is not None else ""}
+    if came.state == "answered":
+        return texts("answer.done", **facts, screen=came.screen)
+    return texts("answer.pressed", **facts, reason=texts.words_of(came.reason or ""))
+
 
 HEAD = ("for", "agent", "what", "says", "command")
 

@@ -8,11 +8,18 @@ from typing import Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import column_table, delivery_lines, indented, text_of, unverified
-from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.cli.context import (
+    SessionContext,
+    column_table,
+    delivery_lines,
+    indented,
+    session_command,
+    text_of,
+    unverified,
+)
 from multi_agent_mcp.domain.entity import as_json
-from multi_agent_mcp.domain.sanitize import display_id, one_line
+from multi_agent_mcp.domain.message import Conversation
+from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import Draft, require_words
 from multi_agent_mcp.texts import Texts

@@ -18,7 +18,7 @@ from multi_agent_mcp.environment import locale_language, variable
 from multi_agent_mcp.hooks.state_file import surely_silent
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.bootstrap import Services
+    from multi_agent_mcp.wiring import Services
 
 HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
 USAGE = """\
@@ -185,7 +185,7 @@ def _print_error(error: BaseException) -> None:
         if isinstance(error, Refusal):
             sentence = f"{error.code}: {catalogue(locale_language()).sentence(error)}"
     finally:
-        from multi_agent_mcp.domain.sanitize import one_line
+        from multi_agent_mcp.domain.text import one_line
 
         sys.stderr.write(f"multi-agent-mcp: hook: {one_line(sentence)[:500]}\n")
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+import string
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,18 +13,81 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import JSON, ROOT, SESSION, people_texts, refuse, system_errors
-from multi_agent_mcp.cli.output import print_answer, print_error
+from multi_agent_mcp.cli.context import (
+    JSON,
+    ROOT,
+    SESSION,
+    people_texts,
+    print_answer,
+    print_error,
+    refuse,
+    system_errors,
+)
 from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, require_utf8, session_names
 from multi_agent_mcp.domain.agent import Agent, superiors
-from multi_agent_mcp.domain.ids import differing_in_case, session_name
+from multi_agent_mcp.domain.ids import as_name, differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
 from multi_agent_mcp.hosts import hosts
+from multi_agent_mcp.system.files import FileChange, apply_change
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.team.update import TeamUpdate
+    from multi_agent_mcp.services.team.setup import TeamUpdate
+
+
+# The team.yaml that `init` writes if there is none: for the hosts on PATH, or of scripted agents.
+
+NewAgent = dict[str, str]
+OWNER = {"id": "owner", "role": "owner", "type": "human"}
+SCRIPTED = "{{python}} {{examples}}/agents/{role}.py"
+"""The command of a scripted agent."""
+
+
+def write_team(path: Path, name: str, language: str, agents: list[NewAgent]) -> None:
+    """Writes a team.yaml with comments. Raises `StorageError`, also if the file exists by now."""
+    lines = [f"  - {{{', '.join(f'{key}: {_scalar(value)}' for key, value in agent.items())}}}" for agent in agents]
+    text = people_texts()("team.file", session=json.dumps(name), language=language, agents="\n".join(lines))
+    apply_change(FileChange(path, None, text.encode()), path.parent)
+
+
+def host_agents(admin: str | None, workers: str | None) -> list[NewAgent]:
+    """Returns an Owner, an admin and workers with these hosts, else with those on PATH. Raises `InvalidArguments`."""
+    found = [name for name, program in hosts().items() if program.is_installed]
+    if not (found or (admin and workers)):
+        known = ", ".join(f"{program.title} (`{program.install}`)" for program in hosts().values())
+        raise InvalidArguments("no_hosts", known=known)
+    admin = admin or found[0]
+    names = workers.split(",") if workers else [found[0], found[1 % len(found)]]
+    return _team(hosts()[admin].command, [hosts()[name].command for name in names])
+
+
+def scripted_agents() -> list[NewAgent]:
+    """Returns an Owner and the scripted agents of the examples, which need no installation and no account."""
+    agents = _team(SCRIPTED.format(role="admin"), [SCRIPTED.format(role="worker")] * 2)
+    return [agent if agent is OWNER else {**agent, "host": "plain"} for agent in agents]
+
+
+def name_of(directory: Path) -> str:
+    """Returns a session name for a directory: its name without accents and characters that names may not contain."""
+    plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", directory.name))
+    return as_name(plain, "team")
+
+
+def _team(admin: str, workers: list[str]) -> list[NewAgent]:
+    if len(workers) > len(string.ascii_lowercase):
+        raise InvalidArguments("bad_parameter", name="--workers")
+    below = [
+        {"id": f"worker-{letter}", "role": "worker", "parent": "admin", "command": command}
+        for letter, command in zip(string.ascii_lowercase, workers, strict=False)
+    ]
+    return [OWNER, {"id": "admin", "role": "admin", "parent": "owner", "command": admin}, *below]
+
+
+def _scalar(value: str) -> str:
+    """Returns a value as YAML: plain words as they are, others in quotes."""
+    return value if re.fullmatch("[a-z-]+", value) else json.dumps(value, ensure_ascii=False)
+
 
 TEAM_FILE = "team.yaml"
 
@@ -163,7 +230,6 @@ def _place(team: Path | None, root: str | None) -> Place:
 
 
 def _write_team(place: Place, new: NewTeam, session: str | None, language: str | None) -> None:
-    from multi_agent_mcp.cli.default_team import host_agents, name_of, scripted_agents, write_team
 
     require_utf8(place.root)  # before writing a file
     if new.demo and (new.admin or new.workers):
@@ -179,8 +245,7 @@ def _write_team(place: Place, new: NewTeam, session: str | None, language: str |
 
 def _made(place: Place, session: str | None, language: str | None, *, new_team: bool) -> Made:
     from multi_agent_mcp.bootstrap import open_session
-    from multi_agent_mcp.services.team.setup import create_session, read_team
-    from multi_agent_mcp.services.team.update import update_session
+    from multi_agent_mcp.services.team.setup import create_session, read_team, update_session
 
     team = read_team(place.team)
     name = team.session if session is None else session

@@ -15,11 +15,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import JSON, ROOT, SessionContext, people_texts, refuse, session_command, system_errors
-from multi_agent_mcp.cli.output import column_table, print_answer, print_error, print_line, text_of
+from multi_agent_mcp.cli.context import (
+    JSON,
+    ROOT,
+    SessionContext,
+    column_table,
+    people_texts,
+    print_answer,
+    print_error,
+    print_line,
+    refuse,
+    session_command,
+    system_errors,
+    text_of,
+)
 from multi_agent_mcp.config import find_root, read_environment
 from multi_agent_mcp.domain.ids import session_name
-from multi_agent_mcp.domain.sanitize import one_line
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Refusal
 from multi_agent_mcp.services.overview.machines import AWAY, CONNECTED, MachineRow, TeamOfMachines
@@ -276,7 +288,7 @@ def _confirm_end(context: SessionContext, cut_off: str) -> None:
 
 
 def _text_of(path: Path) -> str:
-    from multi_agent_mcp.system.external_files import read_external
+    from multi_agent_mcp.system.files import read_external
 
     data = read_external(path)
     if data is None:

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import (
+from multi_agent_mcp.cli.context import (
+    SessionContext,
     delivery_lines,
     indented,
     placed,
     print_error,
     print_line,
+    session_command,
     text_of,
     titled_table,
     unverified,
 )
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
-from multi_agent_mcp.domain.sanitize import display_id, one_line
+from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.doorbell.ringing import SYSTEM
 from multi_agent_mcp.errors import MessageNotFound, Refusal, StorageError
-from multi_agent_mcp.notify.wording import SYSTEM
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import Texts
 

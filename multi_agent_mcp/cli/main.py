@@ -26,15 +26,15 @@ COMMANDS = {
         "down": ("up_down:down", "Close what `up` opened, or some agents' windows."),
         "agent": ("agents:agent", "Manage agents: add, set, list, remove."),
         "supervise": ("up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."),
-        "host-config": ("host_config:host_config", "Show or write a host's configuration for an agent."),
-        "host": ("host_learn:host", "Learn a host that has no profile."),
+        "host-config": ("hosts:host_config", "Show or write a host's configuration for an agent."),
+        "host": ("hosts:host", "Learn a host that has no profile."),
     },
     "Mail": {
         "send": ("mail:send", "Send a message and ring its receiver."),
         "reply": ("mail:reply", "Answer a message."),
         "read": ("mail:read", "Print unread mail and mark it read."),
         "unread": ("mail:unread", "Count unread mail."),
-        "search": ("search:search", "Find words in mail, tasks, conversations and logs."),
+        "search": ("looking:search", "Find words in mail, tasks, conversations and logs."),
         "trace": ("mail:trace", "Show every step a message took."),
     },
     "Tasks": {
@@ -53,10 +53,10 @@ COMMANDS = {
     "Looking": {
         "attention": ("attention:attention", "What waits for you, most serious first, and what helps."),
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
-        "web": ("web:web", "The same and more in a browser."),
-        "answer": ("answer:answer", "Answer what a host asks in its pane."),
-        "timeline": ("timeline:timeline", "Show what happened when, or draw it."),
-        "stats": ("stats:stats", "Count what each agent did, and how long tasks took."),
+        "web": ("looking:web", "The same and more in a browser."),
+        "answer": ("attention:answer", "Answer what a host asks in its pane."),
+        "timeline": ("looking:timeline", "Show what happened when, or draw it."),
+        "stats": ("looking:stats", "Count what each agent did, and how long tasks took."),
         "sessions": ("conversations:sessions", "List agent sessions: which agent runs, and for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
         "demo": (".demo.command:demo", "Play a scene with scripted agents."),
@@ -139,9 +139,9 @@ def app(context: click.Context) -> None:
     Without a command: where the nearest session stands, and what to do next.
     """
     if context.invoked_subcommand is None:
-        from multi_agent_mcp.cli import status
+        from multi_agent_mcp.cli import looking
 
-        status.show()
+        looking.show()
 
 
 @click.command("help")

@@ -14,15 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import JSON, SessionContext, people_texts, refuse, session_command
-from multi_agent_mcp.cli.output import print_answer, print_line, titled_table
+from multi_agent_mcp.cli.context import (
+    JSON,
+    SessionContext,
+    people_texts,
+    print_answer,
+    print_line,
+    refuse,
+    session_command,
+    titled_table,
+)
 from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.bootstrap import Services
     from multi_agent_mcp.services.doctor.finding import Finding, Track
     from multi_agent_mcp.services.doctor.pruning import Prunable, Pruning
     from multi_agent_mcp.texts import Texts
+    from multi_agent_mcp.wiring import Services
 
 Answer = dict[str, Any]
 LONGEST_AGE_DAYS = 365_000.0

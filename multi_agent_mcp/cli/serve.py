@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from multi_agent_mcp.domain.agent import PURPOSES
-from multi_agent_mcp.domain.sanitize import sanitize
+from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.environment import locale_language
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import LANGUAGES, Texts, catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.bootstrap import Services
     from multi_agent_mcp.config import Environment
     from multi_agent_mcp.server.binding import Binding
+    from multi_agent_mcp.wiring import Services
 
 HELP = "Run an agent's MCP server on standard input and output. Hosts start it; see host-config."
 WRONG_USE = 2
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
 
 
 def _refuse(refusal: Refusal, texts: Texts) -> NoReturn:
-    from multi_agent_mcp.cli.output import print_error
+    from multi_agent_mcp.cli.context import print_error
 
     print_error(f"{refusal.code}: {texts.sentence(refusal)}")
     raise SystemExit(WRONG_USE)

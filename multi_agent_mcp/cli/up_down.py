@@ -4,17 +4,103 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command
-from multi_agent_mcp.cli.output import print_line
+from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command, titled_table
+from multi_agent_mcp.cli.looking import first_command
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.windows.readiness import OPEN, READY, AgentState
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.windows.readiness import Preflight, Report
     from multi_agent_mcp.windows.startup import Startup
+
+
+# The output of `up`: warnings, the agents' states while it waits, and the table at the end.
+
+
+def warnings(checked: Preflight, texts: Texts) -> Iterator[str]:
+    """Yields the variables that would not reach the agents, and the remedy."""
+    if checked.withheld:
+        yield texts("up.withheld", socket_path=checked.socket_path, names=", ".join(checked.withheld))
+        yield texts("up.remedy", command=checked.remedy)
+        yield ""
+
+
+def summary(startup: Startup, texts: Texts) -> Iterator[str]:
+    """Yields all agents' states, the last lines of ended programs, and the commands to show the team."""
+    rows = [(state.agent_id, state.pane_id or "-", state.note(texts)) for state in startup.states]
+    yield from titled_table(texts, ("agent", "pane", "note"), rows)
+    for state in startup.states:
+        if state.last_lines:
+            yield ""
+            yield texts("up.last_lines", agent_id=state.agent_id)
+            yield from indented("\n".join(state.last_lines))
+    if (command := startup.attach_command) is not None:
+        yield ""
+        yield texts("up.attach", command=command)
+        yield texts("up.inside")
+    if any(state.asks for state in startup.states):
+        yield texts("up.answer")
+    ready = [state.agent_id for state in startup.states if state.state == READY]
+    if startup.is_fine and ready:
+        yield texts("status.next", command=first_command(startup.windows.services.agents.get(ready[0])))
+
+
+@contextmanager
+def progress(texts: Texts, *, is_silent: bool) -> Iterator[Report]:
+    """Yields the function that reports states: on a terminal it redraws a list, which is removed at the end; elsewhere
+    it prints a line for every change."""
+    if is_silent:
+        yield lambda _: None
+    elif sys.stdout.isatty():
+        with _live_list(texts) as report:
+            yield report
+    else:
+        yield _changes(texts)
+
+
+@contextmanager
+def _live_list(texts: Texts) -> Iterator[Report]:
+    from rich.console import Console  # rich takes 40 ms to import
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(highlight=False), transient=True, auto_refresh=False) as live:
+        yield lambda states: live.update(
+            Text("\n".join(_lines(states, texts).values()), no_wrap=True, overflow="ellipsis"), refresh=True
+        )
+
+
+def _changes(texts: Texts) -> Report:
+    said: dict[str, str] = {}
+
+    def report(states: Sequence[AgentState]) -> None:
+        now = _lines(states, texts)
+        for agent_id, line in now.items():
+            if said.get(agent_id) != line:
+                print_line(line)
+        sys.stdout.flush()
+        said.update(now)
+
+    return report
+
+
+def _lines(states: Sequence[AgentState], texts: Texts) -> dict[str, str]:
+    """Returns a line for each agent that is waited for, by its id."""
+    return {
+        state.agent_id: one_line(f"{state.agent_id}: {state.note(texts)}")
+        for state in states
+        if state.pane_id is not None and state.state != OPEN
+    }
+
 
 SOCKET = click.option(
     "--socket", metavar="PATH", help="The tmux socket (default: the server this terminal is in, else tmux's default)."
@@ -101,7 +187,6 @@ def restart(context: SessionContext, agent_id: str, wait: bool, timeout: int) ->
 
 
 def _warn(context: SessionContext, startup: Startup) -> None:
-    from multi_agent_mcp.cli.up_output import warnings
 
     for line in () if context.as_json else warnings(startup.preflight, context.texts):
         print_line(line)
@@ -109,8 +194,7 @@ def _warn(context: SessionContext, startup: Startup) -> None:
 
 def _follow(context: SessionContext, startup: Startup, timeout: int | None) -> None:
     """Waits for the agents, unless `timeout` is None, and answers with their states and what their hosts ask."""
-    from multi_agent_mcp.cli.answer import as_answer, list_dialogs
-    from multi_agent_mcp.cli.up_output import progress, summary
+    from multi_agent_mcp.cli.attention import as_answer, list_dialogs
 
     if timeout is not None:
         with progress(context.texts, is_silent=context.as_json) as report:
@@ -157,7 +241,7 @@ def attach(context: SessionContext, agent_id: str | None) -> None:
     """Show the team's windows in this terminal, beginning with the agent named; inside the team's tmux server, switch
     to them. Ctrl-b d leads back."""
     from multi_agent_mcp.config import read_environment, tmux_socket
-    from multi_agent_mcp.windows.attachment import find_attachment
+    from multi_agent_mcp.windows.up_down import find_attachment
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
     if agent_id is not None:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import people_texts, refuse
+from multi_agent_mcp.cli.context import people_texts, print_error, print_line, refuse
+from multi_agent_mcp.cli.looking import picture, write
 from multi_agent_mcp.cli.machines import require_client
-from multi_agent_mcp.cli.output import print_error, print_line
-from multi_agent_mcp.cli.timeline import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, Texts
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.cli.output import print_line, titled_table
+from multi_agent_mcp.cli.context import print_line, titled_table
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.hub.sharing import Sharing
 from multi_agent_mcp.texts import Texts

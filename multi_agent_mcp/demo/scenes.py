@@ -9,13 +9,12 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from multi_agent_mcp.cli.output import print_line, titled_table
-from multi_agent_mcp.cli.timeline import lines_of, since
+from multi_agent_mcp.cli.context import print_line, titled_table
+from multi_agent_mcp.cli.looking import lines_of, since
 from multi_agent_mcp.demo.sample_session import read_story
 from multi_agent_mcp.demo.stage import Stage
-from multi_agent_mcp.domain.conversation import Conversation
-from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Message
+from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.tasks.creation import NewTask

@@ -13,15 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.doorbell.tmux.client import Tmux
+from multi_agent_mcp.doorbell.tmux.team_panes import tmux_session
 from multi_agent_mcp.errors import AlreadyExists
-from multi_agent_mcp.notify.tmux.client import Tmux
-from multi_agent_mcp.notify.tmux.team_panes import tmux_session
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import examples_directory
 from multi_agent_mcp.windows.up_down import open_team
 from multi_agent_mcp.windows.window_registry import TeamWindows
+from multi_agent_mcp.wiring import Services
 
 SECONDS = 120.0
 LOOK_AGAIN_SECONDS = 0.5

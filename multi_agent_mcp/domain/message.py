@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal, get_args
 
-from multi_agent_mcp.domain.entity import EPOCH, Readable, age, assembled
+from multi_agent_mcp.domain.entity import EPOCH, Identified, Readable, age, assembled
+from multi_agent_mcp.domain.ids import entity_id
+from multi_agent_mcp.errors import ConversationNotActive, InvalidId, NotParticipant
 
 MessageType = Literal[
     "task_assign",
@@ -76,3 +78,92 @@ def without_content(message: Message) -> Message:
     if len(message.content) <= SHORT_CHARACTERS or "conversation_id" in message.metadata:
         return message
     return assembled(Message, {**vars(message), "content": "", "signature": None})
+
+
+# Conversations, and their delegation from an agent's task session to its chat session (docs/protocol.md, Delegation,
+# Conversations).
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation(Identified):
+    """A conversation between two agents: `pending` until the target reads or answers, then `active`, then `ended`."""
+
+    BEGAN: ClassVar[str] = "started_at"
+
+    id: str
+    initiator_id: str = ""
+    target_agent_id: str = ""
+    task_id: str | None = None
+    delegation_id: str | None = None
+    purpose: str | None = None
+    status: str = "pending"
+    started_at: datetime = EPOCH
+    ended_at: datetime | None = None
+    ended_by: str | None = None
+
+    def has(self, agent_id: str) -> bool:
+        return agent_id in (self.initiator_id, self.target_agent_id)
+
+    def require_participant(self, agent_id: str) -> None:
+        """Raises `NotParticipant` for any other agent."""
+        if not self.has(agent_id):
+            raise NotParticipant(conversation_id=self.id)
+
+    def require_open(self) -> None:
+        """Raises `ConversationNotActive` if the conversation has ended."""
+        if self.status == "ended":
+            raise ConversationNotActive(conversation_id=self.id)
+
+    def other(self, agent_id: str) -> str:
+        """The other participant. Raises `NotParticipant`."""
+        self.require_participant(agent_id)
+        return self.target_agent_id if agent_id == self.initiator_id else self.initiator_id
+
+    def seen_by(self, agent_id: str) -> Conversation:
+        """The conversation after an agent has read or answered: active if the agent is the target."""
+        if self.status == "pending" and agent_id == self.target_agent_id:
+            return replace(self, status="active")
+        return self
+
+    def end(self, by: str, at: datetime) -> Conversation:
+        """The ended conversation. Raises `NotParticipant`, `ConversationNotActive`."""
+        self.require_participant(by)
+        self.require_open()
+        return replace(self, status="ended", ended_at=at, ended_by=by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delegation(Identified):
+    """A task session's request that the agent's chat session talk to another agent. `taken_by` is the chat session that
+    took it; if that dies before starting the conversation, the delegation is offered again."""
+
+    BODY: ClassVar[str | None] = "context"
+
+    id: str
+    agent_id: str = ""
+    target_agent_id: str = ""
+    purpose: str = ""
+    task_id: str | None = None
+    status: str = "pending"
+    taken_by: str | None = None
+    conversation_id: str | None = None
+    created_at: datetime = EPOCH
+    updated_at: datetime = EPOCH
+    context: str = ""
+
+    @property
+    def reserved_id(self) -> str | None:
+        """The id of the delegation's conversation, or None; None, too, for a hand-written value that is no id."""
+        try:
+            return entity_id("cnv", self.conversation_id)
+        except InvalidId:
+            return None
+
+    def take(self, session_id: str, at: datetime) -> Delegation:
+        if self.taken_by == session_id:
+            return self
+        return replace(self, status="taken", taken_by=session_id, updated_at=at)
+
+    def start(self, session_id: str, conversation_id: str, at: datetime) -> Delegation:
+        """The delegation with the id of its conversation, which is reserved before the conversation is created."""
+        return replace(self, status="started", taken_by=session_id, conversation_id=conversation_id, updated_at=at)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar
+from hashlib import sha256
+from typing import Any, ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Readable
+from multi_agent_mcp.domain.message import Delegation
+from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task
+from multi_agent_mcp.domain.task_history import Line, new_value, old_value
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.errors import InvalidStatusTransition
 
 CHAT_NOTICE = "chat_session_notification"
 TYPES = ("interrupt", "status_change", CHAT_NOTICE, "message")
@@ -59,3 +66,199 @@ class Notification(Readable):
 def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:
     """A sort key: interrupts before the rest, then oldest first."""
     return not notice.interrupts, notice.created_at, notice.id
+
+
+# Notifications that follow from a task or a delegation alone, so that every process derives the same ones
+# (docs/protocol.md, Notifications).
+#
+# Their ids are derived from the line of the task's history that caused them, so each cause is announced once. `message`
+# and `instruction`, texts of the catalogue, are left empty.
+
+TASK_ASSIGNED, TASK_UPDATED, TASK_BLOCKED = "task_assigned", "task_updated", "task_blocked"
+DELEGATION = "delegation"
+CONTENT = frozenset({"title", "description", "priority"})
+"""The fields of a task whose change its assignee must know while it works on the task."""
+REASON_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A task's arrival at its assignee: the notification's id, the time, who caused it, and whether its task session
+    knows: mail announced it, or it did so itself."""
+
+    notice_id: str
+    at: datetime
+    by: str
+    known: bool
+
+
+def derived_id(*cause: object) -> str:
+    """A notification id that is the same for the same cause in every process."""
+    digest = sha256("\n".join(map(str, cause)).encode(errors="backslashreplace")).hexdigest()
+    return f"ntf_{digest[:12]}"
+
+
+def interrupt_of(task: Task) -> Notification | None:
+    """The interrupt of a task that somebody other than its assignee has blocked or cancelled, or None."""
+    if task.interrupt_id is None or task.assignee_id is None or task.status not in INTERRUPT_ACTIONS:
+        return None
+    _, entry = task.latest("status") or (-1, {})
+    return Notification(
+        id=task.interrupt_id,
+        target_agent_id=task.assignee_id,
+        target_purpose="task",
+        type="interrupt",
+        action=INTERRUPT_ACTIONS[task.status],
+        task_id=task.id,
+        created_at=task.status_changed_at or task.updated_at,
+        sender_id=task.status_changed_by,
+        reason=_reason(entry),
+    )
+
+
+def arrival_of(task: Task) -> Arrival | None:
+    """The arrival of a task that waits for its assignee; None for one that does not wait, or that the assignee's task
+    session has started itself. What its chat session starts arrives thereby, even if it had been announced before."""
+    if task.assignee_id is None or task.status not in WITH_ASSIGNEE:
+        return None
+    index, entry = task.latest("status", "assignee_id", "approval_status") or (-1, {})
+    by = str(entry.get("by") or task.created_by)
+    own = by == task.assignee_id and not _by_chat_session(entry)
+    if task.status == "in_progress" and own:
+        return None
+    if task.status == "in_progress" and by != task.assignee_id and old_value(entry, "status") == "todo":
+        return arrival_of(replace(task, status="todo", history=task.history.before(index)))
+    at = parse_time(entry.get("at")) or task.created_at
+    notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
+    return Arrival(notice_id, at, by, own or BROUGHT_BY in entry)
+
+
+def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notification | None:
+    """The notification of an assignee about a task that somebody else, or its own chat session, gave it, or whose
+    dependencies are done. None while the task cannot be started, or if its task session knows."""
+    arrival = arrival_of(task)
+    if arrival is None or not _is_startable(task, dependencies):
+        return None
+    at, by, known = arrival.at, arrival.by, arrival.known
+    for finished in dependencies.values():
+        if task.status != "in_progress" and finished is not None and (finished.completed_at or at) >= at:
+            at, by = finished.completed_at or at, _finisher(finished, task)
+            known = by == task.assignee_id
+    if known:
+        return None
+    return Notification(
+        id=arrival.notice_id,
+        target_agent_id=str(task.assignee_id),
+        target_purpose="task",
+        type="status_change",
+        action=TASK_ASSIGNED,
+        task_id=task.id,
+        created_at=at,
+        sender_id=by,
+    )
+
+
+def update_of(task: Task) -> Notification | None:
+    """The notification of an assignee that the content of the task it works on was changed, or None. Of several changes
+    the last one counts."""
+    if task.assignee_id is None or task.status != "in_progress":
+        return None
+    begun, _ = task.latest("status", "assignee_id") or (-1, {})
+    changes = ((number, entry) for number, entry in task.history.at_hand() if number > begun and _edits(entry))
+    number, entry = next(changes, (-1, {}))
+    if number < 0 or (entry.get("by") == task.assignee_id and not _by_chat_session(entry)):
+        return None
+    return Notification(
+        id=derived_id(TASK_UPDATED, task.id, number, parse_time(entry.get("at")), task.assignee_id),
+        target_agent_id=task.assignee_id,
+        target_purpose="task",
+        type="status_change",
+        action=TASK_UPDATED,
+        task_id=task.id,
+        created_at=parse_time(entry.get("at")) or task.updated_at,
+        sender_id=str(entry.get("by") or task.created_by),
+    )
+
+
+def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
+    """The notifications of these agents that an assignee has blocked its own task; none if it did so by a report, which
+    is mail."""
+    found = task.latest("status")
+    if task.status != "blocked" or task.assignee_id is None or found is None:
+        return []
+    index, entry = found
+    if entry.get("by") != task.assignee_id or "message_id" in entry:
+        return []
+    return [
+        Notification(
+            id=derived_id(TASK_BLOCKED, task.id, index, parse_time(entry.get("at")), agent_id),
+            target_agent_id=agent_id,
+            target_purpose="task",
+            type="status_change",
+            action=TASK_BLOCKED,
+            task_id=task.id,
+            created_at=parse_time(entry.get("at")) or task.updated_at,
+            sender_id=task.assignee_id,
+            reason=_reason(entry),
+        )
+        for agent_id in told
+    ]
+
+
+def delegation_of(delegation: Delegation) -> Notification | None:
+    """The notification of an agent's chat sessions about a delegation that none of them has taken, or None."""
+    if delegation.status != "pending" or delegation.taken_by is not None:
+        return None
+    return Notification(
+        id=derived_id(DELEGATION, delegation.id),
+        target_agent_id=delegation.agent_id,
+        target_purpose="chat",
+        type="status_change",
+        action=DELEGATION,
+        task_id=delegation.task_id,
+        created_at=delegation.created_at,
+        sender_id=delegation.agent_id,
+    )
+
+
+def was_reopened(task: Task, since: datetime) -> bool:
+    """Whether the task was taken up again after a block since then."""
+    reopenings = (
+        entry
+        for entry in task.history.having("status")
+        if old_value(entry, "status") == "blocked" and new_value(entry, "status") not in FINAL
+    )
+    return any((parse_time(entry.get("at")) or since) > since for entry in reopenings)
+
+
+def _by_chat_session(entry: Line) -> bool:
+    """Whether an agent's chat session made this change: for its task session that is somebody else's doing."""
+    return entry.get("purpose") == "chat"
+
+
+def _edits(entry: Line) -> bool:
+    fields = entry.get("edited")
+    return isinstance(fields, (list, tuple)) and not CONTENT.isdisjoint(map(str, fields))
+
+
+def _is_startable(task: Task, dependencies: Mapping[str, Task | None]) -> bool:
+    try:
+        task.require_startable(dependencies)
+    except InvalidStatusTransition:
+        return False
+    return True
+
+
+def _finisher(finished: Task, waiting: Task) -> str:
+    """The agent that caused a task to wait no longer: the one that finished the dependency, but the waiting task's
+    creator if its assignee did."""
+    by = finished.status_changed_by or waiting.created_by
+    return waiting.created_by if by == waiting.assignee_id else by
+
+
+def _reason(entry: Mapping[str, Any]) -> str | None:
+    """The reason in a history line, cut to `REASON_CHARACTERS` with its length appended; None if it is blank."""
+    reason = str(entry.get("reason") or "")
+    if len(reason) > REASON_CHARACTERS:
+        return f"{reason[:REASON_CHARACTERS]}… ({len(reason)})"
+    return reason if reason.strip() else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from multi_agent_mcp.domain.entity import EPOCH, Identified
+from multi_agent_mcp.domain.entity import EPOCH, Entity, Identified
 
 SESSION_LIFETIME = timedelta(seconds=3600)
 DIED = "died"
@@ -59,3 +59,68 @@ class AgentSession(Identified):
 
     def expired(self, at: datetime) -> bool:
         return at >= self.expires_at
+
+
+# Executions: one stretch of work of a task session on a task, with a log of its tool calls (docs/protocol.md,
+# Executions).
+
+ExecutionStatus = Literal["running", "completed", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution(Identified):
+    """An execution. `log_file_path` is relative to the session directory; `duration_seconds` is set at the end."""
+
+    BEGAN: ClassVar[str] = "started_at"
+
+    id: str
+    agent_id: str = ""
+    task_id: str = ""
+    session_id: str = ""
+    status: str = "running"
+    started_at: datetime = EPOCH
+    completed_at: datetime | None = None
+    exit_code: int | None = None
+    duration_seconds: float | None = None
+    log_file_path: str = ""
+    error_message: str | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.completed_at is None
+
+    def finish(self, at: datetime, *, error_message: str | None = None) -> Execution:
+        """The finished execution: `completed` with exit code 0, or `failed` with 1 and the reason. Finishing twice
+        changes nothing."""
+        if not self.running:
+            return self
+        return replace(
+            self,
+            status="completed" if error_message is None else "failed",
+            completed_at=at,
+            exit_code=0 if error_message is None else 1,
+            duration_seconds=round(max((at - self.started_at).total_seconds(), 0.0), 3),
+            error_message=error_message,
+        )
+
+
+# The Owner's wait-lock: after `send_task` to an Admin the Owner waits for an answer and does not poll
+# (docs/protocol.md, Owner wait).
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerWait(Entity):
+    """A wait-lock. `empty_checks` counts checks in a row that found no mail; `released_by` is the message that ended
+    the wait."""
+
+    owner_id: str = ""
+    admin_id: str = ""
+    task_id: str = ""
+    message_id: str = ""
+    since: datetime = EPOCH
+    empty_checks: int = 0
+    released_by: str | None = None
+
+    def checked(self, unread: int) -> OwnerWait:
+        """The wait after a check that found `unread` messages."""
+        return replace(self, empty_checks=0 if unread else self.empty_checks + 1)

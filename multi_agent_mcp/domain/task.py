@@ -6,7 +6,8 @@ A transition returns a new task with a line more in its history and does no I/O;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
@@ -14,9 +15,35 @@ from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
-from multi_agent_mcp.domain.task_change import Change
-from multi_agent_mcp.domain.task_history import History, Line, new_value, old_value
+from multi_agent_mcp.domain.task_history import Change, History, Line, new_value, old_value
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
+
+# Compares the checklist in a task's description with the reported one.
+
+_ASKED = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+(\S.*)$", re.MULTILINE)
+"""An item of a task list (GitHub Flavored Markdown, Task list items)."""
+
+
+def compare(description: str, reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The items of the description's task lists in order, then those only reported, each with `text`, `completed`,
+    `asked` (it is in the description) and `reported`. Texts that differ only in case and blanks are the same item."""
+    answers = {_same(item["text"]): item for item in reported}
+    asked = {_same(text): text.strip() for text in _ASKED.findall(description)}
+    texts = asked | {key: item["text"] for key, item in answers.items() if key not in asked}
+    return [
+        {
+            "text": text,
+            "completed": bool(answers.get(key, {}).get("completed")),
+            "asked": key in asked,
+            "reported": key in answers,
+        }
+        for key, text in texts.items()
+    ]
+
+
+def _same(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
 
 TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "done", "cancelled"]
 TaskPriority = Literal["low", "medium", "high", "urgent"]
@@ -272,3 +299,69 @@ def status_order(task: Task) -> tuple[int, int, datetime, str]:
     """A sort key: tasks in progress first, finished ones last, after them unknown statuses; within a status in the
     order of work."""
     return _STATUS_RANKS.get(task.status, len(_STATUS_RANKS)), *work_order(task)
+
+
+# The effects of an assignee's reports on its task.
+
+
+def completed(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
+    """The task after `report_completed`: `success` finishes it; `failed` and `blocked` block it, unless somebody else
+    has blocked or cancelled it meanwhile: then it keeps that status, and only the report is recorded. Raises
+    `InvalidStatusTransition` for `success` with such a task."""
+    wanted = "done" if result == "success" else "blocked"
+    if task.status == wanted or (wanted == "blocked" and task.status == "cancelled"):
+        ended = task.recorded(change, completion_result=result)
+    else:
+        begun = _through_in_progress(task, change) if wanted == "done" and task.status != "blocked" else task
+        ended = begun.move_to(wanted, change)
+    progress = 100 if ended.status == "done" else ended.progress
+    return replace(
+        ended, completion_result=result, completion_summary=summary, next_steps=next_steps, progress=progress
+    )
+
+
+def progressed(
+    task: Task,
+    change: Change,
+    progress: int | None,
+    checklist: tuple[Mapping[str, Any], ...] | None,
+    written_at: datetime,
+) -> Task:
+    """The task after a progress report, which moves a task in `todo` or `blocked` to `in_progress`, because work has
+    begun. A report written before the task was blocked does not reopen it: that would undo the interrupt."""
+    changed_at = task.status_changed_at or written_at
+    set_back = changed_at > change.at  # the clock was set back; a task in `todo` may begin nevertheless
+    begun = written_at >= changed_at or (set_back and task.status == "todo")
+    moved = task.move_to("in_progress", change) if begun and task.status in ("todo", "blocked") else task
+    taken = replace(
+        moved,
+        progress=moved.progress if progress is None else progress,
+        checklist=moved.checklist if checklist is None else checklist,
+    )
+    return taken.recorded(change, progress=taken.progress)
+
+
+def reported(task: Task, change: Change, *, failed: bool, summary: str | None) -> Task:
+    """The task after a completion report: `done`, or `blocked` if it failed, by way of `in_progress` if the table of
+    transitions requires it. A failed task that is already blocked keeps its reason."""
+    if failed and task.status == "blocked":
+        reason = task.blocked_reason or change.reason
+        noted = task.recorded(change, completion_result="failed")
+        return replace(noted, completion_result="failed", completion_summary=summary, blocked_reason=reason)
+    begun = _through_in_progress(task, change)
+    if failed:
+        return replace(begun.move_to("blocked", change), completion_result="failed", completion_summary=summary)
+    done = begun.move_to("done", replace(change, reason=None))
+    return replace(done, progress=100, completion_result="success", completion_summary=summary)
+
+
+def _through_in_progress(task: Task, change: Change) -> Task:
+    """The task after the transitions to `in_progress` that the table requires before `done` or `blocked`."""
+    steps: Mapping[str, tuple[str, ...]] = {
+        "backlog": ("todo", "in_progress"),
+        "todo": ("in_progress",),
+        "blocked": ("in_progress",),
+    }
+    for step in steps.get(task.status, ()):
+        task = task.move_to(step, replace(change, reason=None))
+    return task

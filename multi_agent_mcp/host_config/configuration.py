@@ -23,7 +23,7 @@ from multi_agent_mcp.host_config.merging import (
 from multi_agent_mcp.host_config.templates import filled, own_file, values
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.external_files import FileChange, apply_change, read_external
+from multi_agent_mcp.system.files import FileChange, apply_change, read_external
 
 MCP_CONFIG = "{mcp_config}"
 """The placeholder for the host's configuration in an agent's command."""

@@ -1,7 +1,7 @@
 """The hosts: what is particular to a program that agents run in is data, one YAML file per host in this directory.
 
 A file has the fields of a `Host`, which `init`, `up`, hooks and doorbells go by, and those of the host's screens
-(`notify/tmux/profiles`). Files without a `configuration` are lists of programs that are not hosts. To add a host, add
+(`doorbell/tmux/profiles.py`). Files without a `configuration` are lists of programs that are not hosts. To add a host, add
 its file, and fixtures of its screens.
 
 In `configuration`, `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that the host

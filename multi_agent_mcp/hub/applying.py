@@ -13,35 +13,118 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.entity import Identified
+from multi_agent_mcp.domain.entity import Identified, Readable
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.times import now, parse_time
-from multi_agent_mcp.errors import InvalidArguments, StorageError
+from multi_agent_mcp.domain.times import format_time, now, parse_time
+from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.name_collisions import make_way
-from multi_agent_mcp.hub.shared_settings import accept_settings
+from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
-from multi_agent_mcp.store.authority import revision_of
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.inbox import Inbox, file_name
+from multi_agent_mcp.store.shared_collection import digest8, revision_of
 from multi_agent_mcp.store.tasks import LINE
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import Signature
+from multi_agent_mcp.system.files import Signature
+
+# Renames hand-written messages whose file name is that of another message.
+
+STEM_LENGTH = 40
+
+
+def is_by_hand(name: str, entity: Readable) -> bool:
+    """Returns whether the program has not written this message, or not under this name."""
+    return isinstance(entity, Message) and (entity.signature is None or name != file_name(entity))
+
+
+def name_of_its_own(name: str, data: bytes) -> str:
+    return f"{name.removesuffix('.md')[:STEM_LENGTH]}_{digest8(data)}.md"
+
+
+def content_of(inbox: Inbox[Any], data: bytes, name: str) -> str:
+    """Returns the content of a message, without its header."""
+    return str(inbox.hot.decode(data, name.removesuffix(".md"), 0.0).content)
+
+
+def make_way(inbox: Inbox[Any], name: str, data: bytes) -> None:
+    """Renames a hand-written message whose name is needed for another one from the hub. Raises `StorageError`."""
+    path = inbox.path / name
+    if not path.exists():
+        return
+    with inbox.files.locks.held(inbox.lock):
+        found = inbox.files.read(path)
+        if found and _is_another(inbox, name, found, data):
+            inbox.files.relocate([(path, Path(inbox.path, name_of_its_own(name, found)))])
+
+
+def _is_another(inbox: Inbox[Any], name: str, found: bytes, data: bytes) -> bool:
+    entity = inbox.hot.decode(found, name.removesuffix(".md"), 0.0)
+    return is_by_hand(name, entity) and content_of(inbox, found, name) != content_of(inbox, data, name)
+
+
+# Refusals by this machine's disk, after which the relay retries, as a full disk may have room again later.
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Disk:
+    """The current refusals of the disk, by what was to be written."""
+
+    _refused: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def unwritten(self) -> dict[str, str] | None:
+        """The first current refusal: `path`, `reason`, and `since` when; None if all last attempts succeeded."""
+        return next(iter(self._refused.values()), None)
+
+    @contextmanager
+    def tried(self, what: str) -> Iterator[None]:
+        """Records a refusal by the disk within the context instead of raising it, for a retry. Refusals by the hub are
+        raised."""
+        try:
+            yield
+        except (HubReplaced, HubUnreachable):
+            raise
+        except (StorageError, OSError) as error:
+            self.refused(what, error)
+        else:
+            self.took(what)
+
+    def refused(self, what: str, error: StorageError | OSError) -> None:
+        path, reason = refusal_words(error)
+        known = self._refused.get(what)
+        if known is None or known["reason"] != reason:
+            logger.warning("%s: the disk refuses (%s: %s); it is tried again", what, path, reason)
+        since = format_time(now()) if known is None else known["since"]
+        self._refused[what] = {"path": path, "reason": reason, "since": since}
+
+    def took(self, what: str) -> None:
+        if self._refused.pop(what, None) is not None:
+            logger.info("%s: the disk takes it again", what)
+
+
+def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
+    """Returns the path and the reason: `No space left on device`."""
+    if isinstance(error, OSError):
+        return str(error.filename or "-"), str(error.strerror or error)
+    path, reason = str(error.values.get("path", "-")), error.values.get("reason", str(error))
+    return path, str((reason.strerror if isinstance(reason, OSError) else None) or reason)
+
 
 BULK = 32
 LOG_BYTES = 1 << 30

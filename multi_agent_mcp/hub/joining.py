@@ -26,8 +26,7 @@ from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.nkey import new_seed, public_of
-from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.stream import is_key_refused
 from multi_agent_mcp.hub.subjects import Names
 

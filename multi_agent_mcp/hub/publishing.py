@@ -19,14 +19,14 @@ from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.name_collisions import content_of, is_by_hand, name_of_its_own
-from multi_agent_mcp.hub.shared_settings import shared_settings
+from multi_agent_mcp.hub.applying import content_of, is_by_hand, name_of_its_own
+from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.store.shared_collection import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import RACY_NS, signature
+from multi_agent_mcp.system.files import RACY_NS, signature
 
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000

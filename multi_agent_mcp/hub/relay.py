@@ -19,24 +19,20 @@ from filelock import Timeout
 from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable
-from multi_agent_mcp.hub.applying import Applying, Consequences
-from multi_agent_mcp.hub.disk_errors import Disk
-from multi_agent_mcp.hub.following import Following
+from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
+from multi_agent_mcp.hub.following import Following, Progress
 from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.joining import Reception
-from multi_agent_mcp.hub.noticing import Noticing
-from multi_agent_mcp.hub.progress import Progress
+from multi_agent_mcp.hub.outgoing import Noticing
 from multi_agent_mcp.hub.publishing import Publishing
-from multi_agent_mcp.hub.relay_authority import RelayAuthority
 from multi_agent_mcp.hub.relay_client import RelayClient
-from multi_agent_mcp.hub.relay_socket import Answering
+from multi_agent_mcp.hub.relay_socket import Answering, RelayAuthority
 from multi_agent_mcp.hub.server import Server
-from multi_agent_mcp.hub.share_directory import Membership, Share
-from multi_agent_mcp.hub.shared_settings import shared_settings
+from multi_agent_mcp.hub.share_directory import Membership, Share, shared_settings
 from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.authority import Shared
 from multi_agent_mcp.store.files.locks import RELAY, Lasting
+from multi_agent_mcp.store.shared_collection import Shared
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import own_start
 

@@ -25,14 +25,13 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.hub.applying import Applying
-from multi_agent_mcp.hub.disk_errors import refusal_words
+from multi_agent_mcp.hub.applying import Applying, refusal_words
 from multi_agent_mcp.hub.relay_client import relay_client_of
 from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own
-from multi_agent_mcp.store.authority import ALONE
+from multi_agent_mcp.store.shared_collection import ALONE
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.writing import write_all
+from multi_agent_mcp.system.files import write_all
 
 PROCESSES = 4 if (os.cpu_count() or 1) >= 4 else 2
 """The number of processes: a divisor of the number of lock stripes, so that no two take the same stripe."""

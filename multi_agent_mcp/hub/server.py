@@ -17,17 +17,61 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import nkeys
+
+from multi_agent_mcp.domain import times
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments, StorageError
-from multi_agent_mcp.hub.addresses import hub_url, is_any, is_loopback, own_addresses, parse_address
-from multi_agent_mcp.hub.certificate import new_certificate
-from multi_agent_mcp.hub.nkey import new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.authority import PAYLOAD_BYTES
+from multi_agent_mcp.hub.subjects import Names, hub_url, is_any, is_loopback, own_addresses, parse_address
+from multi_agent_mcp.store.shared_collection import PAYLOAD_BYTES
 from multi_agent_mcp.system.process import is_alive, start_detached, started_at
+
+# The certificate of the embedded hub.
+
+VALID_DAYS = 3650
+
+
+def new_certificate() -> tuple[bytes, bytes]:
+    """Returns a new key and a self-signed certificate, which joining machines receive with their token."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "multi-agent-mcp hub")])
+    now = times.now()
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=VALID_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    unencrypted = serialization.NoEncryption()
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, unencrypted)
+    return private, certificate.public_bytes(serialization.Encoding.PEM)
+
+
+# nkeys, the Ed25519 keys that identify users of NATS (https://docs.nats.io/running-a-nats-service/nkeys).
+
+
+def new_seed() -> str:
+    """Returns the secret half of a new key, as text."""
+    return bytes(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)).decode()
+
+
+def public_of(seed: str) -> str:
+    """Returns the public half, which the server is given."""
+    return bytes(nkeys.from_seed(bytearray(seed.encode())).public_key).decode()
+
 
 OLDEST = (2, 11)
 """The oldest usable version, the first with batched direct gets."""

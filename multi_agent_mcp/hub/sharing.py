@@ -19,17 +19,14 @@ import yaml
 from multi_agent_mcp.domain.ids import as_name, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
-from multi_agent_mcp.hub.addresses import require_protected
-from multi_agent_mcp.hub.administration import connected_once, make_streams
+from multi_agent_mcp.hub.administration import connected_once, make_streams, reseed
 from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token
-from multi_agent_mcp.hub.nkey import new_seed, public_of
 from multi_agent_mcp.hub.relay_client import HANGS, RelayClient
-from multi_agent_mcp.hub.reseeding import reseed
-from multi_agent_mcp.hub.server import Server, user
+from multi_agent_mcp.hub.server import Server, new_seed, public_of, user
 from multi_agent_mcp.hub.share_directory import Membership, Share
-from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.hub.subjects import Names, require_protected
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.relay_state import RelayState, is_noted_alive
+from multi_agent_mcp.store.records import RelayState, is_noted_alive
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.system.process import is_alive, start_detached

@@ -13,15 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.config import TmuxPane
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import FirstPrompt
+from multi_agent_mcp.doorbell.ringing import THREAD
+from multi_agent_mcp.doorbell.thread import DoorbellThread, Silence
 from multi_agent_mcp.errors import InvalidSession, Refusal, TmuxTimeout
-from multi_agent_mcp.notify.doorbell import THREAD
-from multi_agent_mcp.notify.doorbell_thread import DoorbellThread, Silence
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.system.file_events import Changes, Watch
+from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
 
@@ -215,9 +215,9 @@ class Binding:
         Where tmux does not answer, only this process knows it."""
         if self._pane is None:
             return None
-        from multi_agent_mcp.notify.tmux.client import pane_place
-        from multi_agent_mcp.notify.tmux.snapshot import probe
-        from multi_agent_mcp.notify.tmux.team_panes import USABLE
+        from multi_agent_mcp.doorbell.tmux.client import pane_place
+        from multi_agent_mcp.doorbell.tmux.snapshot import probe
+        from multi_agent_mcp.doorbell.tmux.team_panes import USABLE
 
         try:
             place = pane_place(self._pane.socket_path, self._pane.pane_id)

@@ -7,14 +7,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.toolbox import Answer
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.receipts import Receipt
+from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
 

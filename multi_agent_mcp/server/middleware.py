@@ -7,6 +7,7 @@ interrupt says in `_meta` whether the tool ran; its mail is made unread again.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +15,45 @@ from typing import Any
 import mcp_types as types
 
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
-from multi_agent_mcp.server import replies
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.call import Call, CallLog
 from multi_agent_mcp.server.toolbox import Answer, Tool
-from multi_agent_mcp.services.notices.notifications import NOTHING, Pending
+from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions.receipts import Cancelled, Receipt
 from multi_agent_mcp.texts import Texts
+
+# Builds MCP results: the same JSON object as text and as structured content (docs/protocol.md, Answers).
+
+EXECUTED = "multi-agent-mcp/executed"
+
+
+def success(answer: Answer) -> types.CallToolResult:
+    """The result with `"success": true` and the tool's answer."""
+    return _result({"success": True, **answer})
+
+
+def refused(refusal: Refusal, texts: Texts, **notices: Any) -> types.CallToolResult:
+    """The result with `isError`, the refusal's code, and one sentence that a model can act on."""
+    answer = {"success": False, "error": refusal.code, "message": texts.sentence(refusal), **notices}
+    return _result(answer, is_error=True)
+
+
+def interrupted(texts: Texts, *, executed: bool) -> types.CallToolResult:
+    """The result that replaces a tool's answer while an interrupt waits (docs/protocol.md, Interrupts)."""
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=texts("notification.interrupt"))],
+        _meta={EXECUTED: executed},
+    )
+
+
+def _result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
+    text = json.dumps(answer, ensure_ascii=False)
+    if (plain := text.encode(errors="replace").decode()) != text:  # a path need not be UTF-8
+        text, answer = plain, json.loads(plain)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], structured_content=answer, is_error=is_error
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +78,7 @@ class Middleware:
             logger.exception("the call of %s failed", name)
             receipt.requeue()
             failure = StorageError("internal", reason=type(error).__name__)
-            return replies.failure(failure, self._texts, notification=self._texts("notification.none"))
+            return refused(failure, self._texts, notification=self._texts("notification.none"))
 
     def _answer(self, name: str, arguments: Mapping[str, Any], receipt: Receipt) -> types.CallToolResult:
         if name in BEFORE_BINDING:
@@ -60,7 +93,7 @@ class Middleware:
             self.services.agents.require_here(me)  # the agent may have moved while its machine was away
             call = Call(self.binding, session, me, receipt)
         except Refusal as refusal:
-            return replies.failure(refusal, self._texts, notification=self._texts("notification.none"))
+            return refused(refusal, self._texts, notification=self._texts("notification.none"))
         result = self._bound(call, self.tools[name], arguments)
         if receipt.complete():
             self.binding.mailbox_was_read()
@@ -69,9 +102,9 @@ class Middleware:
     def _unbound(self, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
         notices = {"notification": self._texts("notification.none")}
         try:
-            return replies.success({**tool.fn(self.binding, **tool.parse(arguments)), **notices})
+            return success({**tool.fn(self.binding, **tool.parse(arguments)), **notices})
         except Refusal as refusal:
-            return replies.failure(refusal, self._texts, **notices)
+            return refused(refusal, self._texts, **notices)
 
     def _bound(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
         """The tool's result, or the interrupt that replaces it, even one that arrived while the tool ran."""
@@ -80,18 +113,18 @@ class Middleware:
         outcome = self._outcome(call, tool, arguments, interruptible=interruptible)
         if outcome is None:
             log.close("replaced by an interrupt")
-            return replies.interrupted(self._texts, executed=False)
+            return interrupted(self._texts, executed=False)
         logged = f"error {outcome.code}" if isinstance(outcome, Refusal) else "success"
         pending = self._pending_after(call)
         if interruptible and pending.interrupts:
             log.close(f"{logged}, replaced by an interrupt")
             call.receipt.requeue()
-            return replies.interrupted(self._texts, executed=True)
+            return interrupted(self._texts, executed=True)
         log.close(logged)
         if isinstance(outcome, Refusal):
             call.receipt.requeue()
-            return replies.failure(outcome, self._texts, **self._notices(call, pending))
-        return replies.success({**outcome, **self._notices(call, pending)})
+            return refused(outcome, self._texts, **self._notices(call, pending))
+        return success({**outcome, **self._notices(call, pending)})
 
     def _outcome(
         self, call: Call, tool: Tool, arguments: Mapping[str, Any], *, interruptible: bool

@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.overview.machines import (
     AWAY,
     CONNECTED,
@@ -26,10 +26,8 @@ from multi_agent_mcp.services.overview.machines import (
     SHUT_OUT,
     Machines,
 )
-from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
-from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
-from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
-from multi_agent_mcp.services.overview.supervisor_lock import Supervision
+from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
+from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.store.workspace import Workspace

@@ -22,8 +22,7 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.layout import Layout, Location, Partitions, is_plain
-from multi_agent_mcp.store.partition import Partition, Place
+from multi_agent_mcp.store.layout import Layout, Location, Partition, Partitions, Place, is_plain
 
 E = TypeVar("E", bound=Identified)
 

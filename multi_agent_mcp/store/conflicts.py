@@ -8,10 +8,10 @@ from pathlib import Path
 
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import Reason
+from multi_agent_mcp.store.entity_files import Quarantine
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.journal import Journal
-from multi_agent_mcp.store.quarantine import Quarantine
-from multi_agent_mcp.store.relay_state import SHARE
+from multi_agent_mcp.store.records import SHARE
 
 REASON = Reason("edited_elsewhere")
 

@@ -19,14 +19,22 @@ from typing import Any, Generic, TypeVar
 from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, parse_time, stamp
-from multi_agent_mcp.store.archive import ARCHIVE, HOT_KEPT, HOT_MAX, Archive, month_of
-from multi_agent_mcp.store.archived_names import OUR_NAME, ArchivedNames, file_names, fitting
+from multi_agent_mcp.store.archive import (
+    ARCHIVE,
+    HOT_KEPT,
+    HOT_MAX,
+    OUR_NAME,
+    Archive,
+    ArchivedNames,
+    file_names,
+    fitting,
+    month_of,
+)
 from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.store.directory_index import Entry
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.inbox_addresses import Addresses
-from multi_agent_mcp.store.inbox_history import Position, newest_first
-from multi_agent_mcp.system.writing import spelled, sync_directory
+from multi_agent_mcp.store.inbox_views import Addresses, Position, newest_first
+from multi_agent_mcp.store.index import Entry
+from multi_agent_mcp.system.files import spelled, sync_directory
 
 R = TypeVar("R", bound=Readable)
 

@@ -24,11 +24,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.times import stamp
-from multi_agent_mcp.store.archived_names import OUR_NAME, STAMP_LENGTH, ArchivedNames
+from multi_agent_mcp.store.archive import OUR_NAME, STAMP_LENGTH, ArchivedNames
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import Inbox
-from multi_agent_mcp.system.file_status import Signature, modified_at, signature
-from multi_agent_mcp.system.writing import storage_errors
+from multi_agent_mcp.system.files import Signature, modified_at, signature, storage_errors
 
 R = TypeVar("R", bound=Readable)
 

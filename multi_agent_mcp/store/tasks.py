@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.ids import entity_id
-from multi_agent_mcp.domain.json_lines import newest_first
 from multi_agent_mcp.domain.task import Task, work_order
 from multi_agent_mcp.domain.task_history import NUMBER, History
+from multi_agent_mcp.domain.text import newest_first
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.authority import Superseded
-from multi_agent_mcp.store.shared_collection import SharedCollection
+from multi_agent_mcp.store.shared_collection import SharedCollection, Superseded
 
 logger = logging.getLogger(__name__)
 

@@ -13,16 +13,12 @@ from typing import Any, TypeVar
 
 from multi_agent_mcp.config import require_utf8
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.conversation import Conversation, Delegation
-from multi_agent_mcp.domain.derived_notifications import interrupt_of
 from multi_agent_mcp.domain.entity import Readable
-from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, is_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.message import Message, reading_order, without_content
-from multi_agent_mcp.domain.notification import Notification, pressing_order
-from multi_agent_mcp.domain.owner_wait import OwnerWait
-from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
+from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
+from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (
     AlreadyExists,
@@ -32,25 +28,21 @@ from multi_agent_mcp.errors import (
     InvalidSession,
     TaskNotFound,
 )
-from multi_agent_mcp.store.audit_log import AuditLog
-from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.conflicts import Conflicts
-from multi_agent_mcp.store.delivery_log import DeliveryLog, TravelLog
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import serving_lock
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.intents import Intents
-from multi_agent_mcp.store.json_file import Record
-from multi_agent_mcp.store.keys import KeyFile
+from multi_agent_mcp.store.journal import AuditLog, DeliveryLog, TravelLog
 from multi_agent_mcp.store.layout import Layout
+from multi_agent_mcp.store.records import SHARE, KeyFile, Record, RelayState
 from multi_agent_mcp.store.registry import Registry
-from multi_agent_mcp.store.relay_state import SHARE, RelayState
-from multi_agent_mcp.store.shared_collection import SharedCollection
+from multi_agent_mcp.store.shared_collection import ALONE, Authority, SharedCollection
 from multi_agent_mcp.store.tasks import Tasks
+from multi_agent_mcp.system.files import make_directory, storage_errors, write_new
 from multi_agent_mcp.system.ownership import require_own
-from multi_agent_mcp.system.writing import make_directory, storage_errors, write_new
 
 UNASSIGNED = "_unassigned"
 

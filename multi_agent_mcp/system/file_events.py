@@ -13,8 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.system.file_status import is_own_directory, modified_at
-from multi_agent_mcp.system.writing import make_directory
+from multi_agent_mcp.system.files import is_own_directory, make_directory, modified_at
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent, FileSystemEventHandler

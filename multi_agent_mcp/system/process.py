@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.times import format_time, parse_time
@@ -138,3 +142,307 @@ def _ps(wanted: str, pid: int) -> str:
         check=False,
     )
     return done.stdout
+
+
+# The foreground processes of a terminal: one of them reads what is typed there.
+
+CALL_SECONDS = 2.0
+_PROC = Path("/proc")
+_VALUED = frozenset(
+    ("-W", "-X", "-r", "-o", "+o", "-O", "+O", "--rcfile", "--init-file", "--require", "--import", "--loader")
+)
+"""Options of shells and interpreters whose value is a separate word. If another interpreter uses one differently
+(`python -O`), its script is not recognised, and nothing is typed."""
+_TERMINAL = re.compile(
+    r"/+dev/(tty[A-Za-z0-9]*|pts/[0-9]+|console|std(in|out|err)|fd/[012])|/+proc/[^/]+(/task/[^/]+)?/fd/[012]"
+)
+"""Names of a terminal: a script with one of these names is read from the terminal."""
+_LOADER = re.compile(r"ld([0-9]*|-.+)\.so[.0-9]*")
+_LOADER_VALUED = frozenset(("--library-path", "--inhibit-rpath", "--audit", "--preload", "--argv0"))
+"""Options of ld.so(8) whose value is a separate word, in addition to `--glibc-hwcaps-…`."""
+
+
+class Given(NamedTuple):
+    """What an interpreter was given to run: a script's path, a module's name, or "" for a text (`sh -c`)."""
+
+    word: str
+    is_file: bool = False
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process: its executable's path and the arguments that it shows. `file` is "" for a program of another user,
+    as sudo(8) is, which must not be read. `renamed`: it has written a title of its own over its arguments. `script` is
+    the path, without symbolic links, of the file that it runs if it is an interpreter; "" if there is none, or it
+    cannot be determined."""
+
+    pid: int
+    start: str
+    file: str
+    arguments: tuple[str, ...]
+    renamed: bool = False
+    script: str = ""
+
+    @property
+    def executable(self) -> str:
+        """The name of the executable."""
+        return Path(self.file).name
+
+    @property
+    def name(self) -> str:
+        """The name that the process gives itself, which `exec -a` can choose freely."""
+        return Path(self.arguments[0].lstrip("-")).name if self.arguments else ""
+
+    @cached_property
+    def program(self) -> str | None:
+        """The program that an interpreter runs: a script's or a module's name, "" for a text (`sh -c`). None if there
+        is none: then it executes what it reads from its terminal."""
+        given = _given(self.arguments[1:])
+        return None if given is None else Path(given.word).name
+
+    @property
+    def identity(self) -> str:
+        """A text that stays the same while the process lives and does not replace itself by another program."""
+        return f"{self.pid}/{self.start}/{self.executable}/{self.program or ''}"
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """The foreground process group of a terminal: its leader, and the processes that may read the terminal: in the
+    group (the leader, too), or in another session, where background processes may read it, too."""
+
+    leader: Process
+    readers: tuple[Process, ...]
+
+    @property
+    def identities(self) -> list[str]:
+        """The identities of the readers, for comparison with later ones."""
+        return sorted(process.identity for process in self.readers)
+
+
+class ProcessTable(Protocol):
+    """An operating system's information about processes."""
+
+    def group(self, session_leader: int) -> list[int]:
+        """The process ids of the foreground group of the session's terminal, its leader first, even if it has ended."""
+        ...
+
+    def readers(self, pids: Sequence[int]) -> list[int]:
+        """Those of the processes that may read a terminal: it is their standard input, or they have opened it, as a
+        pager does behind a pipe. Inherited standard output and error do not count."""
+        ...
+
+    def outsiders(self, session_leader: int) -> list[int]:
+        """The processes of other sessions (setsid(2)) whose standard input is the session's terminal: job control does
+        not stop them when they read it in the background."""
+        ...
+
+    def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
+        """The executable's path, the arguments, and whether these are a title that the process has set itself."""
+        ...
+
+    def directory(self, pid: int) -> str:
+        """The working directory; "" if it cannot be determined."""
+        ...
+
+    def invocation(self, pid: int) -> str:
+        """The path by which the process's shell says that it started it; "" if there is none. Children inherit it."""
+        ...
+
+
+class Proc:
+    """The process table of Linux, by proc(5)."""
+
+    def group(self, session_leader: int) -> list[int]:
+        leader = next(map(int, stat_fields(session_leader)[7:8]), None)
+        if leader is None:
+            return []
+        return [leader, *(pid for pid in _pids() if pid != leader and _group_of(pid) == leader)]
+
+    def readers(self, pids: Sequence[int]) -> list[int]:
+        return [pid for pid in pids if _reads_terminal(pid)]
+
+    def outsiders(self, session_leader: int) -> list[int]:
+        number = next(map(int, stat_fields(session_leader)[6:7]), 0)
+        terminal = f"/dev/pts/{(number & 0xFF) | (number >> 12 & 0xFFF00)}"
+        pids = [pid for pid in _pids() if _link(f"{_PROC}/{pid}/fd/0") == terminal]
+        return [pid for pid in pids if stat_fields(pid)[6:7] != [str(number)]]
+
+    def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
+        file = _link(_PROC / str(pid) / "exe").removesuffix(" (deleted)")  # replaced by an update while it runs
+        try:
+            shown = (_PROC / str(pid) / "cmdline").read_bytes()
+        except OSError:
+            shown = b""
+        words = tuple(os.fsdecode(shown).rstrip("\0").split("\0"))
+        return file, words, bool(shown) and (shown.endswith(b"\0\0") or not shown.endswith(b"\0"))
+
+    def directory(self, pid: int) -> str:
+        return _link(_PROC / str(pid) / "cwd")
+
+    def invocation(self, pid: int) -> str:
+        try:
+            variables = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return ""
+        return next((os.fsdecode(text[2:]) for text in variables if text.startswith(b"_=")), "")
+
+
+class Ps:
+    """The process table of other systems, by ps(1) and lsof(8)."""
+
+    def group(self, session_leader: int) -> list[int]:
+        rows = [line.split() for line in _lines("ps", "-A", "-o", "pid=,pgid=,tpgid=")]
+        leaders = [group for pid, _, group in rows if pid == str(session_leader)]
+        others = [pid for pid, group, _ in rows if [group] == leaders and pid not in leaders]
+        return [int(pid) for pid in (*leaders, *others)]
+
+    def readers(self, pids: Sequence[int]) -> list[int]:
+        found, pid = set(), 0
+        for line in (
+            _lines("lsof", "-w", "-a", "-p", ",".join(map(str, pids)), "-d", "^1,^2", "-F", "n") if pids else ()
+        ):
+            if line.startswith("p"):
+                pid = int(line[1:])
+            elif line.startswith(("n/dev/tty", "n/dev/pts/")):
+                found.add(pid)
+        return sorted(found)
+
+    def outsiders(self, session_leader: int) -> list[int]:
+        rows = [line.split() for line in _lines("ps", "-A", "-o", "pid=,tty=")]
+        terminal = next((tty for pid, tty in rows if pid == str(session_leader)), "?")
+        if terminal.startswith("?"):
+            return []
+        inside = {pid for pid, tty in rows if tty == terminal}
+        pids = _lines("lsof", "-w", "-t", "-a", "-d", "0", f"/dev/{terminal}")
+        return [int(pid) for pid in pids if pid not in inside]
+
+    def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
+        name, arguments = (" ".join(_lines("ps", "-p", str(pid), "-o", f"{name}=")) for name in ("ucomm", "args"))
+        return self._opened(pid, "txt") or name.strip(), tuple(arguments.split()), False
+
+    def directory(self, pid: int) -> str:
+        return self._opened(pid, "cwd")
+
+    def invocation(self, pid: int) -> str:  # noqa: ARG002 - no program of these systems shows another's environment
+        return ""
+
+    def _opened(self, pid: int, descriptor: str) -> str:
+        """The first file that lsof(8) names for it: of `txt`, the executable."""
+        lines = _lines("lsof", "-w", "-a", "-p", str(pid), "-d", descriptor, "-F", "n")
+        return next((line[1:] for line in lines if line.startswith("n/")), "")
+
+
+SYSTEM: ProcessTable = Proc() if sys.platform == "linux" else Ps()
+
+
+def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground | None:
+    """The foreground of the terminal controlled by this process, a pane's first one. None if it cannot be determined,
+    because the process or the group's leader has ended."""
+    leader, *others = table.group(session_leader) or [0]
+    readers = (*table.readers(others), *table.outsiders(session_leader))
+    processes = [_process(pid, table) for pid in (leader, *readers)]
+    if processes[0] is None:
+        return None
+    return Foreground(processes[0], tuple(process for process in processes if process is not None))
+
+
+def running_files(session_leader: int | None, table: ProcessTable = SYSTEM) -> str:
+    """For people: the files of the programs that read the terminal controlled by this process, an interpreter's with
+    its script; "?" for what cannot be determined."""
+    seen = None if session_leader is None else foreground(session_leader, table)
+    files = [" ".join(filter(None, (process.file or "?", process.script))) for process in seen.readers] if seen else []
+    return ", ".join(files)[:400] or "?"
+
+
+def _process(pid: int, table: ProcessTable) -> Process | None:
+    start = started_at(pid)
+    if start is None:
+        return None
+    file, shown, renamed = table.command(pid)
+    file, arguments = _loaded(file, shown)
+    return Process(pid, start, file, arguments, renamed, _script(pid, None if renamed else arguments, table))
+
+
+def _script(pid: int, arguments: Sequence[str] | None, table: ProcessTable) -> str:
+    """The path of the file that an interpreter with these arguments runs. None: they are hidden by a title, as a script
+    of node may give itself; then the note names the file that a shell leaves of what it has started."""
+    given = Given(table.invocation(pid), is_file=True) if arguments is None else _given(arguments[1:])
+    if given is None or not given.is_file or not given.word:
+        return ""
+    if given.word.startswith("/"):
+        return os.path.realpath(given.word)
+    directory = table.directory(pid)
+    return os.path.realpath(f"{directory}/{given.word}") if directory else ""
+
+
+def _loaded(file: str, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The executable and arguments, of the loaded program if it was started through ld.so(8) (`ld.so /bin/bash`)."""
+    if not _LOADER.fullmatch(Path(file).name):
+        return file, arguments
+    words = list(arguments[1:])
+    while words and words[0].startswith("--"):
+        option = words.pop(0)
+        del words[: option in _LOADER_VALUED or option.startswith("--glibc-hwcaps-")]
+    return (os.path.realpath(words[0]), tuple(words)) if words else (file, arguments)
+
+
+def _reads_terminal(pid: int) -> bool:
+    try:
+        descriptors = [path for path in (_PROC / str(pid) / "fd").iterdir() if path.name not in ("1", "2")]
+    except PermissionError:
+        return True  # a process of another user, as sudo(8), which asks for a password
+    except OSError:
+        return False
+    return any(_link(path).startswith(("/dev/pts/", "/dev/tty")) for path in descriptors)
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in _PROC.glob("[0-9]*")]
+
+
+def _group_of(pid: int) -> int | None:
+    """The process group, by a system call: reading the stat file of proc(5) takes twenty times as long."""
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
+
+
+def _link(path: str | Path) -> str:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - one for every process of the machine in each decision to ring
+    except OSError:
+        return ""
+
+
+def _lines(*call: str) -> list[str]:
+    environment = child_environment(LC_ALL="C", TZ="UTC")
+    try:
+        done = subprocess.run(call, env=environment, capture_output=True, check=False, timeout=CALL_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return os.fsdecode(done.stdout).splitlines()
+
+
+def _given(arguments: Sequence[str]) -> Given | None:
+    """What an interpreter with these arguments was given to run; None if it executes what it reads."""
+    words = iter(arguments)
+    for word in words:
+        if word in _VALUED:
+            next(words, "")
+        elif word == "--" or not word.startswith(("-", "+")):
+            script = os.path.normpath(next(words, "") if word == "--" else word)
+            return None if _TERMINAL.fullmatch(script) or not Path(script).name else Given(script, is_file=True)
+        elif word == "-" or _flags(word) & {"i", "s"}:
+            return None  # it reads its terminal, whatever its other arguments
+        elif _flags(word) & {"c", "e", "m"}:
+            given = next(words, None)
+            return None if given is None else Given(given if "m" in _flags(word) else "")
+    return None
+
+
+def _flags(word: str) -> set[str]:
+    """The letters of combined options like `-lc`; none for a long option, or one with an attached value
+    (`-Wignore`)."""
+    return set() if word.startswith(("--", "-W", "-X")) else set(word[1:])

@@ -14,7 +14,7 @@ import nh3
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from multi_agent_mcp.domain.sanitize import sanitize
+from multi_agent_mcp.domain.text import sanitize
 
 CHARACTERS_SHOWN = 20_000
 """The limit from which texts are cut: a page must stay usable whatever an agent writes."""

@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
-from multi_agent_mcp.domain.sanitize import HIDDEN
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
+from multi_agent_mcp.domain.text import HIDDEN
 from multi_agent_mcp.texts import CONSOLE, catalogue
 from multi_agent_mcp.web.api.page_frame import homes
-from multi_agent_mcp.web.auth import Auth
+from multi_agent_mcp.web.security import Auth
+from multi_agent_mcp.wiring import Services
 
 PAGES = (
     "board",

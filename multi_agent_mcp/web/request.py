@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 
 from starlette.requests import ClientDisconnect, Request
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, Reason
+from multi_agent_mcp.wiring import Services
 
 BODY_BYTES = 4 << 20  # room for a message of a megabyte with every character escaped
 BODY_SECONDS = 30.0

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from multi_agent_mcp.domain.checklist import compare
-from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import fields_of
-from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.message import Conversation, Message
+from multi_agent_mcp.domain.session import Execution
+from multi_agent_mcp.domain.task import Task, compare
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html, as_written
 

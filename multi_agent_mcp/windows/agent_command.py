@@ -6,14 +6,14 @@ import shlex
 import sys
 from pathlib import Path
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import ROLES, Agent
+from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, load_profiles
+from multi_agent_mcp.doorbell.tmux.team_panes import filled, is_compound
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import SERVER_NAME, program_name
-from multi_agent_mcp.notify.tmux.profiles import PROMPT, load_profiles
-from multi_agent_mcp.notify.tmux.team_panes import filled, is_compound
-from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot
+from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.wiring import Services
 
 
 def command_of(services: Services, agent: Agent, purpose: str = "task") -> str | None:

@@ -2,27 +2,123 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.notify.tmux.client import Tmux
-from multi_agent_mcp.notify.tmux.profiles import Profile, load_profiles, recognise
-from multi_agent_mcp.notify.tmux.screens import UNKNOWN, classify, dialog_topic
-from multi_agent_mcp.notify.tmux.snapshot import PaneSnapshot, take_snapshot
-from multi_agent_mcp.notify.tmux.team_panes import last_lines
-from multi_agent_mcp.windows.agent_state import (
-    DIALOG,
-    ENDED,
-    NO_SERVER,
-    OPEN,
-    READY,
-    RUNNING,
-    STARTING,
-    UNKNOWN_SCREEN,
-    AgentState,
-)
+from multi_agent_mcp.config import child_environment, expanded
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.doorbell.tmux.client import Tmux, require_tmux, withheld
+from multi_agent_mcp.doorbell.tmux.profiles import Profile, load_profiles, recognise
+from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topic
+from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, take_snapshot
+from multi_agent_mcp.doorbell.tmux.team_panes import is_compound, last_lines
+from multi_agent_mcp.host_config import program_name
+from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.windows.window_registry import TeamWindows
+from multi_agent_mcp.wiring import Services
+
+# The state of an agent after `up`: a code and its text (docs/protocol.md, Team in tmux).
+
+READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "open", "elsewhere"
+ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
+NO_COMMAND, ON_DEMAND, NO_PROGRAM, REFUSED = "no_command", "on_demand", "no_program", "refused"
+DIALOG = "dialog"
+FINE = frozenset({READY, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
+"""States that need no action."""
+
+
+@dataclass(frozen=True)
+class AgentState:
+    """The state of an agent, or of one of the team's other windows. `state` is a code; that of a dialog has its topic
+    (`dialog:trust`). `facts` are the values in its text, `last_lines` the last lines of an ended program, `earlier` the
+    agent's sessions that ran before its window was opened."""
+
+    agent_id: str
+    state: str
+    socket_path: str | None = None
+    pane_id: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    last_lines: tuple[str, ...] = ()
+    earlier: frozenset[str] = frozenset()
+
+    @property
+    def is_fine(self) -> bool:
+        return self.state in FINE
+
+    @property
+    def asks(self) -> bool:
+        """Whether a dialog in the pane waits for a human."""
+        return self.state.partition(":")[0] == DIALOG
+
+    def note(self, texts: Texts) -> str:
+        """Returns the text of the state; a topic of a dialog without a text (from a user's own profile) gets the
+        general one."""
+        key = f"up.{self.state}"
+        return texts(key if key in texts else f"up.{DIALOG}", **self.facts)
+
+    def as_answer(self, texts: Texts) -> dict[str, Any]:
+        told = {name: getattr(self, name) for name in ("agent_id", "state", "socket_path", "pane_id")}
+        return told | {"note": self.note(texts), "last_lines": list(self.last_lines)}
+
+
+# Checks before `up` opens windows: tmux, the agents' programs, and variables that would not reach them.
+
+_ACCOUNTS = ".*_(API_KEY|AUTH_TOKEN|ACCESS_TOKEN|BASE_URL)|(https?|HTTPS?|no|NO|all|ALL)_(proxy|PROXY)"
+"""Variables of any host that choose the account a program uses, and the way to reach it."""
+_FOR_THE_SHELL = re.compile(r"[$`*?\[]")
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The results of the checks. `withheld` are the names of variables that would not reach the agents, never their
+    values; there are none if no tmux server runs yet."""
+
+    version: str
+    socket_path: str
+    was_running: bool
+    withheld: tuple[str, ...]
+
+    @property
+    def remedy(self) -> str:
+        """The shell commands that set the variables in the tmux server, from this terminal's environment."""
+        tmux = f"tmux -S {shlex.quote(self.socket_path)} set-environment -g"
+        return "; ".join(f'{tmux} {name} "${name}"' for name in self.withheld)
+
+
+def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
+    """Checks tmux, the team's open windows and the variables. Raises `InvalidArguments` without a usable tmux."""
+    version = require_tmux(windows.socket_path)
+    windows.look()
+    missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
+    return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())))
+
+
+def missing_program(command: str) -> str | None:
+    """Returns the program of a simple command if it cannot be found, else None. tmux passes our PATH and directory to a
+    new window."""
+    if is_compound(command):
+        return None  # it may begin with a word of the shell
+    try:
+        program = shlex.split(command)[0]
+    except (ValueError, IndexError):
+        return None  # the shell will report the error
+    if _FOR_THE_SHELL.search(program):
+        return None
+    return None if shutil.which(expanded(program)) else program
+
+
+def _account_variables(services: Services, agents: Iterable[Agent]) -> Mapping[str, str]:
+    profiles = load_profiles(services.root / "hosts")
+    hosts = [profiles.started_by(program_name(agent.command)) for agent in agents if agent.command]
+    patterns = {_ACCOUNTS, *(text for host in hosts if host is not None for text in host.environment)}
+    wanted = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+    return {name: value for name, value in child_environment().items() if value and wanted.fullmatch(name)}
+
 
 LOOK_AGAIN_SECONDS = 0.3
 LASTS_SECONDS = 10.0

@@ -7,11 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from multi_agent_mcp.domain.dialog import Dialog
-from multi_agent_mcp.windows.agent_state import RUNNING, STARTING, AgentState
-from multi_agent_mcp.windows.attachment import team_attachment
-from multi_agent_mcp.windows.preflight import preflight
-from multi_agent_mcp.windows.readiness import Readiness, Report
-from multi_agent_mcp.windows.up_down import open_team, restart_agent
+from multi_agent_mcp.windows.readiness import RUNNING, STARTING, AgentState, Readiness, Report, preflight
+from multi_agent_mcp.windows.up_down import open_team, restart_agent, team_attachment
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 

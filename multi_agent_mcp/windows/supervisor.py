@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
+from multi_agent_mcp.services.overview.supervision import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.up_down import register_missing

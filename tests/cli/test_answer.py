@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.times import format_time, now
-from multi_agent_mcp.notify.tmux.client import pane_place
+from multi_agent_mcp.doorbell.tmux.client import pane_place
+from multi_agent_mcp.wiring import Services
 from tests.conformance.stage import Stage
 from tests.end_to_end.support import wait_until
-from tests.notify.tmux.asker import asker_command
+from tests.doorbell.tmux.asker import asker_command
 
 pytestmark = pytest.mark.tmux
 Run = Callable[..., Any]

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.cli import status
-from multi_agent_mcp.cli.up_output import summary
-from multi_agent_mcp.windows.agent_state import READY, AgentState
+from multi_agent_mcp.cli import looking
+from multi_agent_mcp.cli.up_down import summary
+from multi_agent_mcp.windows.readiness import READY, AgentState
+from multi_agent_mcp.wiring import Services
 from tests.cli.conftest import Ask, Run
 
 LOCALES = {"ja": "ja_JP.UTF-8", "en": "C.UTF-8"}
@@ -67,7 +67,7 @@ def test_scripted_agents_are_given_a_task_which_is_all_they_answer(services: Ser
     startup = SimpleNamespace(states=[AgentState("admin", READY)], attach_command=None, is_fine=True, windows=windows)
     wanted = 'multi-agent-mcp send-task admin "…" "…"'
     assert list(summary(startup, services.people))[-1] == f"next: {wanted}"  # type: ignore[arg-type]
-    assert status.first_command(services.agents.get("worker-a")) == 'multi-agent-mcp send worker-a "…"'
+    assert looking.first_command(services.agents.get("worker-a")) == 'multi-agent-mcp send worker-a "…"'
 
 
 def test_of_several_sessions_one_must_be_named(run: Run, session: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.text_width import columns
+from multi_agent_mcp.domain.text import columns
 from tests.cli.conftest import TEAM, Ask, Run
 
 WORD = re.compile(r"[a-z]{2,}")

@@ -10,13 +10,12 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from multi_agent_mcp.cli.watch.rows import ago, meter, state
-from multi_agent_mcp.cli.watch.screen import screen, shares
+from multi_agent_mcp.cli.watch.screen import ago, meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
 from multi_agent_mcp.texts import PEOPLE, catalogue

@@ -23,7 +23,7 @@ import tty
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multi_agent_mcp.domain.text_width import columns
+from multi_agent_mcp.domain.text import columns
 from tests.conformance.views import VIEWS
 
 HOLD_BACK_SECONDS = 1.0  # both hosts: no dialog within a second of the last input

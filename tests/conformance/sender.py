@@ -17,10 +17,10 @@ from pathlib import Path
 
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.doorbell.tmux.learning import UnknownScreens
+from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
+from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
-from multi_agent_mcp.notify.tmux.profiles import load_profiles
-from multi_agent_mcp.notify.tmux.unknown_screens import UnknownScreens
 from multi_agent_mcp.store.workspace import Workspace
 from tests.conformance.reader import Log
 from tests.conformance.strangers import PREFIX

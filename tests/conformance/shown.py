@@ -12,7 +12,7 @@ import sys
 import tty
 from pathlib import Path
 
-from tests.notify.tmux.test_screens import facts_of
+from tests.doorbell.tmux.test_screens import facts_of
 
 
 def drawn(path: Path) -> bytes:

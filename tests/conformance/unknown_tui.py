@@ -15,7 +15,7 @@ import time
 import tty
 from pathlib import Path
 
-from multi_agent_mcp.domain.text_width import columns
+from multi_agent_mcp.domain.text import columns
 from tests.conformance.composer import wrapped
 
 PASTE = re.compile(rb"\x1b\[20[01]~")

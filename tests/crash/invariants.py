@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.domain.conversation import Conversation
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
+from multi_agent_mcp.wiring import Services
 from tests.crash.stage import Aftermath, Facts, Operation, context
 
 

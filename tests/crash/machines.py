@@ -16,9 +16,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multi_agent_mcp.bootstrap import Services, relay
+from multi_agent_mcp.bootstrap import relay
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.hub.relay_client import RelayClient
+from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import ailing, settle
 from tests.crash.killer import Killer
 from tests.crash.operations.judging import of_one_piece

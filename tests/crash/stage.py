@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.bootstrap import Services, open_session
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.services.sessions.receipts import Receipt
 from multi_agent_mcp.services.team.setup import add_missing, create_session
+from multi_agent_mcp.wiring import Services
 from tests.conftest import TEAM
 from tests.crash.killer import Killer
 

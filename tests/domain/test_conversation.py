@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from multi_agent_mcp.domain.conversation import Conversation, Delegation
+from multi_agent_mcp.domain.message import Conversation, Delegation
 from multi_agent_mcp.errors import ConversationNotActive, NotParticipant
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

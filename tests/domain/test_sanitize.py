@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.sanitize import display_id, one_line, sanitize
+from multi_agent_mcp.domain.text import display_id, one_line, sanitize
 
 KEPT = {"\t", "\n", "\u200c", "\u200d", "\u00ad"}
 """Controls and format characters that are wanted: joiners make emoji and Persian words, a soft hyphen breaks one."""

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Task
-from multi_agent_mcp.domain.task_change import Change
-from multi_agent_mcp.domain.task_reports import progressed, reported
+from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Task, progressed, reported
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

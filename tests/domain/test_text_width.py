@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.domain.text_width import columns, shortened
+from multi_agent_mcp.domain.text import columns, shortened
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.domain.timeline import OTHERS, Bar, Span, Timeline, bars_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -21,11 +21,12 @@ from mcp.client.client import Client
 from mcp.client.session import MessageHandlerFnT
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.wiring import Services
 
 SESSION = "demo"
 PATIENCE_SECONDS = 30.0
@@ -403,7 +404,7 @@ class Pane:
 
     def belongs_to(self, team: Team, agent_id: str) -> None:
         """Registers the pane as a server in it does; its program is declared to read lines."""
-        from multi_agent_mcp.notify.tmux.client import pane_place
+        from multi_agent_mcp.doorbell.tmux.client import pane_place
 
         place = pane_place(self.terminal.socket, self.id)
         assert place is not None

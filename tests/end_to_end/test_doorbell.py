@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.notify.tmux.notifier import TmuxNotifier
-from multi_agent_mcp.notify.tmux.profiles import load_profiles
+from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
+from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import (
     TEAM,

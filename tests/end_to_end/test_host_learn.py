@@ -13,7 +13,7 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from multi_agent_mcp.notify.tmux.learning import DRAFT_TEXT
+from multi_agent_mcp.doorbell.tmux.learning import DRAFT_TEXT
 from tests.end_to_end.support import COMMAND, Pane, Team, Terminal, wait_until
 from tests.programs import REPOSITORY
 

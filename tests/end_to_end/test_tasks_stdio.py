@@ -12,8 +12,7 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from multi_agent_mcp.domain.owner_wait import OwnerWait
-from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.session import AgentSession, OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.server.middleware import EXEMPT_FROM_INTERRUPTS
 from multi_agent_mcp.server.tools import TOOLS

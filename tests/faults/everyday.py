@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
 
 PAYLOAD = "x" * 20_000
 

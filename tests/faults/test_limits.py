@@ -12,7 +12,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from tests.conftest import Clock

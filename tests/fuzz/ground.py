@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.bootstrap import Services, open_session
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.team.setup import add_missing, create_session
+from multi_agent_mcp.wiring import Services
 from tests.conftest import TEAM
 from tests.crash.stage import MEMORY, Seat
 from tests.end_to_end.support import ERROR_CODES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.wiring import Services
 from tests.end_to_end.support import Team
 from tests.fuzz.ground import context
 from tests.web.support import Guest

@@ -10,16 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.entity import Entity, as_json
-from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.owner_wait import OwnerWait
-from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, InvalidSession, Refusal
-from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.answers import Event
-from multi_agent_mcp.system.file_status import RACY_NS, modified_at
+from multi_agent_mcp.system.files import RACY_NS, modified_at
+from multi_agent_mcp.wiring import Services
 from tests.services.support import by_hand, read, send
 
 AGENT = "worker-a"

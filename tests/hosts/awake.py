@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from multi_agent_mcp.domain import times
-from multi_agent_mcp.domain.conversation import Delegation
 from multi_agent_mcp.domain.ids import new_id
+from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.windows.agent_command import first_prompt
 from tests.end_to_end.chat_support import new_task, task_of
 from tests.end_to_end.support import UP, Team, Terminal, wait_until

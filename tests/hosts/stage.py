@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.notify.tmux.client import Tmux
-from multi_agent_mcp.notify.tmux.profiles import load_profiles
-from multi_agent_mcp.notify.tmux.screens import Classification, classify
-from multi_agent_mcp.notify.tmux.snapshot import take_snapshot
+from multi_agent_mcp.doorbell.tmux.client import Tmux
+from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
+from multi_agent_mcp.doorbell.tmux.screens import Classification, classify
+from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
 from tests.end_to_end.support import Pane, Team, Terminal, wait_until
 from tests.hosts.replies import Call, Reply
 from tests.hosts.scripted_model import PATIENCE_SECONDS, ScriptedModel, reads_its_mail

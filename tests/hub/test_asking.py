@@ -11,15 +11,15 @@ import pytest
 
 from multi_agent_mcp.domain.dialog import Asked, Choice, Dialog
 from multi_agent_mcp.domain.times import format_time, now
-from multi_agent_mcp.notify.tmux.client import pane_place
+from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.services.attention import Item, Panes
-from multi_agent_mcp.services.overview.pane_looks import LOOK_EVERY
+from multi_agent_mcp.services.overview.stuck_agents import LOOK_EVERY
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from tests.conformance.stage import Stage
 from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, machines
 from tests.hub.test_looking import command
-from tests.notify.tmux.asker import asker_command
+from tests.doorbell.tmux.asker import asker_command
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.certificate import new_certificate
-from multi_agent_mcp.hub.nkey import new_seed
+from multi_agent_mcp.hub.server import new_certificate, new_seed
 from multi_agent_mcp.hub.share_directory import Membership
 from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.hub.subjects import Names

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from multi_agent_mcp.hub.disk_errors import Disk
+from multi_agent_mcp.hub.applying import Disk
 from multi_agent_mcp.hub.following import Following
 from multi_agent_mcp.hub.stream import StreamState
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.bootstrap import LocalConsequences, Services
+from multi_agent_mcp.bootstrap import LocalConsequences
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.wiring import Services
 from tests.hub.support import Machine, eventually
 from tests.hub.test_machines import task_for
 

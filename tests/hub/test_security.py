@@ -21,17 +21,15 @@ from nats.errors import Error
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.certificate import new_certificate
 from multi_agent_mcp.hub.joining import Token
-from multi_agent_mcp.hub.nkey import new_seed
-from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.server import Server, new_certificate, new_seed
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.hub.stream import Hub
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
+from multi_agent_mcp.store.shared_collection import PAYLOAD_BYTES
 from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, free_port
 from tests.hub.test_machines import send
 from tests.test_layers import loaded_by

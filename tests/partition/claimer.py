@@ -7,10 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from multi_agent_mcp.bootstrap import Services, open_session
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.wiring import Services
 
 
 @dataclass

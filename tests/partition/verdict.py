@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.domain.task_history import NUMBER
-from multi_agent_mcp.hub.shared_settings import shared_settings
+from multi_agent_mcp.hub.share_directory import shared_settings
 from tests.hub.support import Machine, Machines
 from tests.partition.hands import RECEIVERS
 from tests.partition.writers import Writer

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
 
 AT_ONCE = 8
 BROADCAST_EVERY, NOTE_EVERY = 10, 20

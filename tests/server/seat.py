@@ -7,12 +7,12 @@ from typing import Any
 
 import mcp_types as types
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.toolbox import Answer, Tool
 from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.services.sessions.receipts import Receipt
+from multi_agent_mcp.wiring import Services
 
 
 class Seat:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import mcp_types as types
 
-from multi_agent_mcp.bootstrap import Services, open_session
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 
 

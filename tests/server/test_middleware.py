@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.replies import EXECUTED
+from multi_agent_mcp.server.middleware import EXECUTED
 from multi_agent_mcp.server.toolbox import Answer
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 from tests.services.support import by_hand, send, unread
 

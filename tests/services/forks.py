@@ -15,14 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
-from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.wiring import Services
 from tests.conftest import TEAM
 
 STEPS_MAX = 40

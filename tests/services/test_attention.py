@@ -7,14 +7,14 @@ from threading import Event
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.services.attention import Attention, Item
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, Finding
-from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.services.overview.supervision import Slot
 from multi_agent_mcp.services.recent_attention import RecentAttention
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import tasks_support as support
 from tests.services.support import by_hand, read, send

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.times import is_recent
-from multi_agent_mcp.services.overview.missing_sessions import Slot
-from multi_agent_mcp.web.auth import Auth
+from multi_agent_mcp.services.overview.supervision import Slot
+from multi_agent_mcp.web.security import Auth
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, read, send, unread
 from tests.services.tasks_support import converse, moved, new, open_session

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp import services as all_services
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
 from multi_agent_mcp.services.operations import Kind
@@ -21,6 +20,7 @@ from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec.frontmatter import as_text
 from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.wiring import Services
 from tests.services import forks
 from tests.services.support import send
 from tests.services.tasks_support import again, inbox, new, notices, running

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.notify.channels.recorder import Recorder
+from multi_agent_mcp.doorbell.channel import Recorder
 from tests.end_to_end.quiet import quiet_environment
 from tests.end_to_end.support import SESSION, Team
 from tests.soak.ledger import tag_of, tagged

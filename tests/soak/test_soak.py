@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.end_to_end.support import REPOSITORY
 from tests.services.tasks_support import again, running

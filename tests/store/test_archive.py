@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.derived_notifications import interrupt_of
 from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.notification import interrupt_of
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.tasks import Tasks

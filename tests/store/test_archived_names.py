@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
-from multi_agent_mcp.store.inbox_history import position
+from multi_agent_mcp.store.inbox_views import position
 from multi_agent_mcp.store.merged_inboxes import MergedInbox
 from tests.store.support import NOON, mailbox, message, put
 

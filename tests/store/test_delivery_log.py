@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.store.delivery_log import DeliveryLog
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.journal import DeliveryLog
 from tests.store.support import NOON
 
 

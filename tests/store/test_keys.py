@@ -10,8 +10,7 @@ import pytest
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.json_file import Record
-from multi_agent_mcp.store.keys import KeyFile
+from multi_agent_mcp.store.records import KeyFile, Record
 from tests.store.support import put
 
 

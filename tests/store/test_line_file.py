@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.store import line_file
+from multi_agent_mcp.store import journal
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.line_file import LineFile
+from multi_agent_mcp.store.journal import LineFile
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def path(files: Files) -> Path:
 
 
 def log(files: Files, path: Path, monkeypatch: pytest.MonkeyPatch, block: int = 16) -> LineFile:
-    monkeypatch.setattr(line_file, "BLOCK_BYTES", block)
-    monkeypatch.setattr(line_file, "COUNTED_ANEW_BYTES", 64)
+    monkeypatch.setattr(journal, "BLOCK_BYTES", block)
+    monkeypatch.setattr(journal, "COUNTED_ANEW_BYTES", 64)
     return LineFile(files, path)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.store import directory, indexed_files
+from multi_agent_mcp.store import directory, index
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system import inotify
@@ -169,7 +169,7 @@ def test_a_look_that_fails_is_made_good_by_the_next_one(
 ) -> None:
     put(crowd.path / "new.md", text(5_000))
     with monkeypatch.context() as patched:
-        patched.setattr(indexed_files, "peek", lambda *_: 1 / 0)
+        patched.setattr(index, "peek", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             crowd.entries()
     assert "new.md" in crowd.entries()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.foreground import Foreground, Proc, Process, ProcessTable, Ps, foreground
+from multi_agent_mcp.system.process import Foreground, Proc, Process, ProcessTable, Ps, foreground
 from tests.end_to_end.support import wait_until
 
 TABLES = [

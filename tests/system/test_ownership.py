@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.errors import UntrustedSession
 from multi_agent_mcp.services.team.setup import read_team
 from multi_agent_mcp.system.ownership import is_trusted, others_may_write, trust
 from multi_agent_mcp.texts import catalogue
+from multi_agent_mcp.wiring import Services
 from tests.cli.conftest import TEAM
 
 MALLORY, EVE = 4211, 4212

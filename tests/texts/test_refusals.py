@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from multi_agent_mcp import errors
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli import serve
 from multi_agent_mcp.cli.main import app, run
 from multi_agent_mcp.domain.agent import Agent
@@ -26,6 +26,7 @@ from multi_agent_mcp.hub.share_directory import socket_path
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
+from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 from tests.services.support import by_hand
 from tests.test_layers import modules

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.notify.tmux.client import pane_place
+from multi_agent_mcp.doorbell.tmux.client import pane_place
 from tests.conformance.stage import Stage
 from tests.end_to_end.support import Team, wait_until
-from tests.notify.tmux.asker import asker_command
+from tests.doorbell.tmux.asker import asker_command
 
 Opened = Callable[[str], None]
 

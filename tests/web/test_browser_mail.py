@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import expect
 
-from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft

@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.web import request as asking
-from multi_agent_mcp.web.connection_limits import STRANGER_SECONDS
+from multi_agent_mcp.web.security import STRANGER_SECONDS
 from tests.end_to_end.support import PATIENCE_SECONDS, Team
 from tests.web.support import Visitor, Web
 

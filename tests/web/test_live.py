@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.live import TOPICS, Live

@@ -9,8 +9,8 @@ from string import Formatter
 
 import pytest
 
-from multi_agent_mcp.notify.tmux.profiles import load_profiles
-from multi_agent_mcp.notify.tmux.screens import TYPEABLE, UNKNOWN
+from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
+from multi_agent_mcp.doorbell.tmux.screens import TYPEABLE, UNKNOWN
 from multi_agent_mcp.texts import LANGUAGES, PEOPLE, catalogue
 from tests.test_layers import layer, modules
 
@@ -18,7 +18,7 @@ CARRIERS = {"Delivery": 1, "Echo": 0, "Classification": 0}
 """Classes that carry a reason to the delivery log, with the position of that argument. The state of a classification is
 a reason unless it is harmless (`TYPEABLE`) or `unknown`, whose reason is `unknown_screen`."""
 GIVES_REASONS = ("str | None", "PaneSnapshot | str", "Attempt | str", "Profile | str")
-"""Return annotations of those functions in `notify/` that return the reason of a failure."""
+"""Return annotations of those functions in `doorbell/` that return the reason of a failure."""
 
 
 def codes_of(module: str, given: ast.expr | None) -> Iterator[str]:

@@ -12,12 +12,11 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from multi_agent_mcp.domain.sanitize import sanitize
+from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Span, Talk, Timeline
 from multi_agent_mcp.texts import LANGUAGES, catalogue
 from multi_agent_mcp.web.timeline import draw, stylesheet
-from multi_agent_mcp.web.timeline.layout import ROWS_MAX, lay_out
-from multi_agent_mcp.web.timeline.scale import Scale
+from multi_agent_mcp.web.timeline.layout import ROWS_MAX, Scale, lay_out
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOSTILE = "</text><script>alert(1)</script>\"' &amp; \x00\x1b[2J\u202eevil\u200b\u2062\U000e0041\ud800\uffff]]>"

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent
+from multi_agent_mcp.doorbell.tmux.team_panes import executed
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.notify.tmux.team_panes import executed
 from multi_agent_mcp.texts import LANGUAGES
 from multi_agent_mcp.windows.agent_command import command_of, first_prompt
+from multi_agent_mcp.wiring import Services
 
 SHOW = """#!/bin/sh
 for argument; do printf '%s\\0' "$argument"; done

@@ -2,20 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from multi_agent_mcp.cli.watch.rows import Row, heading, tables
-from multi_agent_mcp.domain.times import local_zone
+from multi_agent_mcp.cli.context import excerpt, placed
+from multi_agent_mcp.domain.text import display_id, one_line
+from multi_agent_mcp.domain.times import format_duration, local_zone
+from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.dialog import Choice, Dialog
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.attention import Item
-    from multi_agent_mcp.services.overview.snapshot import Snapshot
+    from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
     from multi_agent_mcp.texts import Texts
+    from multi_agent_mcp.wiring import Services
+
+
+# The rows of the tables as plain text, for both the live screen and `--once`.
+
+ATTENTION = ("for", "agent", "what", "says")
+AGENTS = ("agent", "state", "unread", "doing")
+TASKS = ("task", "assignee", "progress", "for", "title")
+MESSAGES = ("ago", "from_to", "type", "state", "words")
+"""The columns of each table; their titles are `table.{name}` in the catalogue."""
+
+Row = tuple[str, ...]
+METER = 6
+
+
+def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
+    since = ago(item.since, now, texts) if item.since else "-"
+    says, machine = said(item, texts), item.machine
+    if machine is not None and not item.solved_in_pane:
+        says, machine = texts("attention.there", machine=machine, command=says), None
+    who = placed(item.agent_id, machine) if item.agent_id else "-"
+    yield since, who, texts(f"attention.kind.{item.kind}"), says
+    if item.dialog is not None:
+        asked = (one_line(line) for line in item.dialog.text.split("\n") if line.strip())
+        yield from (("", "", "", words) for words in (*asked, choices(item.dialog, texts)))
+
+
+def said(item: Item, texts: Texts) -> str:
+    """Returns what an item says, shortened; of a question only what it is about, because its words follow whole."""
+    return texts.asks_about(item.dialog.topic) if item.dialog is not None else excerpt(item.text)
+
+
+def choices(dialog: Dialog, texts: Texts) -> str:
+    """Returns the choices of a dialog on one line."""
+    return " · ".join(f"{choice.key} {choice_words(choice, texts)}" for choice in dialog.choices)
+
+
+def choice_words(choice: Choice, texts: Texts) -> str:
+    """Returns a choice's words, whether it lasts, and the keys that pick it unless its number does."""
+    lasting = texts("answer.lasting") if choice.lasting else ""
+    keys = texts("answer.keys", keys=" ".join(choice.keys)) if choice.moves else ""
+    return " ".join(filter(None, (one_line(choice.label), lasting, keys)))
+
+
+def waiting_for_owner(services: Services, look: Callable[[Agent], list[Item]]) -> list[Item]:
+    """Returns the items that wait for the Owner; none in a team without one."""
+    try:
+        owner = services.agents.owner()
+    except Refusal:
+        return []
+    return look(owner)
+
+
+def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
+    indent = "  " * min(seen.depth, 4)
+    waiting = texts("watch.waits_for", agent_id=seen.waiting_for) if seen.waiting_for else "-"
+    doing = seen.task.title if seen.task else waiting
+    return (
+        indent + placed(seen.agent.id, seen.agent.machine),
+        state(seen, now, texts),
+        str(seen.unread or "-"),
+        one_line(doing),
+    )
+
+
+def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
+    """Returns an agent's state: away with its machine, interrupted, stuck (with the cause), waiting, alive (with the
+    time since its last activity), or without a server."""
+    if seen.away:
+        return texts("watch.away")
+    if seen.interrupts:
+        return texts("watch.interrupted")
+    if seen.stuck:
+        return f"{texts('watch.stuck')}: {seen.stuck.cause}"
+    if not seen.alive:
+        return texts("watch.waiting" if seen.waiting_for else "watch.off")
+    alive = texts("watch.alive")
+    return f"{alive} {ago(seen.active_at, now, texts)}" if seen.active_at else alive
+
+
+def task(found: Task, now: datetime, texts: Texts) -> Row:
+    reason = excerpt(found.blocked_reason or "")
+    title = f"{found.title} ({reason})" if reason else found.title
+    return (
+        one_line(found.status),
+        one_line(found.assignee_id or "-"),
+        meter(found.progress),
+        ago(found.status_since, now, texts),
+        one_line(title),
+    )
+
+
+def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
+    who = f"{display_id(seen.sender_id)} → {display_id(seen.receiver_id)}"
+    reached = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
+    sent = ago(seen.created_at, now, texts)
+    return sent, who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
+
+
+def heading(seen: Snapshot, items: Collection[Item], texts: Texts) -> str:
+    """Returns the session's name, the number of tasks by status, and the number of items that wait for the human."""
+    counted = " · ".join(f"{status} {number}" for status, number in seen.counts.items() if number)
+    attention = texts("watch.waiting_count", count=len(items)) if items else texts("attention.nothing")
+    return f"{seen.session} · {counted or texts('watch.no_tasks')} · {attention}"
+
+
+def tables(seen: Snapshot, items: Collection[Item], texts: Texts) -> Iterator[tuple[str, Row, list[Row]]]:
+    """Yields name, columns and rows of each table, from the top; the first is attention, if any item waits."""
+    if items:
+        yield "attention", ATTENTION, [row for item in items for row in waiting(item, seen.at, texts)]
+    yield "agents", AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
+    yield "tasks", TASKS, [task(item, seen.at, texts) for item in seen.tasks]
+    yield "messages", MESSAGES, [message(item, seen.at, texts) for item in seen.messages]
+
+
+def meter(progress: int) -> str:
+    """Returns a progress bar: `███░░░  50%`."""
+    share = min(max(progress, 0), 100)
+    filled = round(share * METER / 100)
+    return f"{'█' * filled}{'░' * (METER - filled)} {share:3d}%"
+
+
+def ago(moment: datetime, now: datetime, texts: Texts) -> str:
+    """Returns the time since a moment, in one unit; `now` if it is less than a second."""
+    if (now - moment).total_seconds() < 1:
+        return texts("ago.now")
+    number, unit, *_ = format_duration(now - moment).split()  # of `3 min 05 s`, `3 min`
+    return texts(f"ago.{unit}", number=number.partition(".")[0])
+
 
 STATES = {
     "alive": "green",

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from multi_agent_mcp.domain.conversation import Conversation, Delegation
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import TaskNotFound

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from multi_agent_mcp.domain.execution import Execution, ExecutionStatus
+from multi_agent_mcp.domain.session import Execution, ExecutionStatus
 from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.server.call import Call

@@ -10,7 +10,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
 from multi_agent_mcp.services.chat.conversations import Conversations, is_conversational
 from multi_agent_mcp.services.tasks.changes import TaskChanges

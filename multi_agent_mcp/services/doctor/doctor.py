@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.services.doctor import integrity, machines, processes, team, tree
-from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding, Track, untracked
-from multi_agent_mcp.services.doctor.usage import Usage
+from multi_agent_mcp.services.doctor import processes, team, tree
+from multi_agent_mcp.services.doctor.finding import PROBLEM, CheckContext, Finding, Track, Usage, untracked
 
 Check = Callable[[CheckContext], Iterator[Finding]]
 
@@ -22,20 +21,20 @@ CHECKS: dict[str, Check] = {
     "hosts": team.hosts,
     "notify_command": team.notify_command,
     "misplaced": tree.misplaced,
-    "disk": integrity.unreadable,
+    "disk": tree.unreadable,
     "tree": tree.tree,
-    "notifications": integrity.notifications,
-    "undertakings": integrity.operations,
-    "hard_links": integrity.hard_links,
+    "notifications": tree.notifications,
+    "undertakings": tree.operations,
+    "hard_links": tree.hard_links,
     "sessions": processes.sessions,
     "locks": processes.locks,
     "supervisor": processes.windows,
     "waiting": processes.waits,
     "stuck": processes.stuck,
     "events": processes.events,
-    "machines": machines.machines,
+    "machines": team.machines,
 }
-VERIFY: dict[str, Check] = {"signatures": integrity.signatures, "histories": integrity.histories}
+VERIFY: dict[str, Check] = {"signatures": tree.signatures, "histories": tree.histories}
 """Checks that read every message and every task, and run only when asked for."""
 
 

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.doctor.usage import Usage
-from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Operations
-from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
-from multi_agent_mcp.services.overview.pane_looks import LookAtPane
-from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, StuckAgents
+from multi_agent_mcp.services.overview.supervision import MissingSessions
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.services.team.signatures import Signatures
+from multi_agent_mcp.services.team.agents import Agents, Signatures
+from multi_agent_mcp.store.entity_files import DIRECTORY
+from multi_agent_mcp.store.files.durable_files import Node
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
+
+# Disk usage of a session, by kind of file.
+
+ASIDE = frozenset({"archive", "logs", DIRECTORY})
+"""Subdirectories of a kind that are counted separately."""
+
+
+class Usage:
+    """The number of files and their size on the disk, by kind: `ipc`, `ipc/archive`, `executions/logs`, …"""
+
+    def __init__(self) -> None:
+        self._files: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+
+    def add(self, node: Node) -> None:
+        kind = _kind(node.name.rpartition("/")[0])
+        self._files[kind] += not node.is_directory
+        self._bytes[kind] += node.disk_bytes
+
+    def files(self, *kinds: str) -> int:
+        return sum(self._files[kind] for kind in kinds)
+
+    def as_answer(self) -> list[dict[str, Any]]:
+        """The kinds with their numbers of files and bytes, largest first."""
+        return [{"kind": kind, "files": self._files[kind], "bytes": size} for kind, size in self._bytes.most_common()]
+
+
+@lru_cache(maxsize=64)  # the files of a directory are adjacent
+def _kind(directory: str) -> str:
+    first, *deeper = directory.split("/")
+    aside = [] if first.startswith(".") else [part for part in deeper if part in ASIDE]
+    return "/".join([first or ".", *aside[:1]])
+
 
 PROBLEM, NOTE = "problem", "note"
 

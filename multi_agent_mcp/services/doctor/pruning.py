@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from multi_agent_mcp.services.doctor.tree import is_leftover
 from multi_agent_mcp.store.files.containment import header
-from multi_agent_mcp.store.files.walk import Node, walk
+from multi_agent_mcp.store.files.durable_files import Node, walk
 from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
 
 _SAYS_SO = {

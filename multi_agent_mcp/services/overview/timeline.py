@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, tzinfo
 from itertools import islice
 from typing import TypeVar
 
 from multi_agent_mcp.domain.agent import in_tree_order
-from multi_agent_mcp.domain.conversation import Conversation
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.statistics import Statistics, compute
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline, bars_of
 from multi_agent_mcp.domain.times import parse_time, stamp
@@ -207,3 +208,36 @@ def _talk(conversation: Conversation) -> Talk:
         start=conversation.started_at,
         end=conversation.ended_at,
     )
+
+
+# Statistics of a session over days: who did what, and how long it took.
+
+EVENTS_MAX = 20_000
+"""The most messages, finished tasks and ended sessions that are examined: each of them is parsed."""
+
+
+@dataclass(eq=False)
+class StatisticsOfSession:
+    """Computes statistics; changes nothing."""
+
+    workspace: Workspace
+    timeline: Timelines
+    clock: Callable[[], datetime]
+
+    def last_days(self, days: int, zone: tzinfo) -> Statistics:
+        """The statistics of the last `days` days in `zone`, today included, until now."""
+        now = self.clock()
+        midnight = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        return self.of(midnight - timedelta(days=days - 1), now, zone)
+
+    def of(self, start: datetime, end: datetime, zone: tzinfo) -> Statistics:
+        """The statistics from `start` to `end`; days begin at midnight in `zone`."""
+        found = self.timeline.of(start, end, most=EVENTS_MAX)
+        tasks = (self.workspace.tasks.find(task_id) for task_id in dict.fromkeys(bar.task_id for bar in found.bars))
+        return compute(found, [task for task in tasks if task is not None], self._calls(start), zone)
+
+    def _calls(self, start: datetime) -> Counter[str]:
+        """The number of tool calls, by agent, of the sessions that ran since `start`."""
+        sessions = self.workspace.sessions
+        ran = [*sessions.open(), *sessions.closed(limit=EVENTS_MAX, since=start)]
+        return sum((Counter({session.agent_id: session.calls}) for session in ran), Counter())

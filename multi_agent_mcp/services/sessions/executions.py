@@ -9,13 +9,12 @@ from datetime import datetime
 from pathlib import Path
 
 from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.execution import Execution
 from multi_agent_mcp.domain.ids import entity_id, new_id
-from multi_agent_mcp.domain.sanitize import one_line
-from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.session import AgentSession, Execution
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
-from multi_agent_mcp.store.line_file import LineFile
+from multi_agent_mcp.store.journal import LineFile
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 

@@ -11,10 +11,10 @@ from typing import Any
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import InvalidArguments, OwnerWaiting, PollingBlocked, Refusal
-from multi_agent_mcp.services.team.signatures import Signatures
+from multi_agent_mcp.services.team.agents import Signatures
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import Workspace
 

@@ -11,18 +11,19 @@ from datetime import datetime
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, work_order
-from multi_agent_mcp.domain.task_change import Change
-from multi_agent_mcp.domain.task_history import old_value
-from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, Unauthorized
+from multi_agent_mcp.domain.task_history import Change, old_value
+from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail.sending import Messages
-from multi_agent_mcp.services.notices.derived import DerivedNotices
-from multi_agent_mcp.services.notices.interrupts import Interrupts
+from multi_agent_mcp.services.notifications.derived import DerivedNotices
+from multi_agent_mcp.services.notifications.writing import Interrupts
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.tasks.board import open_subtasks
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
+from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
@@ -285,3 +286,71 @@ class TaskChanges:
 def require_startable(workspace: Workspace, task: Task) -> None:
     """Raises `InvalidStatusTransition` for a task that is unassigned, not approved, or has open dependencies."""
     task.require_startable({key: workspace.tasks.find(key) for key in task.dependencies})
+
+
+# Interrupting and resuming agents: `interrupt`, `resume` (docs/protocol.md, Interrupts).
+
+RESUME_AGENT = Kind("resume_agent")
+
+
+@dataclass(eq=False)
+class Interrupting:
+    """Interrupts and resumes agents below the actor; an Owner may interrupt any agent."""
+
+    task_changes: TaskChanges
+    interrupts: Interrupts
+    operations: Operations
+
+    def interrupt(
+        self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
+    ) -> Notification:
+        """Implements `interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on),
+        or asks it to pause. An agent without a task is interrupted, too."""
+        reason = words_or_none("reason", reason)
+        target = self._below(actor, agent_id)
+        task = self._task(target, task_id)
+        cause = {"sender_id": actor.id, "reason": reason}
+        if action == "pause":
+            return self.interrupts.pause(target.id, task.id if task else None, **cause)
+        if task is None:
+            return self.interrupts.stop(target.id, action, **cause)
+        status = "blocked" if action == "blocked" else "cancelled"
+        moved, _ = self.task_changes.set_status(actor, task.id, status, reason)
+        carried = [notice for notice in self.task_changes.derived.ensure(moved) if notice.interrupts]
+        return carried[0] if carried else self.interrupts.stop(target.id, action, **cause)
+
+    def resume(self, actor: Agent, agent_id: str) -> Notification:
+        """Implements `resume AGENT`: ends a pause, whether the agent has read of it or not. Raises
+        `InvalidStatusTransition` for an agent that is not paused."""
+        target = self._below(actor, agent_id)
+        pause = self.task_changes.derived.pause_of(target.id)
+        if pause is None:
+            raise InvalidStatusTransition("not_paused", agent_id=target.id)
+        notice = self.interrupts.resumption(pause, actor.id)
+        resumed: Notification = self.operations.run(RESUME_AGENT, {"notice": as_text(notice)})
+        return resumed
+
+    def kinds(self) -> Mapping[Kind, Apply]:
+        return {RESUME_AGENT: self.apply_resumption}
+
+    def apply_resumption(self, intent: Intent) -> Notification:
+        """Applies an intent: notifies the agent, and settles its pauses. Raises `InvalidStatusTransition` if somebody
+        else has resumed the agent meanwhile."""
+        notice = from_text(Notification, intent.facts["notice"])
+        if not self.interrupts.writer.put_first(notice) and not intent.again:
+            raise InvalidStatusTransition("not_paused", agent_id=notice.target_agent_id)
+        self.task_changes.derived.settle(notice.target_agent_id)
+        return notice
+
+    def _below(self, actor: Agent, agent_id: str) -> Agent:
+        target = self.task_changes.agents.get(agent_id)
+        if actor.role != "owner" and not is_superior(actor.id, target.id, self.task_changes.agents.all()):
+            raise Unauthorized("not_superior", agent_id=target.id)
+        return target
+
+    def _task(self, target: Agent, task_id: str | None) -> Task | None:
+        """The task to interrupt, or None. Raises `InvalidArguments` if it is not the agent's own."""
+        task = self.task_changes.get(task_id) if task_id is not None else self.task_changes.current(target.id)
+        if task is not None and task.assignee_id != target.id:
+            raise InvalidArguments("not_its_task", task_id=task.id, agent_id=target.id)
+        return task

@@ -11,12 +11,12 @@ from typing import Any
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.owner_wait import OwnerWait
+from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
 from multi_agent_mcp.services.mail.sending import Messages, Sent
-from multi_agent_mcp.services.notices.derived import DerivedNotices
+from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents

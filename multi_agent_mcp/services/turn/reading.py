@@ -19,10 +19,9 @@ from multi_agent_mcp.services.answer_budget import UNLIMITED, AnswerBudget, Slic
 from multi_agent_mcp.services.chat.conversations import Conversations
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.sessions.receipts import Lease
-from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.services.team.signatures import Signatures
+from multi_agent_mcp.services.team.agents import Agents, Signatures
 from multi_agent_mcp.services.turn.report_effects import Reports
-from multi_agent_mcp.store.inbox_history import position
+from multi_agent_mcp.store.inbox_views import position
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 

@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.containment import Containment
-from multi_agent_mcp.system.writing import FILE_MODE, make_directory, make_private, storage_errors
+from multi_agent_mcp.system.files import FILE_MODE, make_directory, make_private, storage_errors
 
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import execution_row
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.wiring import Services
 
 
 def show(call: ApiRequest) -> dict[str, Any]:

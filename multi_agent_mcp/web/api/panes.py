@@ -8,8 +8,8 @@ import shlex
 from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.doorbell.tmux.snapshot import GONE
 from multi_agent_mcp.errors import NotAnswered, Unauthorized
-from multi_agent_mcp.notify.tmux.snapshot import GONE
 from multi_agent_mcp.web.request import ApiRequest
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from multi_agent_mcp.domain.sanitize import sanitize
 from multi_agent_mcp.domain.task import TASK_STATUSES
+from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.times import format_duration
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
@@ -29,11 +29,11 @@ from multi_agent_mcp.web.timeline.layout import (
     TOP,
     Band,
     Layout,
+    Scale,
     fitted,
     lay_out,
     text_width,
 )
-from multi_agent_mcp.web.timeline.scale import Scale
 
 FAMILIES: Mapping[str, str] = {
     "task_assign": "assign",

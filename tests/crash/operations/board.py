@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
-from multi_agent_mcp.domain.task_history import KEPT
+from multi_agent_mcp.domain.task_history import KEPT, Change
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.store import partition
+from multi_agent_mcp.store import layout
 from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import whole
 from tests.crash.operations.reports import task, with_work
@@ -169,7 +168,7 @@ HOT_MAX = 8
 def with_much_behind_it(services: Services) -> Facts:
     """A task with as many lines in its file as may be there, beside as many finished ones as may lie there: fewer than
     elsewhere, for the tree is copied for each moment."""
-    partition.HOT_MAX, partition.HOT_KEPT = HOT_MAX, HOT_MAX // 2  # type: ignore[attr-defined]
+    layout.HOT_MAX, layout.HOT_KEPT = HOT_MAX, HOT_MAX // 2  # type: ignore[attr-defined]
     facts = with_work(services)
     tasks = services.workspace.tasks
     for number in range(KEPT):

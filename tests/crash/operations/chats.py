@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import conversations, mail, notices
 from tests.crash.operations.judging import whole
 from tests.crash.operations.reports import with_work

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import of_one_piece, whole
 from tests.crash.stage import Aftermath, Deed, Facts, Operation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.team.setup import add_missing, create_session
+from multi_agent_mcp.wiring import Services
 from tests.conftest import TEAM
 from tests.crash.operations.judging import whole
 from tests.crash.operations.mail import a_message

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail
 from tests.crash.operations.judging import whole
 from tests.crash.stage import Aftermath, Deed, Facts, Operation

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task_history import new_value
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices
 from tests.crash.machines import SharedOperation
 from tests.hub.support import DESK, HOMES, LAPTOP

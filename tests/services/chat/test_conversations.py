@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.message import Conversation
 from multi_agent_mcp.errors import (
     AgentNotFound,
     ContentTooLarge,
@@ -21,6 +20,7 @@ from multi_agent_mcp.errors import (
     Refusal,
 )
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import contents, read, send
 from tests.services.tasks_support import inbox, snapshot

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import (
     AgentNotAssignedToProject,
@@ -21,6 +21,7 @@ from multi_agent_mcp.errors import (
 )
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
 from tests.services import tasks_support as desk

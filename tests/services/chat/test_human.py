@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.conversation import Conversation
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.errors import (
     AgentNotFound,
     ConversationNotActive,
@@ -18,6 +16,7 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
     Unauthorized,
 )
+from multi_agent_mcp.wiring import Services
 from tests.services.support import by_hand, read, send
 from tests.services.tasks_support import new, snapshot
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import (
@@ -23,6 +23,7 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
 from tests.services.support import read, send, syncs

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.doctor.finding import Finding
 from multi_agent_mcp.system import file_events
-from multi_agent_mcp.system.foreground import running_files
+from multi_agent_mcp.system.process import running_files
+from multi_agent_mcp.wiring import Services
 from tests.end_to_end.support import wait_until
 from tests.services.support import by_hand, read, send, unread
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.errors import MessageNotFound
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import (
     AgentNotFound,
     ContentTooLarge,
@@ -24,9 +24,9 @@ from multi_agent_mcp.errors import (
     StorageError,
     Unauthorized,
 )
-from multi_agent_mcp.notify.channels.recorder import Recorder
 from multi_agent_mcp.store.idempotency import REMEMBERED_DAYS
 from multi_agent_mcp.texts import catalogue
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, mail, read, send, size, unread
 

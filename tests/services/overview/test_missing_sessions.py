@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.services.overview.missing_sessions import LIVED_LONG_ENOUGH, LONGEST_PAUSE, Slot
+from multi_agent_mcp.services.overview.supervision import LIVED_LONG_ENOUGH, LONGEST_PAUSE, Slot
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
 from tests.services.support import read, send

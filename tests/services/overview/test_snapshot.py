@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read, send
 from tests.services.tasks_support import dies, moved, new, open_session, running, snapshot

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.timeline import OTHERS, Timeline
 from multi_agent_mcp.services.overview import timeline as module
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send
 from tests.services.tasks_support import (

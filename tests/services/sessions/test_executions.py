@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.domain.execution import Execution
+from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.errors import ExecutionNotFound, InvalidArguments, InvalidId, Unauthorized
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
 from tests.services.tasks_support import dies, new, open_session

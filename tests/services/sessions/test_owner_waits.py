@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import OwnerWaiting, PollingBlocked, StorageError
+from multi_agent_mcp.wiring import Services
 from tests.services import forks
 from tests.services.support import contents, mail, read, send
 from tests.services.tasks_support import forked, inbox, snapshot

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.receipts import Cancelled, Receipt
+from multi_agent_mcp.wiring import Services
 from tests.services.support import contents, read, send, unread
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
 from tests.services.support import contents, read

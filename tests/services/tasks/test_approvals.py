@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.wiring import Services
 from tests.services.tasks_support import again, inbox, moved, new
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Task
-from multi_agent_mcp.domain.task_change import Change
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import (
     AgentNotFound,
     InvalidArguments,
@@ -25,6 +24,7 @@ from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.tasks_support import UNKNOWN, again, forked, moved, new, notices, path_of, running, snapshot
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import (
     AgentNotFound,
@@ -19,6 +18,7 @@ from multi_agent_mcp.errors import (
     StorageError,
     Unauthorized,
 )
+from multi_agent_mcp.wiring import Services
 from tests.services.support import send, unread
 from tests.store.support import umask
 

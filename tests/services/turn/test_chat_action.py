@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
-from multi_agent_mcp.domain.conversation import Conversation
+from multi_agent_mcp.domain.message import Conversation
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read, send
 from tests.services.tasks_support import converse, delegate, dies, open_session, running

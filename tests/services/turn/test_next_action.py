@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_change import Change
-from multi_agent_mcp.domain.task_reports import progressed
+from multi_agent_mcp.domain.task import Task, progressed
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import (
     ContentTooLarge,
     InvalidArguments,
@@ -22,6 +20,7 @@ from multi_agent_mcp.errors import (
 )
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read, send
 from tests.services.tasks_support import again, inbox, moved, new, notices, open_session, running, snapshot

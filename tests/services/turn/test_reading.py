@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from multi_agent_mcp.bootstrap import Services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import MessageNotFound, StorageError
 from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, mail, read, send, size, unread
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services
+from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, read, send, unread
 from tests.services.tasks_support import dies, open_session

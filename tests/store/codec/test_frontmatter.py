@@ -13,13 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.conversation import Conversation, Delegation
 from multi_agent_mcp.domain.entity import ITEM, Entity, as_json
-from multi_agent_mcp.domain.execution import Execution
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.owner_wait import OwnerWait
-from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import History
 from multi_agent_mcp.store.codec.frontmatter import Document, Unreadable, codec, parse, render

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.bootstrap import Services, open_session
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Refusal, StorageError
+from multi_agent_mcp.wiring import Services
 from tests.services.support import by_hand, contents, read, send, unread
 
 NOTE = "---\nsender_id: owner\n---\n\nfrom outside\n"

@@ -1,0 +1,93 @@
+"""Makes text by agents harmless for people's terminals and desktops, and for their eyes. All sanitizing is done here.
+
+Control characters command terminals; bidirectional and invisible characters, and Unicode's tags, display something
+other than what is written; look-alike letters make one name appear as another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+from unicodedata import category, east_asian_width
+
+from multi_agent_mcp.domain.ids import is_name
+
+HIDDEN = (
+    (0x00, 0x08),  # C0 controls but tab and newline
+    (0x0B, 0x1F),
+    (0x7F, 0x9F),  # DEL and the C1 controls
+    (0x061C, 0x061C),  # here and below: changes of the writing direction, and zero-width characters
+    (0x200B, 0x200B),
+    (0x200E, 0x200F),
+    (0x2028, 0x202E),
+    (0x2060, 0x206F),
+    (0xD800, 0xDFFF),  # lone surrogates, which cannot be encoded
+    (0xFEFF, 0xFEFF),
+    (0xFFF9, 0xFFFB),
+    (0xFFFE, 0xFFFF),  # noncharacters, which XML must not contain
+    (0xE0000, 0xE007F),  # tags
+)
+"""The first and last code points of the replaced ranges; also passed to the console's pages (`web/pages.py`)."""
+_HIDDEN = re.compile("[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in HIDDEN) + "]")
+
+
+def sanitize(text: str, instead: str = "�") -> str:
+    """Replaces every character that a terminal would obey or that hides text. Tabs and newlines stay, and so do the
+    joiners that some scripts and emoji need."""
+    return text if text.isascii() and text.isprintable() else _HIDDEN.sub(instead, text)
+
+
+def one_line(text: str) -> str:
+    """The sanitized text on one line, so that it can be part of a line of ours."""
+    return sanitize(" ".join(text.split()))
+
+
+def display_id(name: str | None) -> str:
+    """A valid id unchanged; any other text quoted and in ASCII, so that a look-alike letter cannot imitate an id; `-`
+    for None."""
+    if name is None:
+        return "-"
+    return name if is_name(name) else ascii(name[:64])
+
+
+# The width of text in a terminal: East Asian characters take two columns, combining marks none.
+
+
+def columns(text: str) -> int:
+    """The number of columns that a text takes in a terminal."""
+    return len(text) if text.isascii() else sum(map(width, text))
+
+
+def shortened(text: str, columns_there: int) -> str:
+    """The text if it fits into so many columns, else as much of its beginning as fits with an ellipsis."""
+    if columns(text) <= columns_there:
+        return text
+    ends = accumulate(map(width, text))
+    return text[: sum(end < columns_there for end in ends)].rstrip() + "…"
+
+
+def width(character: str) -> int:
+    """The columns of a character: 2 if wide (Unicode Standard Annex #11), 0 if combining or invisible, else 1."""
+    if not character.isascii() and category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+# Reads JSON lines, one object each, newer ones after older ones.
+
+
+def newest_first(data: bytes, *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:
+    """Yields the objects, the last one first; with `needles`, only those whose lines contain one of these bytes, and
+    never those that contain `without`. Other lines are not parsed. Invalid lines are skipped."""
+    for line in reversed(data.splitlines()):
+        if (needles and not any(needle in line for needle in needles)) or (without is not None and without in line):
+            continue
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            yield found

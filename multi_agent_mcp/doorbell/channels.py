@@ -1,0 +1,247 @@
+"""The channel `notify_command`: the user's own command, for people who are away (a push service, a pager, a chat)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from errno import errorcode
+
+from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
+from multi_agent_mcp.doorbell.channel import HOOK, Channel, has_taken
+from multi_agent_mcp.doorbell.ringing import sanitized
+from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Tmux
+from multi_agent_mcp.doorbell.tmux.snapshot import GONE, probe
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.records import Record
+from multi_agent_mcp.system.process import is_alive
+
+COMMAND_SECONDS = 5.0
+HANGS_FOR = timedelta(seconds=60)
+"""How long a command that did not end is not tried again: every sender would wait for it."""
+HUNG = "timeout"
+
+
+class NotifyCommand(Channel):
+    """Runs `notify_command` of session.yaml, without a shell and ignoring its output. `failure` records its last
+    failure, for `doctor` and other processes."""
+
+    name = "notify_command"
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        failure: Record,
+        clock: Callable[[], datetime] = now,
+        seconds: float = COMMAND_SECONDS,
+    ) -> None:
+        self._command = command
+        self._failure = failure
+        self._clock = clock
+        self._seconds = seconds
+
+    def check(self, agent: Agent) -> str | None:
+        """`not_human` for agents; `bad_notify_command` when session.yaml has no usable command; `no_notify_command`
+        when its program is missing; `notify_command_failed` for `HANGS_FOR` after it hung."""
+        if not agent.may_be_human:
+            return "not_human"
+        if not self._command:
+            return "bad_notify_command"
+        if shutil.which(self._command[0]) is None:
+            return "no_notify_command"
+        return "notify_command_failed" if self._hung_recently() else None
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`rung` when the command ended with 0."""
+        if (reason := self.check(agent)) is not None:
+            return Delivery("stored", reason)
+        program, *arguments = self._command
+        call = [program, *(part.replace("{line}", sanitized(line)) for part in arguments)]
+        try:
+            code = _run(call, self._seconds)
+            failure = f"exit {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            failure = HUNG
+        except (OSError, ValueError) as error:
+            failure = errorcode.get(getattr(error, "errno", 0) or 0, type(error).__name__)
+        with suppress(StorageError):  # a full disk must not cause the line to be sent twice
+            self._note(failure)
+        return Delivery("stored", "notify_command_failed") if failure else Delivery("rung", "notify_command")
+
+    def _note(self, failure: str) -> None:
+        if failure:
+            self._failure.write({"at": format_time(self._clock()), "failure": failure}, durable=False)
+        else:
+            self._failure.remove()
+
+    def _hung_recently(self) -> bool:
+        last = self._failure.read()
+        if not isinstance(last, dict) or last.get("failure") != HUNG:
+            return False
+        at = parse_time(last.get("at"))
+        return at is not None and is_recent(at, self._clock(), HANGS_FOR)
+
+
+def _run(call: Sequence[str], seconds: float) -> int:
+    """Runs a program and returns its exit code. After `seconds` kills its process group and raises `TimeoutExpired`."""
+    quiet = subprocess.DEVNULL
+    running = subprocess.Popen(
+        call, env=child_environment(), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+    )
+    try:
+        return running.wait(seconds)
+    finally:
+        if running.returncode is None:  # also when the user interrupts us
+            with suppress(OSError, subprocess.TimeoutExpired):  # it has just ended, or the kernel does not release it
+                os.killpg(running.pid, signal.SIGKILL)
+                running.wait(seconds)
+
+
+# Desktop notices for a human outside tmux. The text is always an argument, never built into a script.
+
+_APPLESCRIPT = (
+    "on run argv",
+    "display notification (item 2 of argv) with title (item 1 of argv)",
+    "end run",
+)
+
+
+class DesktopNotifier(Channel):
+    """`osascript` where it is on PATH (macOS), else `notify-send` (Linux)."""
+
+    name = "desktop"
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+    def check(self, agent: Agent) -> str | None:
+        """`not_human` for agents, who have panes; `no_desktop` where no command that shows notices is on PATH."""
+        if not agent.may_be_human:
+            return "not_human"
+        return None if notice_command(self.title, "") else "no_desktop"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`rung` when the notice was handed to the desktop."""
+        reason, call = self.check(agent), notice_command(self.title, sanitized(line))
+        if reason is not None or call is None:
+            return Delivery("stored", reason)
+        return Delivery("rung", "desktop") if has_taken(call) else Delivery("stored", "desktop_failed")
+
+
+def notice_command(title: str, line: str) -> Sequence[str] | None:
+    """The command that shows a notice, chosen by PATH; None when there is none."""
+    if osascript := shutil.which("osascript"):
+        script = [part for statement in _APPLESCRIPT for part in ("-e", statement)]
+        return [osascript, *script, title, line]
+    if notify_send := shutil.which("notify-send"):
+        return [notify_send, "--", title, line]
+    return None
+
+
+# The channels that press no key: a waiter in the host, and Codex's own queue.
+
+_THREAD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}")
+
+
+class HookChannel(Channel):
+    """Leaves the ring to a waiter, a process that the host runs in the background (Claude Code's `asyncRewake`): it
+    watches the agent's inboxes and wakes the model itself. The waiter lives while the process named in
+    `{session}/.hooks/{agent_id}.armed` (`….chat.armed` for a chat session) does."""
+
+    name = HOOK
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def check(self, agent: Agent) -> str | None:
+        """`no_hook` if no waiter lives, because none was set up or the host is not running."""
+        waiter = f"{agent.id}.chat" if agent.extra.get("purpose") == "chat" else agent.id
+        pid = Record(self._files, self._files.base / ".hooks" / f"{waiter}.armed").read()
+        return None if isinstance(pid, int) and pid > 1 and is_alive(pid, None) else "no_hook"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter composes its own line
+        """`rung` while a waiter lives, else `stored`."""
+        reason = self.check(agent)
+        return Delivery("rung", HOOK) if reason is None else Delivery("stored", reason)
+
+
+class CodexQueue(Channel):
+    """Passes the line to the agent's Codex thread with `codex queue`, pressing no key: drafts stay, and Codex waits
+    until dialogs are closed (docs/hosts.md, Waking without keys)."""
+
+    name = "codex_queue"
+
+    def __init__(self, is_served: Callable[[str], bool]) -> None:
+        self._is_served = is_served
+
+    def check(self, agent: Agent) -> str | None:
+        """`no_codex_thread` until Codex has named the thread, at its first turn; `codex_gone` when the agent's server
+        does not live, because Codex silently accepts lines for a thread that nobody has open; `no_codex` when the
+        command is missing."""
+        thread = agent.extra.get("codex_thread_id")
+        if not isinstance(thread, str) or not _THREAD.fullmatch(thread):
+            return "no_codex_thread"
+        if not self._is_served(agent.id):
+            return "codex_gone"
+        return None if shutil.which("codex") else "no_codex"
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`submitted` when Codex accepted the line."""
+        if (reason := self.check(agent)) is not None:
+            return Delivery("stored", reason)
+        home = agent.extra.get("codex_home")
+        environment = child_environment(CODEX_HOME=home) if isinstance(home, str) else None
+        call = ["codex", "queue", "--thread", str(agent.extra["codex_thread_id"]), "--message", sanitized(line)]
+        taken = has_taken(call, environment)
+        return Delivery("submitted", "codex_queue") if taken else Delivery("stored", "codex_failed")
+
+
+# The weakest channel: unread counts in a tmux option, for the status line.
+
+OPTION = "@ipc_unread"
+
+
+class StatusLine(Channel):
+    """Sets `@ipc_unread` of the agent's tmux session to `worker-a:3 worker-b:1`, for `#{@ipc_unread}` in
+    `status-right`. It informs a human who looks and wakes no agent, so it never counts as rung."""
+
+    name = "status_line"
+
+    def __init__(self, unread: Callable[[str], int]) -> None:
+        self._unread = unread
+
+    def check(self, agent: Agent) -> str | None:
+        """The reason when the agent has no living pane or its tmux does not answer."""
+        reason = probe(agent)
+        return reason if reason in (*GONE, TIMEOUT) else None
+
+    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - only a number is shown
+        """Always `stored`, with the reason `status_line` when the option shows the count."""
+        if agent.pane_id is None or agent.socket_path is None:
+            return Delivery("stored", "no_pane")
+        failure = _show(Tmux(agent.socket_path), agent.pane_id, agent.id, self._unread(agent.id))
+        return Delivery("stored", failure or "status_line")
+
+    def clear(self, agent: Agent) -> None:
+        self.ring(agent, "")
+
+
+def _show(server: Tmux, pane: str, agent_id: str, unread: int) -> str | None:
+    """Writes the count if it has changed; returns None, or why it could not be written. The current value is read from
+    tmux each time, because several processes may set it."""
+    known = server.cmd("show-options", "-q", "-v", "-t", pane, OPTION)
+    counts = dict(word.rpartition(":")[::2] for word in " ".join(known.stdout).split() if ":" in word)
+    if known.failure or counts.get(agent_id, "0") == str(unread):
+        return known.failure
+    counts[agent_id] = str(unread)
+    text = " ".join(f"{name}:{count}" for name, count in sorted(counts.items()) if count != "0")
+    return server.cmd("set-option", "-t", pane, OPTION, text).failure

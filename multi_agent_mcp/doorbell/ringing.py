@@ -1,0 +1,408 @@
+"""The text of a doorbell: one line, which never contains anything an agent wrote freely (docs/protocol.md, Doorbell
+line)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from filelock import FileLock, Timeout
+
+from multi_agent_mcp.config import Settings
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import (
+    NAMED,
+    Delivery,
+    DoorbellItem,
+    Due,
+    FirstPrompt,
+    Item,
+    Pauses,
+    Ring,
+    UnreadItem,
+    UnreadNotification,
+    due,
+    item_ids_of,
+)
+from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
+from multi_agent_mcp.domain.notification import ACTIONS, TYPES, Notification
+from multi_agent_mcp.domain.text import sanitize
+from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
+from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel
+from multi_agent_mcp.errors import Refusal, TmuxTimeout
+from multi_agent_mcp.store.files.locks import serving_lock
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.files import storage_errors
+from multi_agent_mcp.texts import Texts
+
+SYSTEM = "system"
+"""The sender shown for notifications that no agent caused."""
+
+
+def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
+    """The doorbell line for these unread items: the kind and sender of a single one, else the count of each kind; for a
+    first prompt alone what to call.
+
+    A hand-written file may claim any type and sender; only known types and plain names are repeated.
+    """
+    messages = [item for item in items if isinstance(item, Message)]
+    notices = [item for item in items if isinstance(item, UnreadNotification)]
+    if messages and notices:
+        return texts("doorbell.both", messages=len(messages), notifications=len(notices))
+    if notices:
+        return _about_notifications(texts, notices)
+    if not messages:
+        return texts("doorbell.begin")
+    if len(messages) != 1:
+        return texts("doorbell.many", count=len(messages))
+    message = messages[0]
+    message_type = message.message_type if message.message_type in MESSAGE_TYPES else "request"
+    return texts("doorbell.one", message_type=message_type, sender_id=_name(message.sender_id))
+
+
+def _about_notifications(texts: Texts, notices: Sequence[UnreadNotification]) -> str:
+    if len(notices) > 1:
+        return texts("doorbell.notifications", count=len(notices))
+    notice = notices[0]
+    known = (word for word in (notice.action, notice.type) if word in (*ACTIONS, *TYPES))
+    agent_id = SYSTEM if notice.sender_id is None else _name(notice.sender_id)
+    return texts("doorbell.notification", action=next(known, TYPES[-1]), agent_id=agent_id)
+
+
+def _name(agent_id: str) -> str:
+    return agent_id if is_name(agent_id) else "unknown"
+
+
+def sanitized(line: str) -> str:
+    """The line without anything a terminal might obey, and without tabs and newlines (docs/protocol.md, Typing into a
+    pane, Harmless text)."""
+    return sanitize(line, " ").replace("\t", " ").replace("\n", " ")
+
+
+# Reads and writes the entries about doorbells in the delivery logs (docs/protocol.md, Delivery states).
+
+
+@dataclass(frozen=True)
+class RingLog:
+    """The delivery logs of one session's agents. A ring that was left to a waiter counts as pending for the time
+    `recent`. Errors are `StorageError`."""
+
+    workspace: Workspace
+    clock: Callable[[], datetime]
+    recent: timedelta
+
+    def last(self, agent_id: str, counts: Callable[[Mapping[str, Any]], bool]) -> Ring | None:
+        """The newest ring that reached the agent and for whose entry `counts` is true."""
+        entries = filter(counts, self.workspace.delivery_log(agent_id).rings())
+        rings = (Ring.of(entry) for entry in entries if entry.get("state") in ("rung", "submitted"))
+        return next(filter(None, rings), None)
+
+    def record(self, agent: Agent, decision: Due[DoorbellItem], delivery: Delivery, began: datetime) -> None:
+        """Adds the outcome of an attempt that started at `began`, unless the log already says the same."""
+        log = self.workspace.delivery_log(agent.id)
+        about = [item.id for item in decision.items[:NAMED]]
+        if delivery.state == "stored":
+            if unrecorded := log.without_deferral(about, delivery.reason):
+                self.defer(agent.id, unrecorded, delivery.reason)
+            return
+        if delivery.reason == HOOK and self._is_left_to_waiter(agent.id, about):
+            return
+        facts = {"pane": agent.pane_id, "attempt": decision.attempt, **_until(decision.items)}
+        log.add("rung", began, about, reason=delivery.reason, **facts)
+        if delivery.state == "submitted":
+            entered = began + delivery.entered_after if delivery.entered_after else self.clock()
+            log.add("submitted", entered, about, **facts)
+
+    def defer(self, agent_id: str, about: Collection[str], reason: str | None) -> None:
+        """Adds that nobody was rung about these items, and the reason."""
+        self.workspace.delivery_log(agent_id).add("deferred", self.clock(), about, reason=reason)
+
+    def found_silent(self, agent_id: str, since: datetime) -> bool:
+        """Whether the newest entry says that the agent's tmux did not answer, not before `since`: who has waited for
+        the doorbell meanwhile need not wait for tmux, too."""
+        newest = next(self.workspace.delivery_log(agent_id).newest_first(), {})
+        at = parse_time(newest.get("at"))
+        return newest.get("reason") == TmuxTimeout.code and at is not None and at >= since
+
+    def _is_left_to_waiter(self, agent_id: str, about: Collection[str]) -> bool:
+        """Whether the newest entry already says that a waiter announces all of these items."""
+        newest = next(self.workspace.delivery_log(agent_id).rings(), {})
+        ring = Ring.of(newest)
+        recent = ring is not None and is_recent(ring.at, self.clock(), self.recent)
+        return recent and newest.get("reason") == HOOK and set(about) <= set(item_ids_of(newest))
+
+
+def _until(items: Sequence[UnreadItem]) -> dict[str, str]:
+    """For an entry about more items than it names, the time of the newest of them; see `Ring`."""
+    return {"until": format_time(max(item.created_at for item in items))} if len(items) > NAMED else {}
+
+
+# Decides which process rings an agent, and when (docs/protocol.md, When to ring).
+#
+# The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
+# also for files that were written by hand. A sender that finds these locks free rings itself. A waiter in the host
+# wakes the agent without pressing a key. All of them decide under the lock `doorbell-{agent}`, from the delivery log,
+# and record the outcome there, so that an item is announced once. An item is a message or a notification.
+
+BROADCAST_THREADS = 8
+PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
+THREAD = "codex_thread_id"
+KEYS = "tmux"
+"""The channel that types into panes."""
+OUTSTANDING = "doorbell_outstanding"
+"""The reason for which nobody is rung while an earlier ring was not heard yet."""
+PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
+"""Reasons that no waiting resolves, only a change of the agent's record in `agents.json`."""
+
+
+class NotificationSource(Protocol):
+    """The unread notifications of agents, as the doorbell needs them."""
+
+    def repair(self, agent_id: str) -> None:
+        """Writes notifications that a killed process did not write, and marks obsolete ones read. Never raises."""
+
+    def waiting(self, agent_id: str) -> Sequence[Notification]:
+        """The unread notifications of an agent that still apply, for sessions of either purpose. Writes nothing."""
+        ...
+
+
+class Doorbell:
+    """Rings the agents of one session through the channels of `notifier`, and records it in their delivery logs."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        notifications: NotificationSource,
+        notifier: Channel,
+        settings: Settings,
+        texts: Texts,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.workspace = workspace
+        self.notifications = notifications
+        self.notifier = notifier
+        self.texts = texts
+        self.clock = clock
+        self.pauses = Pauses(
+            timedelta(seconds=settings.limits.doorbell_pause_seconds),
+            timedelta(seconds=settings.limits.doorbell_pause_max_seconds),
+        )
+        self.log = RingLog(workspace, clock, self.pauses.shortest)
+
+    def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
+        """Rings for messages that were just stored, unless the recipient's own server does. Never raises."""
+        items = {message.receiver_id: message for message in messages}
+        outcomes = {agent_id: self._without_ringing(agent_id, item) for agent_id, item in items.items()}
+        to_ring = {agent_id: items[agent_id] for agent_id, outcome in outcomes.items() if outcome is None}
+        if len(to_ring) < 2:
+            rung = list(map(self._rung_about, to_ring, to_ring.values()))
+        else:
+            with ThreadPoolExecutor(min(len(to_ring), BROADCAST_THREADS)) as pool:
+                rung = list(pool.map(self._rung_about, to_ring, to_ring.values()))
+        return {agent_id: outcome or rung.pop(0) for agent_id, outcome in outcomes.items()}
+
+    def announce_notification(self, notice: Notification) -> None:
+        """Rings for a notification that was just stored, unless the recipient's own server does. Never raises."""
+        agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
+        if notice.rings and self._without_ringing(agent_id, item) is None:
+            delivery = self._rung_about(agent_id, item)
+            if delivery.reason == OUTSTANDING:  # a sender is told the reason, but here nobody asks
+                with suppress(Refusal):
+                    self.log.defer(agent_id, [item.id], OUTSTANDING)
+
+    def serve(self, agent_id: str, purpose: str) -> FileLock | None:
+        """Takes the lock by which the agent's server of this purpose does the ringing; None when it is already held."""
+        lock = self.workspace.locks.lock(serving_lock(agent_id, purpose))
+        with storage_errors(self.workspace.locks.path):
+            try:
+                lock.acquire(timeout=PROBE_SECONDS)
+            except Timeout:
+                return None
+        return lock
+
+    def ring(
+        self,
+        agent_id: str,
+        purpose: str | None = None,
+        place: Mapping[str, Any] | None = None,
+        stored: DoorbellItem | None = None,
+    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
+        """Rings if anything unread is due. Returns the outcome (None: nothing was due) and what is due next.
+
+        A server passes its purpose and its own pane: while an agent's task and chat sessions both live, each rings in
+        its own pane, for its own items. A sender passes the item it has `stored` and rings in the registered pane, for
+        items that a task session reads.
+
+        Mail and notifications are read only when a ring may be due and, by a sender, when the agent can be rung:
+        a thousand senders do not read a thousand messages each.
+        """
+        agent = self._agent(agent_id, purpose, place)
+        if agent.pane_id is None and stored is None and (reason := self.notifier.check(agent)) in PERMANENT:
+            return Delivery("stored", reason), Due()
+        asked = self.clock()
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            if stored is not None and self.log.found_silent(agent_id, asked):
+                self.log.defer(agent_id, [stored.id], TmuxTimeout.code)
+                return Delivery("stored", TmuxTimeout.code), Due((stored,))
+            last = self.log.last(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
+            if (resting := self._resting(agent_id, last)) is not None:
+                return None, Due(after=resting)
+            if stored is not None and self.notifier.check(agent) is not None:
+                return self._ring_about(agent, Due((stored,)))
+            delivery, decision = self._ring_if_due(agent, purpose, [last])
+            if delivery is None and not decision.after and not self.workspace.unread_count(agent_id):
+                self.notifier.clear(agent)
+            return delivery, decision
+
+    def wake(self, agent_id: str, purpose: str, announced: Ring | None) -> tuple[str | None, Due[DoorbellItem]]:
+        """As `ring`, for a waiter in the agent's host, which wakes the agent itself: returns the line to wake it with,
+        or None when nothing is due. `announced` is the last announcement by the host's hooks. Rings in the log that
+        were left to a waiter do not count: they have not happened yet."""
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            elsewhere = self.log.last(agent_id, lambda entry: entry.get("reason") != HOOK)
+            decision = self._decide(agent_id, purpose, [announced, elsewhere])
+            if not decision.items:
+                return None, decision
+            self.log.record(self._agent(agent_id), decision, Delivery("rung", HOOK), self.clock())
+            return doorbell_line(self.texts, decision.items), decision
+
+    def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
+        """As `ring`, for a person without a server, but only about items that no ring has announced yet: a person who
+        is away need not be reminded all night."""
+        place = self._agent(agent_id).pane_id
+        last = self.log.last(agent_id, lambda entry: entry.get("pane") == place)
+        if all(last is not None and last.announced(item) for item in self._unread(agent_id)):
+            return None, Due()
+        return self.ring(agent_id)
+
+    def version(self, agent_id: str) -> tuple[int, frozenset[str]]:
+        """A value that changes whenever the agent's unread mail or notifications change."""
+        mailbox = self.workspace.mailbox(agent_id).hot
+        mailbox.entries()
+        return mailbox.version, frozenset(notice.id for notice in self.notifications.waiting(agent_id))
+
+    def finish(
+        self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None
+    ) -> Delivery | None:
+        """Enters a line that an earlier ring left in the composer, also when its mail was read meanwhile: the line
+        would be merged with the human's next words. `stored`, with the reason, means: try again later; None: there is
+        no such line (any more). Raises as `ring`."""
+        agent = self._agent(agent_id, purpose, place)
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            began = self.clock()
+            last = self.log.last(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
+            delivery = self.notifier.finish(agent)
+            if delivery.reason == LINE_GONE:
+                return None
+            if unread := self.meant_for(agent_id, purpose, self._unread(agent_id)):
+                self.log.record(agent, Due(tuple(unread), last.attempt if last else 1), delivery, began)
+            return delivery
+
+    def meant_for(self, agent_id: str, purpose: str | None, items: Sequence[Item]) -> list[Item]:
+        """Those items that are to be announced to the session of this purpose: not those that the agent's other living
+        session announces, or that only the other purpose can read. With the purpose None (a sender), those for the
+        session that would begin in the registered pane."""
+        mine = purpose or "task"
+        living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
+        return [item for item in items if _rung_in(item, living) == mine]
+
+    def repeat(self, agent_id: str, prompt: FirstPrompt, place: Mapping[str, Any]) -> Delivery | None:
+        """Repeats, in the session's own pane, a prompt that was not heard; None if that was done before, or if the
+        agent has no such channel."""
+        (purpose,) = prompt.purposes
+        agent = self._agent(agent_id, purpose, place)
+        with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            steps = self.workspace.delivery_log(agent_id).steps().get(prompt.id, ())
+            if any(step.get("state") != "deferred" for step in steps) or KEYS not in self.notifier.names(agent):
+                return None
+            only_keys = replace(agent, extra={**agent.extra, "ladder": [KEYS]})  # no waiter knows of prompts
+            return self._ring_about(only_keys, Due((prompt,)))[0]
+
+    def _decide(self, agent_id: str, purpose: str | None, rings: Iterable[Ring | None]) -> Due[DoorbellItem]:
+        return due(self.meant_for(agent_id, purpose, self._unread(agent_id)), rings, self.clock(), self.pauses)
+
+    def _ring_if_due(
+        self, agent: Agent, purpose: str | None, rings: Iterable[Ring | None]
+    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
+        decision = self._decide(agent.id, purpose, rings)
+        return self._ring_about(agent, decision) if decision.items else (None, decision)
+
+    def _ring_about(self, agent: Agent, decision: Due[DoorbellItem]) -> tuple[Delivery, Due[DoorbellItem]]:
+        began = self.clock()
+        delivery = self.notifier.ring(agent, doorbell_line(self.texts, decision.items))
+        self.log.record(agent, decision, delivery, began)
+        return delivery, decision
+
+    def _agent(self, agent_id: str, purpose: str | None = None, place: Mapping[str, Any] | None = None) -> Agent:
+        """The agent's record with the addresses of its session of this purpose: its own pane, waiter and Codex thread.
+        The registry knows the thread only while the agent has one session."""
+        agent = self.workspace.registry.get(agent_id)
+        if purpose is None:
+            return agent
+        pane, extra = dict(place or {}), {**agent.extra, "purpose": purpose}
+        if THREAD in pane or self._other_served(agent_id, purpose):
+            extra[THREAD] = pane.pop(THREAD, None)
+        return replace(agent, **pane, extra=extra)
+
+    def _other_served(self, agent_id: str, purpose: str) -> set[str]:
+        """The other purpose, in a set, if a server of the agent with that purpose lives."""
+        return self.workspace.served_purposes(agent_id) - {purpose}
+
+    def _unread(self, agent_id: str) -> list[DoorbellItem]:
+        mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)
+        with self.workspace.locks.held(mailbox.lock):  # never in the middle of a reading, with half of it marked read
+            messages = [message for _, message in mailbox.unread()]
+        with self.workspace.locks.held(notices.lock):
+            waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.rings]
+        return [*messages, *map(UnreadNotification.of, waiting)]
+
+    def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
+        """How long not to ring yet, because an item announced by the last ring is certainly unread; see `due`."""
+        if last is None or not (remaining := last.rests_for(self.clock(), self.pauses)):
+            return None
+        inboxes = (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id))
+        return remaining if any(inbox.any_unread(last.item_ids) for inbox in inboxes) else None
+
+    def _without_ringing(self, agent_id: str, item: DoorbellItem) -> Delivery | None:
+        """The delivery of an item that was just stored, if this process rings nobody about it; None if it may ring."""
+        try:
+            agent = self.workspace.registry.get(agent_id)
+            if not self.workspace.is_here(agent):
+                return Delivery("stored", "other_machine")  # the agent's home machine rings
+            served = self.workspace.served_purposes(agent_id)
+            reason = _nobody_to_ring(item, served or {"task"})
+            if reason is None and served:
+                return Delivery("stored", "recipient_server_rings")
+            if reason is None and agent.pane_id is None:  # a pane is checked under the doorbell's lock
+                reason = self.notifier.check(agent)
+            if reason is None:
+                return None
+            self.log.defer(agent_id, [item.id], reason)
+            return Delivery("stored", reason)
+        except Refusal as refusal:
+            return Delivery("stored", refusal.code)
+
+    def _rung_about(self, agent_id: str, item: DoorbellItem) -> Delivery:
+        try:
+            delivery, decision = self.ring(agent_id, stored=item)
+        except Refusal as refusal:
+            return Delivery("stored", refusal.code)
+        announced = delivery is not None and any(about.id == item.id for about in decision.items)
+        return delivery if delivery and announced else Delivery("stored", OUTSTANDING)
+
+
+def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:
+    """The purpose of the living session that is rung about an item; None when none of them can read it."""
+    return next((purpose for purpose in item.purposes if purpose in living), None)
+
+
+def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> str | None:
+    """The reason when no session that can read the item lives; it is rung about when one begins."""
+    if _rung_in(item, living) is not None:
+        return None
+    return "no_chat_session" if "chat" in item.purposes else "no_task_session"

@@ -1,0 +1,204 @@
+"""Calls of tmux, each bounded in time, and the location of a pane
+(docs/protocol.md, Typing into a pane, Pane identity, Bounded calls)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
+from multi_agent_mcp.system.process import Process, foreground
+
+CALL_SECONDS = 2.0
+SILENT_SECONDS = 10.0
+START_SECONDS = 0.5
+"""How long a window's command may take to replace the shell that tmux starts it with."""
+TIMEOUT = TmuxTimeout.code
+"""The reason why nothing is known of a pane whose tmux server does not answer."""
+T = TypeVar("T")
+PANE_ID = re.compile(r"%[0-9]+")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_CONTROLS = "[\x01-\x1f\x7f]"
+
+
+class Answer(NamedTuple):
+    """The result of a call of tmux: its exit code and the lines that it printed."""
+
+    returncode: int
+    stdout: list[str]
+    stderr: list[str]
+
+    @property
+    def failure(self) -> str | None:
+        """None when the call succeeded; `no_tmux` when tmux is not on PATH, `tmux_timeout`, `pane_gone` when there is
+        no such pane, else `tmux_gone`."""
+        if not self.returncode:
+            return None
+        if any(line.startswith("can't find pane") for line in self.stderr):
+            return "pane_gone"
+        return {_MISSING: "no_tmux", _TIMEOUT: TIMEOUT}.get(self.returncode, "tmux_gone")
+
+
+_MISSING, _TIMEOUT = 127, 124
+"""The exit codes that a shell and timeout(1) give for such calls."""
+
+
+@dataclass(frozen=True)
+class Tmux:
+    """A tmux server. Every call ends after two seconds (Bounded calls), and none raises.
+
+    `inside` is the pane to whose clients `#{client_activity}` refers: tmux reads the calling pane from the environment.
+    """
+
+    socket_path: str
+    config_file: str | None = None
+    inside: str | None = None
+
+    def cmd(self, *words: str, stdin: str = "") -> Answer:
+        """Runs one command, or several with `;` between."""
+        configured = [f"-f{self.config_file}"] if self.config_file else []
+        # -u: without it tmux turns non-ASCII characters into underscores if the environment names no UTF-8 locale
+        call = ["tmux", "-u", f"-S{self.socket_path}", *configured, *words]
+        try:
+            done = subprocess.run(
+                call,
+                env=self._environment(),
+                input=stdin,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=CALL_SECONDS,
+                check=False,
+            )
+        except FileNotFoundError:
+            return Answer(_MISSING, [], [])
+        except subprocess.TimeoutExpired:
+            return Answer(_TIMEOUT, [], ["tmux did not answer within 2 s"])
+        printed = done.stdout.rstrip("\n").split("\n") if done.stdout else []
+        return Answer(done.returncode, printed, [line for line in done.stderr.split("\n") if line])
+
+    def _environment(self) -> dict[str, str] | None:
+        if self.inside is None:
+            return None
+        return child_environment(TMUX=f"{self.socket_path},0,0", TMUX_PANE=self.inside)
+
+
+class SilentServers:
+    """Remembers the tmux servers that did not answer a moment ago (stopped or overloaded), so that merely looking at
+    panes does not wait for each of theirs."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str | None, float] = {}
+
+    def ask(self, socket_path: str | None, look: Callable[[], T | str]) -> T | str:
+        """Returns the result of `look`; `tmux_timeout` at once if that was its result within `SILENT_SECONDS`."""
+        if self.is_silent(socket_path):
+            return TIMEOUT
+        found = look()
+        if found == TIMEOUT:
+            self._asked[socket_path] = time.monotonic()
+        return found
+
+    def is_silent(self, socket_path: str | None) -> bool:
+        """Whether a call of this server timed out within the last `SILENT_SECONDS`."""
+        return time.monotonic() - self._asked.get(socket_path, -SILENT_SECONDS) < SILENT_SECONDS
+
+
+def number(text: str) -> int | None:
+    """A whole number of at most 18 ASCII digits, else None; `str.isdigit` and `int` accept more. Programs and users
+    choose many of tmux's values (`set-option`), so they are checked strictly."""
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def printable(variable: str) -> str:
+    """A tmux format for a variable with its control characters replaced by blanks, so that it fits in a column."""
+    return f"#{{s/{_CONTROLS}/ /:{variable}}}"
+
+
+def columns_format(variables: Collection[str]) -> str:
+    return "\t".join(map(printable, variables))
+
+
+def parse_columns(line: str, names: Sequence[str], numbers: Collection[str]) -> dict[str, Any] | None:
+    """Parses a line of `columns_format` into values by name; None for anything else, such as tmux's output for a pane
+    that is gone."""
+    texts = line.split("\t")
+    if len(texts) != len(names):
+        return None
+    values = {name: number(text) if name in numbers else text for name, text in zip(names, texts, strict=True)}
+    return None if None in values.values() else values
+
+
+def pane_filter(pane_id: str) -> str:
+    """A filter for `list-panes -a -f`, the only query for a pane that prints nothing when there is no such pane (Pane
+    identity)."""
+    return f"#{{==:#{{pane_id}},{pane_id}}}"
+
+
+_PLACE = {name: name for name in ("session_name", "window_index", "pane_index", "pane_id", "pane_pid")} | {
+    "tmux_pid": "pid"
+}
+"""The registry's pane fields and tmux's names for them."""
+
+
+def pane_place(socket_path: str, pane_id: str) -> dict[str, Any] | None:
+    """The registry's pane fields for a pane, or None when there is no such pane (probed by
+    `list-panes`: Pane identity). Raises `TmuxTimeout`."""
+    if not PANE_ID.fullmatch(pane_id):
+        return None
+    wanted = ("-f", pane_filter(pane_id), "-F", columns_format(_PLACE.values()))
+    listed = Tmux(socket_path).cmd("list-panes", "-a", *wanted)
+    if listed.failure == TIMEOUT:
+        raise TmuxTimeout(socket_path=socket_path)
+    for line in listed.stdout:
+        place = parse_columns(line, tuple(_PLACE), _PLACE.keys() - {"session_name", "pane_id"})
+        if place is not None and place["pane_id"] == pane_id:
+            return {**place, "socket_path": socket_path, "pane_program": _program(place["pane_pid"])}
+    return None
+
+
+def _program(pane_pid: int) -> list[str] | None:
+    """The identities of the processes that read the pane's terminal. Waits until the shell with which tmux starts a
+    window's command has become that command."""
+    end = time.monotonic() + START_SECONDS
+    while (seen := foreground(pane_pid)) is not None and _starts(seen.leader) and time.monotonic() < end:
+        time.sleep(0.01)
+    return None if seen is None else seen.identities
+
+
+def _starts(process: Process) -> bool:
+    """Whether the process is about to become another program: tmux after its fork, a shell with an `exec`, env(1)."""
+    exec_shell = process.arguments[1:2] == ("-c",) and "".join(process.arguments[2:]).startswith("exec ")
+    return exec_shell or process.executable == "env" or process.executable.startswith("tmux")
+
+
+# A tmux server as a whole: its version, and the environment that it gives to new windows.
+
+OLDEST = (3, 3)
+
+
+def require_tmux(socket_path: str) -> str:
+    """The version of the tmux on PATH. Raises `InvalidArguments` when there is none, or one that is too old."""
+    said = Tmux(socket_path).cmd("-V")
+    if said.failure == "no_tmux":
+        raise InvalidArguments("no_tmux")
+    version = " ".join(said.stdout).removeprefix("tmux ")
+    found = re.search(r"(\d+)\.(\d+)", version)  # `3.5a`, `next-3.6`, `openbsd-7.4`; `master` is new enough
+    if found is not None and (int(found[1]), int(found[2])) < OLDEST:
+        raise InvalidArguments("old_tmux", version=version[:40], oldest=".".join(map(str, OLDEST)))
+    return version
+
+
+def withheld(socket_path: str, wanted: Mapping[str, str]) -> list[str] | None:
+    """The names of the `wanted` variables that a new window would not get with that value, because the server was
+    started without them. None when no server runs: a new one inherits them from this process."""
+    shown = Tmux(socket_path).cmd("show-environment", "-g")
+    if shown.failure:
+        return None
+    handed_on = "\n".join(["", *shown.stdout, ""])
+    return [name for name, value in wanted.items() if f"\n{name}={value}\n" not in handed_on]

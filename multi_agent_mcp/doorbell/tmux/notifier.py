@@ -1,0 +1,272 @@
+"""The channel that types one line into an agent's pane, or nothing at all (docs/protocol.md, Typing into a pane).
+
+One snapshot decides; a pane with a draft or a dialog costs no second call. Then all conditions and the paste are one
+tmux command, so nothing can change in between (One command). The line goes through a paste buffer of its own (Paste
+buffer, Harmless text) into a pane that is addressed by `%id` and identified by its process and its server (Pane
+identity). The submit key follows only while the composer contains our own line, with its tag, and nothing else (Own
+line only). Nothing but the line and that key is ever sent (No other keys).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.dialog import Answered, Dialog
+from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel
+from multi_agent_mcp.doorbell.ringing import sanitized
+from multi_agent_mcp.doorbell.tmux import typing
+from multi_agent_mcp.doorbell.tmux.client import PANE_ID, SilentServers, Tmux
+from multi_agent_mcp.doorbell.tmux.dialogs import answer, read_dialog
+from multi_agent_mcp.doorbell.tmux.profiles import Profile, Profiles, recognise
+from multi_agent_mcp.doorbell.tmux.screens import BUSY, DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
+from multi_agent_mcp.doorbell.tmux.snapshot import GONE, PaneSnapshot, probe, take_snapshot
+from multi_agent_mcp.doorbell.tmux.typing import (
+    ATTEMPTS,
+    CHANGED,
+    ENDED,
+    NOT_ECHOED,
+    NOT_SUBMITTED,
+    SETTLE_SECONDS,
+    Attempt,
+    clear_marker,
+    enter,
+    finish,
+    left_cursor_row,
+    paste,
+    press,
+    program_changed,
+)
+
+QUIET_SECONDS = 3.0
+UNTOUCHABLE = ("copy_mode", "input_off", "synchronized")
+"""Reasons to type nothing into a pane whose screen can be read nevertheless."""
+LASTS_SECONDS = 0.05
+SNAPSHOT_SECONDS = 0.01  # the duration of a snapshot: the last one is part of the pause
+UNKNOWN_SCREEN = "unknown_screen"
+"""The reason for a known host whose screen its profile does not describe; the screen is saved to correct that."""
+_TAG_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no vowels: no words
+
+SaveScreen = Callable[[str, Screen], None]
+
+
+class TmuxNotifier(Channel):
+    """Rings an agent in its registered pane. `save_screen` gets the host's name and screen when the profile does not
+    describe the screen."""
+
+    name = "tmux"
+
+    def __init__(
+        self,
+        submit_pause_seconds: float,
+        profiles: Profiles,
+        save_screen: SaveScreen | None = None,
+        quiet_seconds: float = QUIET_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.submit_pause_seconds = submit_pause_seconds
+        self.profiles = profiles
+        self.save_screen = save_screen
+        self.quiet_seconds = quiet_seconds
+        self.clock = clock
+        self.silent = SilentServers()
+
+    def ring(self, agent: Agent, line: str) -> Delivery:
+        """`submitted` when the line was typed and entered; `rung` when it was typed but not entered, or when an earlier
+        line has just left the composer after a key whose effect was not seen (a human may have cleared the line);
+        `stored` with the reason when nothing was typed."""
+        for _ in range(ATTEMPTS - 1):
+            outcome = self._ring(agent, sanitized(line))
+            if outcome != Delivery("stored", CHANGED):
+                return outcome
+        return self._ring(agent, sanitized(line))
+
+    def check(self, agent: Agent) -> str | None:
+        """The reason why nothing would be typed at this moment, or None: tmux's own conditions, a human who types, or
+        the host's screen. One call of tmux."""
+        attempt = self._attempt(agent)
+        return attempt if isinstance(attempt, str) else _untypeable(attempt)
+
+    def screen(self, agent: Agent) -> str:
+        """The host and the state of its screen (`claude: draft`), else why there is no snapshot; for `doctor`."""
+        attempt = self._seen(agent)
+        return attempt if isinstance(attempt, str) else f"{attempt.profile.name}: {attempt.shown.state}"
+
+    def host(self, agent: Agent) -> tuple[str, str] | None:
+        """The host whose profile describes the pane, and the state of its screen; None if there is no such host."""
+        attempt = self._seen(agent, regardless=True)
+        if isinstance(attempt, str) or attempt.profile.composer is None:
+            return None
+        return attempt.profile.name, attempt.shown.state
+
+    def probe(self, agent: Agent) -> str | None:
+        """The reason why this agent's pane cannot be rung now, whatever it shows, or None. Types nothing."""
+        found = self.silent.ask(agent.socket_path, lambda: probe(agent, self.profiles) or True)
+        return None if found is True else str(found)
+
+    def dialog(self, agent: Agent) -> Dialog | None:
+        """The dialog that waits in the agent's pane, if the profile describes its choices. One call of tmux."""
+        attempt = self._seen(agent, regardless=True)
+        shown = None if isinstance(attempt, str) else read_dialog(attempt.profile, attempt.snapshot.screen)
+        return None if shown is None else shown.dialog
+
+    def answer(self, agent: Agent, dialog_id: str, key: str) -> Answered:
+        """Answers the dialog with this id by the choice with this key, if it is still shown; see `answering.answer`.
+        The pane's state is returned, never raised."""
+        return answer(lambda: self._attempt(agent), dialog_id, key)
+
+    def finish(self, agent: Agent) -> Delivery:
+        """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
+        if it was entered; `stored` with `line_gone` if there is none (any more), else with the reason that forbids the
+        key now. Pastes nothing."""
+        attempt = self._attempt(agent)
+        if isinstance(attempt, str):
+            return Delivery("stored", LINE_GONE if attempt in (*GONE, *ENDED) else attempt)
+        if attempt.shown.state == OURS:
+            return finish(attempt)
+        reason = _untypeable(attempt)
+        composer = attempt.shown.composer
+        elsewhere = reason != NOT_ECHOED and composer is not None and PREFIX not in composer.typed
+        return Delivery("stored", LINE_GONE if reason is None or elsewhere else reason)
+
+    def _ring(self, agent: Agent, line: str) -> Delivery:
+        attempt = self._attempt(agent)
+        if isinstance(attempt, str):
+            if attempt == "shell":
+                _show_status(agent, line)
+            return Delivery("stored", attempt)
+        if (reason := _untypeable(attempt)) is not None:
+            if reason == UNKNOWN_SCREEN and self.save_screen is not None and self._lasts(attempt):
+                self.save_screen(attempt.profile.name, attempt.snapshot.screen)
+            return Delivery("stored", reason)
+        if attempt.profile.composer is None:
+            return self._to_line_reader(attempt, line)
+        if attempt.shown.state == OURS:
+            return finish(attempt)
+        if attempt.was_entered_late:
+            clear_marker(attempt)
+            return Delivery("rung", "earlier_line")
+        return self._to_composer(attempt, line)
+
+    def _seen(self, agent: Agent, *, regardless: bool = False) -> Attempt | str:
+        """As `_attempt`, for callers that only look; `regardless` ignores a human who types or scrolls there, which
+        does not change the host's screen."""
+        look = partial(self._look, agent, UNTOUCHABLE) if regardless else partial(self._attempt, agent)
+        return self.silent.ask(agent.socket_path, look)
+
+    def _attempt(self, agent: Agent) -> Attempt | str:
+        """A snapshot of the agent's pane, or the reason when nothing may be typed there, whatever it shows: tmux
+        forbids it, the program is unknown, a human types."""
+        attempt = self._look(agent)
+        if isinstance(attempt, str):
+            return attempt
+        if self._is_typing(attempt.snapshot):
+            return "human_typing"
+        if attempt.has_echoed:
+            clear_marker(attempt)
+        return attempt
+
+    def _look(self, agent: Agent, allowed: Collection[str] = ()) -> Attempt | str:
+        """As `_attempt`, but ignores a human who types and the `allowed` reasons, and changes nothing."""
+        if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
+            return "no_pane"
+        began, server = time.monotonic(), _server(agent)
+        snapshot = take_snapshot(server, agent.pane_id)
+        if isinstance(snapshot, str):
+            return snapshot
+        if (reason := snapshot.facts.refusal(agent)) is not None and reason not in allowed:
+            return reason
+        if reason is not None:
+            snapshot = replace(snapshot, screen=replace(snapshot.screen, in_mode=False))
+        profile = recognise(agent, snapshot.facts.pane_pid, self.profiles)
+        if isinstance(profile, str):
+            return profile
+        shown = classify(profile, snapshot.screen)
+        return Attempt(server, agent, agent.pane_id, self.profiles, profile, snapshot, shown, began)
+
+    def _is_typing(self, snapshot: PaneSnapshot) -> bool:
+        """Whether a human pressed a key within `quiet_seconds`. A key time further in the future is from before the
+        clock was set back, and must not silence the doorbell until the clock has caught up."""
+        return abs(self.clock() - snapshot.last_key) < self.quiet_seconds
+
+    def _lasts(self, attempt: Attempt) -> bool:
+        """Whether the screen stays the same for `LASTS_SECONDS`; a half-drawn frame is not worth saving."""
+        time.sleep(LASTS_SECONDS)
+        again = take_snapshot(attempt.server, attempt.pane)
+        return not isinstance(again, str) and again.screen == attempt.snapshot.screen
+
+    def _to_line_reader(self, attempt: Attempt, line: str) -> Delivery:
+        """Rings a program that is declared to read lines: pastes if tmux's own conditions hold, pauses, presses Enter.
+        Its screen cannot be interpreted."""
+        condition = attempt.condition()
+        if (reason := paste(attempt, condition, line)) is not None:
+            return Delivery("stored", reason)
+        time.sleep(self._pause(attempt.profile))
+        if (
+            reason := program_changed(attempt) or press(attempt, condition, attempt.profile.submit[IDLE][0])
+        ) is not None:
+            return Delivery("rung", reason)
+        entered = timedelta(seconds=time.monotonic() - attempt.began)
+        if left_cursor_row(attempt, line):
+            return Delivery("submitted", entered_after=entered)
+        return Delivery("rung", NOT_SUBMITTED)
+
+    def _to_composer(self, attempt: Attempt, line: str) -> Delivery:
+        composer, screen = attempt.shown.composer, attempt.snapshot.screen
+        assert composer is not None  # noqa: S101 - `idle` and `busy` have one, by `classify`
+        tag = _new_tag(screen)
+        text = f"{line} #{tag}"
+        condition = attempt.condition(*typing.same_screen(attempt.profile, screen, composer))
+        if (reason := paste(attempt, condition, text, tag)) is not None:
+            return Delivery("stored", reason)
+        pause, typed = self._pause(attempt.profile), time.monotonic()
+        time.sleep(max(0.0, pause - SNAPSHOT_SECONDS))
+        return enter(attempt, text, typed + pause + SETTLE_SECONDS, not_before=typed + pause)
+
+    def _pause(self, profile: Profile) -> float:
+        return self.submit_pause_seconds if profile.pause_seconds is None else profile.pause_seconds
+
+
+def _untypeable(attempt: Attempt) -> str | None:
+    """The reason why the screen must not be typed into, or None."""
+    if attempt.shown.state in TYPEABLE and attempt.awaits_echo:
+        return NOT_ECHOED  # a second line would be merged with the first
+    if attempt.profile.composer is None:
+        return DRAFT if _has_draft(attempt.snapshot) else None
+    if attempt.shown.state == BUSY and not attempt.profile.takes_lines_while_busy:
+        return BUSY
+    if attempt.shown.state in (*TYPEABLE, OURS):
+        return None
+    return UNKNOWN_SCREEN if attempt.shown.state == UNKNOWN else attempt.shown.state
+
+
+def _has_draft(snapshot: PaneSnapshot) -> bool:
+    """Whether a human may have begun a line in a program without a composer: a client shows the pane, and the cursor's
+    row is not empty (it may only hold a prompt)."""
+    screen = snapshot.screen
+    return snapshot.last_key > 0 and (screen.cursor_x > 0 or bool(screen.rows[screen.cursor_y].strip(" ")))
+
+
+def _server(agent: Agent) -> Tmux:
+    """The agent's tmux server, called as from its pane, so that its client variables are about clients showing it."""
+    return Tmux(str(agent.socket_path), inside=agent.pane_id)
+
+
+def _new_tag(screen: Screen) -> str:
+    """Four letters that occur nowhere on the screen."""
+    while True:
+        tag = "".join(random.choices(_TAG_LETTERS, k=4))  # noqa: S311 - a tag, not a secret
+        if not any(tag in row for row in screen.rows):
+            return tag
+
+
+def _show_status(agent: Agent, line: str) -> None:
+    """Displays the line in clients that show the pane, for an agent that has quit to its shell (No shells)."""
+    literal = line.replace("#", "##").replace("%", "%%")  # tmux 3.4 has -l for this
+    _server(agent).cmd("display-message", "-t", str(agent.pane_id), "-d", "5000", literal)

@@ -1,0 +1,201 @@
+"""The panes of a team in tmux: opened with a marker, and recognised by that marker only.
+
+The marker is a user option of the pane, `{project}:{label}:{pane_pid}`, set in the command that opens the window. So no
+kill can come between the two, and a pane that somebody respawned is no longer ours: its process id differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Answer, Tmux
+from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
+from multi_agent_mcp.system.files import storage_errors
+
+MARKER = "@multi_agent_mcp"
+USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
+"""Results of `probe` that mean that the program of a pane runs."""
+
+_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
+_COMPOUND = re.compile(r"[;&|<>()`\n]|^\s*(\w+=|exec\s)|(^|\s)#")
+_NO_SERVER = re.compile(r"no server running|error connecting")
+_LABEL = re.compile(r"[A-Za-z0-9_-]+\.[a-z-]+")
+LAST_LINES = 8
+_SIZE = ("-x", "160", "-y", "48")
+
+
+@dataclass(frozen=True)
+class OwnPane:
+    """A pane that we opened and that still has its first process. `dead`: that process has ended, and the pane was
+    opened to remain."""
+
+    label: str
+    socket_path: str
+    pane_id: str
+    pane_pid: int
+    dead: bool = False
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"socket_path": self.socket_path, "pane_id": self.pane_id, "pane_pid": self.pane_pid}
+
+
+@dataclass(frozen=True)
+class NewWindow:
+    """A window to be opened. `remains`: its pane stays visible after its program has ended."""
+
+    label: str
+    name: str
+    command: str
+    environment: Mapping[str, str]
+    remains: bool = False
+
+
+class Panes:
+    """The panes of one team on one tmux server."""
+
+    def __init__(self, socket_path: str, project: str, config_file: str | None = None) -> None:
+        self.socket_path = socket_path
+        self.project = project
+        self._server = Tmux(socket_path, config_file)
+
+    def all(self) -> list[OwnPane]:
+        """Every pane of this team on this server. Raises `TmuxTimeout`, and `InvalidArguments` when tmux fails."""
+        columns = f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{{MARKER}}}"
+        listed = self._server.cmd("list-panes", "-a", "-F", columns)
+        if listed.failure not in (None, "no_tmux") and not any(map(_NO_SERVER.search, listed.stderr)):
+            raise self._refused(listed)
+        parsed = (self._parse(line) for line in listed.stdout)
+        return list({pane.pane_id: pane for pane in parsed if pane is not None}.values())
+
+    def open(self, new: NewWindow) -> OwnPane | None:
+        """Opens a window unless a living pane with its label exists. tmux checks this in the same command, so repeating
+        a call that timed out opens no second one. Returns the living pane, else the newest dead one that remains, else
+        None. Raises `InvalidArguments` when tmux is missing or refuses, and `TmuxTimeout`.
+        """
+        directory = Path(self.socket_path).parent
+        with storage_errors(directory):
+            directory.mkdir(mode=0o700, exist_ok=True)  # tmux creates it only if no socket is given
+        self._run(
+            "start-server",
+            ";",
+            "if-shell",
+            "-F",
+            self._living(new.label),
+            "",
+            self._opening(new),
+        )
+        found = [pane for pane in self.all() if pane.label == new.label]
+        return max(found, key=lambda pane: (not pane.dead, int(pane.pane_id[1:])), default=None)
+
+    def close(self, pane: OwnPane) -> None:
+        """Closes the pane if it is still the same one."""
+        self._server.cmd("if-shell", "-F", "-t", pane.pane_id, self._ours(pane.label), f"kill-pane -t {pane.pane_id}")
+
+    def restart(self, pane: OwnPane, new: NewWindow) -> OwnPane | None:
+        """Ends the pane's program and runs the command there instead, in the same directory, if the pane is still the
+        same one. Returns it, or None if its program has ended and it does not remain. Raises as `open`."""
+        there = ["-t", pane.pane_id]
+        run = ["respawn-pane", "-k", *there, *_variables(new), new.command]
+        marking = ["set-option", "-pF", *there, MARKER, self._marker(new.label)]
+        # the scrollback would pass for the last lines of the new program
+        self._run(
+            *("if-shell", "-F", *there, self._ours(pane.label)), _sequence(run, marking, ["clear-history", *there])
+        )
+        return next((found for found in self.all() if found.pane_id == pane.pane_id), None)
+
+    def _opening(self, new: NewWindow) -> str:
+        """The tmux commands that open a window with its marker, creating the team's tmux session if necessary."""
+        window = ["-d", "-n", new.name, *_variables(new), new.command]
+        newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` does not make the new pane tmux's current one
+        marking = _sequence(
+            ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
+            *([["set-option", "-p", "-t", newest, "remain-on-exit", "on"]] if new.remains else []),
+        )
+        added = _sequence(["new-window", "-a", "-t", f"={self.project}:{{end}}", *window])
+        first = _sequence(["new-session", "-s", self.project, *_SIZE, *window])
+        exists = f"#{{S:#{{?#{{==:#{{session_name}},{self.project}}},1,}}}}"
+        return _sequence(["if-shell", "-F", exists, f"{added} ; {marking}", f"{first} ; {marking}"])
+
+    def _living(self, label: str) -> str:
+        """A tmux format that is true when a living pane with this label is on the server."""
+        return f"#{{S:#{{W:#{{P:#{{?#{{&&:{self._ours(label)},#{{?pane_dead,0,1}}}},1,}}}}}}}}"
+
+    def _ours(self, label: str) -> str:
+        """A tmux format that is true for a pane of ours with this label."""
+        return f"#{{==:#{{{MARKER}}},{self._marker(label)}}}"
+
+    def _marker(self, label: str) -> str:
+        """A tmux format that expands to the marker of a pane with this label."""
+        return f"{self.project}:{label}:#{{pane_pid}}"
+
+    def _parse(self, line: str) -> OwnPane | None:
+        pane_id, pane_pid, dead, marker = (*line.split("\t", 3), "", "", "")[:4]
+        project, _, rest = marker.partition(":")
+        label, _, pid = rest.rpartition(":")
+        if project != self.project or not _LABEL.fullmatch(label) or pid != pane_pid:
+            return None
+        return OwnPane(label, self.socket_path, pane_id, int(pid), dead == "1")
+
+    def _run(self, *arguments: str) -> None:
+        done = self._server.cmd(*arguments)
+        if done.failure:
+            raise self._refused(done)
+
+    def _refused(self, done: Answer) -> Refusal:
+        if done.failure == TIMEOUT:
+            return TmuxTimeout(socket_path=self.socket_path)
+        if done.failure == "no_tmux":
+            return InvalidArguments("no_tmux")
+        reason = " ".join(" ".join(done.stderr).split())[:200]
+        return InvalidArguments("tmux", reason=reason or Reason("exit_code", code=done.returncode))
+
+
+def last_lines(socket_path: str, pane_id: str) -> tuple[str, ...]:
+    """The last `LAST_LINES` lines of a pane, without blank ones. tmux adds how the program ended, scrolling the screen
+    up, so the scrollback is included."""
+    captured = Tmux(socket_path).cmd("capture-pane", "-p", "-J", "-S", "-", "-t", pane_id).stdout
+    return tuple(line for line in map(str.rstrip, captured) if line)[-LAST_LINES:]
+
+
+def tmux_session(root: Path, session: str) -> str:
+    """The name of a team's tmux session: the session's id and a short hash of the root's path, because teams of
+    different projects may have the same id."""
+    path = os.path.realpath(root).encode(errors="surrogateescape")
+    return f"{session}-{hashlib.sha256(path).hexdigest()[:6]}"
+
+
+def executed(command: str) -> str:
+    """The command with `exec` before it if it is simple, so that the pane's process is the agent itself, no shell."""
+    return command if is_compound(command) else f"exec {command}"
+
+
+def is_compound(command: str) -> bool:
+    """Whether a shell command is more than one program with its arguments."""
+    return _COMPOUND.search(_QUOTED.sub("_", command)) is not None
+
+
+def filled(template: str, values: Mapping[str, str | Path]) -> str:
+    """Fills the placeholders of a command like `claude --mcp-config {mcp_config}`; other braces stay. The values are
+    already quoted for a shell, so quotes around a placeholder are removed."""
+    return re.sub(r"(['\"]?)\{(\w+)\}\1", lambda found: str(values.get(found[2], found[0])), template)
+
+
+def _variables(new: NewWindow) -> list[str]:
+    return [part for key, value in new.environment.items() for part in ("-e", f"{key}={value}")]
+
+
+def _sequence(*commands: list[str]) -> str:
+    """The commands as one string for tmux to parse; see "Parsing syntax" in tmux(1)."""
+    return " ; ".join(" ".join(map(_quoted, command)) for command in commands)
+
+
+def _quoted(word: str) -> str:
+    escaped = re.sub(r'[\\"$~]', r"\\\g<0>", word)
+    return '"' + escaped.replace("\n", "\\n") + '"'  # tmux drops blanks after a line break in quotes

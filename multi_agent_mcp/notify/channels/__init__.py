@@ -1,1 +1,0 @@
-"""The ways to ring, from the strongest to the weakest."""

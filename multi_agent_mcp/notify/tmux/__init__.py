@@ -1,1 +1,0 @@
-"""Typing one line into a tmux pane, only when that is safe."""

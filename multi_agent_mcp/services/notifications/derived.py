@@ -1,0 +1,311 @@
+"""Derived notifications, so that no change is left without its notifications (docs/protocol.md, Notifications).
+
+They follow from the files of tasks and delegations alone. If the writer of such a file was killed before it had written
+its notifications, the next reader writes the same ones; those whose cause is over are settled, that is, marked read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from operator import is_
+from typing import Any, NamedTuple
+
+from multi_agent_mcp.domain.agent import Agent, report_recipient
+from multi_agent_mcp.domain.message import Delegation
+from multi_agent_mcp.domain.notification import (
+    DELEGATION,
+    TASK_ASSIGNED,
+    TASK_BLOCKED,
+    TASK_UPDATED,
+    Notification,
+    arrival_of,
+    assignment_of,
+    blocks_of,
+    delegation_of,
+    interrupt_of,
+    update_of,
+    was_reopened,
+)
+from multi_agent_mcp.domain.stuck import AGENT_STUCK
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
+from multi_agent_mcp.domain.task_history import old_value
+from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.services.notifications.writing import PAUSING, Interrupts, NoticeWriter
+from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
+
+logger = logging.getLogger(__name__)
+
+
+class Checked(NamedTuple):
+    """A task whose notifications were ensured. It need not be examined again while the index returns the same objects
+    for the task and its dependencies, and its notifications are known to be written."""
+
+    task: Task
+    awaited: tuple[Task | None, ...]
+    notices: frozenset[str]
+
+
+@dataclass(eq=False)
+class DerivedNotices:
+    """Writes the notifications of tasks and delegations, repairs missing ones, and tells which still apply."""
+
+    workspace: Workspace
+    writer: NoticeWriter
+    interrupts: Interrupts
+    last_activity: Callable[[str], datetime | None]
+    """The time of an agent's last call."""
+    clock: Callable[[], datetime]
+    _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
+    _written: set[str] = field(default_factory=set, init=False)
+    _checked: dict[str, dict[str, Checked]] = field(default_factory=dict, init=False)
+    _checked_for: Mapping[str, Agent] | None = field(default=None, init=False)
+
+    def ensure(self, task: Task) -> list[Notification]:
+        """Writes the task's present notifications, unless they exist (even read and archived). Returns them, possibly
+        without those that this process wrote before."""
+        return [self._put(notice) for notice in self._of(task, self._written)]
+
+    def missing(self, task: Task) -> list[Notification]:
+        """The task's present notifications that do not exist, even if this process wrote them; changes no file."""
+        lacking = [notice for notice in self._of(task, written=()) if not self.writer.is_there(notice)]
+        self._written.difference_update(notice.id for notice in lacking)
+        return lacking
+
+    def ensure_delegation(self, delegation: Delegation) -> None:
+        """As `ensure`, for a delegation."""
+        if (notice := delegation_of(delegation)) is not None and notice.id not in self._written:
+            self._put(notice)
+
+    def tell_delegation(self, delegation: Delegation) -> None:
+        """As `tell`, for a delegation."""
+        try:
+            self.ensure_delegation(delegation)
+        except Refusal as refusal:
+            logger.warning("a delegation is not told yet: %s", refusal)
+
+    def repair(self, agent_id: str) -> None:
+        """Ensures the notifications of an agent's tasks and delegations and settles obsolete ones. While nothing
+        changes, this costs a stat(2) for its two directories and each directory with a dependency of its tasks."""
+        with self.workspace.tasks.read_once():
+            seen = self._looked_at.get(agent_id)
+            if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
+                return
+            mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
+            seen = {directory: _version(directory) for directory in mine}
+            still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
+            tasks, delegations = [entity for _, entity in mine[0].open_entities()], mine[1]
+            for awaited in (still_open.get(awaited) for task in tasks for awaited in task.dependencies):
+                if awaited is not None:
+                    directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
+                    seen.setdefault(directory, _version(directory))
+        self._check(agent_id, tasks, still_open)
+        for _, delegation in delegations.open_entities():
+            self.ensure_delegation(delegation)
+        self.settle(agent_id)  # reads the tasks again: one may have been handed over meanwhile
+        self._looked_at[agent_id] = seen
+
+    def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:
+        """Ensures the notifications of those tasks that have changed, or whose dependencies have, since last time."""
+        agents = self.workspace.registry.all()
+        if agents is not self._checked_for:
+            self._checked.clear()
+            self._checked_for = agents
+        worked_on = {execution.task_id for execution in self.workspace.executions.open(agent_id)}
+        before, now = self._checked.get(agent_id, {}), {}
+        for task in tasks:
+            awaited = tuple(map(still_open.get, task.dependencies))
+            known = before.get(task.id)
+            if known is None or not self._is_as_before(known, task, awaited):
+                waits = any(awaited) and task.status in ("todo", "backlog")  # then it has no notifications yet
+                known = Checked(task, awaited, frozenset(() if waits else (notice.id for notice in self.ensure(task))))
+            if task.id not in worked_on:
+                now[task.id] = known
+        self._checked[agent_id] = now
+
+    def _is_as_before(self, known: Checked, task: Task, awaited: tuple[Task | None, ...]) -> bool:
+        return known.task is task and all(map(is_, known.awaited, awaited)) and known.notices <= self._written
+
+    def tell(self, tasks: Iterable[Task]) -> None:
+        """As `ensure`, for several tasks, but never raises: the next reader tries again."""
+        try:
+            notices = {notice.id: notice for task in tasks for notice in self._of(task, self._written)}
+            self.writer.put_all((notice, _text_of(notice)) for notice in notices.values())
+            self._written.update(notices)
+        except Refusal as refusal:
+            logger.warning("not everybody who must be notified of a task has been: %s", refusal)
+
+    def follow_up(self, *tasks: Task) -> None:
+        """Writes the notifications of changed tasks and of tasks that depended on them, and settles the changed tasks'
+        earlier ones."""
+        done = {task.id for task in tasks if task.status == "done"}
+        self.tell([*tasks, *(self._waiting_for(done) if done else ())])
+        concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
+        for agent_id in concerned & self.workspace.registry.active().keys():
+            self.settle(agent_id, about={task.id for task in tasks})
+
+    def settle_former(self, task: Task) -> None:
+        """Settles a task's notifications for its former assignees: another machine may have reassigned it."""
+        former = [old_value(line, "assignee_id") for _, line in task.history.at_hand()]
+        for agent_id in self.workspace.registry.active().keys() & set(map(str, former)):
+            self.settle(agent_id, about={task.id})
+
+    def is_news(self, notice: Notification) -> bool:
+        """Whether a notification that just arrived applies; settles it if not, and those that it supersedes."""
+        if notice.action in PAUSING or not self.applies(notice):
+            self.settle(notice.target_agent_id)
+        return self.applies(notice)
+
+    def settle(self, agent_id: str, *, taken_up: Task | None = None, about: Collection[str] | None = None) -> None:
+        """Marks read an agent's notifications that do not apply any more, and those of the task's content and
+        assignment that the agent has `taken_up` with this version of it; with `about`, only those about the tasks with
+        these ids. Never raises: such notifications are not shown anyway, and the next reader tries again."""
+        try:
+            inbox = self.workspace.notices(agent_id)
+            if self._over(agent_id, taken_up, about):
+                with self.workspace.locks.held(inbox.lock):
+                    inbox.mark_read(self._over(agent_id, taken_up, about), self.clock())
+        except Refusal as refusal:
+            logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
+
+    def waiting(self, agent_id: str) -> list[Notification]:
+        """The unread notifications of an agent that still apply, for sessions of either purpose. Writes nothing."""
+        return [notice for _, notice in self.workspace.notices(agent_id).unread() if self.applies(notice)]
+
+    def applies(self, notice: Notification) -> bool:
+        """Whether a notification is still to be shown: not when its cause is over or has recurred since.
+
+        Judged by files that are read after the notification was found, never by what a caller has written: since then
+        another process may have changed them, and the notification may be about that."""
+        agents = self.workspace.registry.all()
+        if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
+            return True  # written by hand: it may name anything as an agent
+        if notice.action == DELEGATION:
+            return self._is_offered(notice)
+        if notice.action == AGENT_STUCK:
+            return self._is_stuck(notice)
+        if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
+            return False
+        task = self._task_of(notice)
+        if task is None:
+            return True
+        if notice.action == TASK_ASSIGNED:
+            arrival = arrival_of(task)
+            return arrival is not None and arrival.notice_id == notice.id
+        if notice.action == TASK_UPDATED:
+            update = update_of(task)
+            return update is not None and update.id == notice.id
+        if notice.action == TASK_BLOCKED:
+            return any(block.id == notice.id for block in blocks_of(task, [notice.target_agent_id]))
+        return not notice.interrupts or _interrupt_applies(notice, task)
+
+    def pause_of(self, agent_id: str) -> Notification | None:
+        """The agent's current pause, read or unread, or None."""
+        newest = self.interrupts.newest_of_pausing(agent_id)
+        return newest if newest is not None and newest.action == "pause" and self.applies(newest) else None
+
+    def _task_of(self, notice: Notification) -> Task | None:
+        """The notification's task: from the disk for an interrupt, else preferably from the index, because there may be
+        many unread notifications."""
+        if (task_id := notice.task_id) is None:
+            return None
+        holder = notice.sender_id if notice.action == TASK_BLOCKED else notice.target_agent_id
+        indexed = None if notice.interrupts or holder is None else self.workspace.tasks.indexed(task_id, holder)
+        return indexed or self.workspace.tasks.find(task_id)
+
+    def _is_offered(self, notice: Notification) -> bool:
+        if notice.target_agent_id not in self.workspace.registry.all():
+            return False  # a hand-written file may name anything
+        mine = self.workspace.delegations.open(notice.target_agent_id)
+        return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
+
+    def _is_stuck(self, notice: Notification) -> bool:
+        """Whether the agent is still stuck: not if it has made a call since, or its task was reassigned or is not in
+        progress."""
+        if (agent_id := notice.sender_id) is None:
+            return True
+        active_at = self.last_activity(agent_id)
+        if active_at is not None and active_at > notice.created_at:
+            return False
+        task = self.workspace.tasks.indexed(notice.task_id, agent_id) if notice.task_id is not None else None
+        return notice.task_id is None or (task is not None and task.status == "in_progress")
+
+    def _over(self, agent_id: str, taken_up: Task | None, about: Collection[str] | None) -> list[str]:
+        told = set() if taken_up is None else _ids_told_by(taken_up)
+        return [
+            name
+            for name, notice in self.workspace.notices(agent_id).unread()
+            if about is None or notice.task_id in about
+            if not self.applies(notice) or notice.id in told
+        ]
+
+    def _put(self, notice: Notification) -> Notification:
+        written = self.writer.put(notice, _text_of(notice))
+        self._written.add(notice.id)
+        return written
+
+    def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
+        """A task's present notifications, for known agents only: a hand-written file may name anything as an agent."""
+        agents = self.workspace.registry.active()
+        blocks = blocks_of(task, self._superiors_to_tell(task))
+        told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), *blocks]
+        yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
+
+    def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
+        """The task's assignment, or None; None, too, if it is `written` already, to save reading the dependencies."""
+        arrival = arrival_of(task)
+        if arrival is None or arrival.notice_id in written or self._is_worked_on(task):
+            return None
+        return assignment_of(task, {key: self._found(key) for key in task.dependencies})
+
+    def _is_worked_on(self, task: Task) -> bool:
+        """Whether the assignee is working on the task: then it needs no notification of a block and reopening that it
+        never saw."""
+        running = self.workspace.executions.open(task.assignee_id)
+        return any(execution.task_id == task.id for execution in running)
+
+    def _found(self, task_id: str) -> Task | None:
+        """The task, or None; None, too, for an id that is no file name, in a hand-written file."""
+        with suppress(StorageError):
+            return self.workspace.tasks.find(task_id)
+        return None
+
+    def _superiors_to_tell(self, task: Task) -> set[str]:
+        """The agents to notify when an assignee blocks its task: its reports' recipient and the task's creator."""
+        told = {task.created_by}
+        with suppress(Refusal):  # it has no superior, or the hierarchy is broken
+            told.add(report_recipient(task.assignee_id or "", self.workspace.registry.all()).id)
+        return told - {task.assignee_id}
+
+    def _waiting_for(self, done: Collection[str]) -> list[Task]:
+        return [waiting for waiting in self.workspace.tasks.open() if not set(waiting.dependencies).isdisjoint(done)]
+
+
+def _version(directory: Directory[Any]) -> int:
+    directory.entries()
+    return directory.version
+
+
+def _ids_told_by(task: Task) -> set[str]:
+    """The ids of the notifications that tell an assignee nothing new once it has this version of the task."""
+    arrival, update = arrival_of(task), update_of(task)
+    return {*([arrival.notice_id] if arrival else []), *([update.id] if update else [])}
+
+
+def _text_of(notice: Notification) -> str:
+    """The key of the notification's texts."""
+    kind = "interrupt" if notice.interrupts else "notice"
+    return f"{kind}.{notice.action}"
+
+
+def _interrupt_applies(notice: Notification, task: Task) -> bool:
+    """Whether an interrupt still applies: not if its task was reopened, finished or interrupted again since."""
+    if notice.action == "pause":
+        return not task.final and not was_reopened(task, notice.created_at)
+    if notice.action not in INTERRUPT_ACTIONS.values():
+        return True
+    return INTERRUPT_ACTIONS.get(task.status) == notice.action and task.interrupt_id in (None, notice.id)

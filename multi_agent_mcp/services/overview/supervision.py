@@ -1,0 +1,287 @@
+"""The missing agent sessions, for which the supervisor opens windows (docs/protocol.md, Missing sessions).
+
+All state is in files: the opened windows in `.supervisor/`, the need for sessions in tasks, delegations and mail. So a
+supervisor can be killed and another one started at any time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.delivery import FirstPrompt
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.session import DIED, AgentSession
+from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
+from multi_agent_mcp.errors import AlreadyExists
+from multi_agent_mcp.services.chat.delegations import Delegations
+from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.store.files.locks import WINDOWS
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.process import is_alive, own_start
+
+FIRST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(seconds=60)
+RECENT_SESSIONS = 100
+"""How many ended sessions, newest first, are searched for those of a window."""
+LIVED_LONG_ENOUGH = timedelta(seconds=30)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of one agent session: an agent and a purpose."""
+
+    agent_id: str
+    purpose: str
+
+    @property
+    def label(self) -> str:
+        """The slot as text, parsed by `of`; ids contain no dots."""
+        return f"{self.agent_id}.{self.purpose}"
+
+    @classmethod
+    def of(cls, label: str) -> Slot:
+        agent_id, _, purpose = label.rpartition(".")
+        return cls(agent_id, purpose)
+
+    @property
+    def window_name(self) -> str:
+        return f"{self.agent_id}-chat" if self.purpose == "chat" else self.agent_id
+
+
+SUPERVISOR, OWNER = Slot("supervisor", "-"), Slot("owner", "-")
+OWN_SLOTS = (SUPERVISOR, OWNER)
+"""The team's windows that are no agent's session: the supervisor's and the Owner's view."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The window opened for a slot: its pane, when it was opened, and the number of attempts before it that died at
+    once. A window that `stays` was opened by `up`: a logout does not close it."""
+
+    pane: Mapping[str, Any]
+    opened_at: datetime
+    failures: int = 0
+    stays: bool = False
+    earlier: frozenset[str] = frozenset()
+    """The ids of the slot's sessions before the window: times would mislead if the clock is set back."""
+    directory: str | None = None
+    """The session's directory when this was recorded, which differs from the present one once it was moved."""
+    is_down: bool = False
+    """Whether `down AGENT` closed the slot: nothing is opened for it until `up`, whatever waits."""
+    prompted: bool = False
+    """Whether its program was given a first prompt."""
+
+    @property
+    def intended(self) -> bool:
+        """Whether this records only the intent to open the window; only tmux can tell whether it was opened."""
+        return bool(self.pane) and "pane_id" not in self.pane
+
+    def may_be_at(self, place: tuple[str, str] | None) -> bool:
+        """Whether the window's pane is the one at `place` (its tmux socket and id), or this is not known."""
+        if "pane_id" not in self.pane:
+            return False
+        socket_path, pane_id = os.path.realpath(str(self.pane.get("socket_path"))), self.pane["pane_id"]
+        return place is None or (os.path.realpath(place[0]), place[1]) == (socket_path, pane_id)
+
+    def rests(self, now: datetime) -> bool:
+        """Whether it is closed, or it is too early for another attempt, after commands that died at once."""
+        if self.is_down:
+            return True
+        doublings: int = 2 ** min(self.failures - 1, 10) if self.failures else 0
+        return is_recent(self.opened_at, now, min(FIRST_PAUSE * doublings, LONGEST_PAUSE))
+
+
+@dataclass(eq=False)
+class MissingSessions:
+    """Finds missing agent sessions, and records the windows opened for them."""
+
+    workspace: Workspace
+    agents: Agents
+    sessions: Sessions
+    task_changes: TaskChanges
+    delegations: Delegations
+    clock: Callable[[], datetime]
+
+    def needed(self) -> list[Slot]:
+        """The slots with work but neither a live session nor a server, of agents that have a command."""
+        slots = []
+        for agent in self.agents.all().values():
+            if agent.command is None:
+                continue
+            served = self.sessions.served_purposes(agent.id)
+            if "task" not in served and self._has_task_work(agent):
+                slots.append(Slot(agent.id, "task"))
+            if "chat" not in served and self._has_chat_work(agent):
+                slots.append(Slot(agent.id, "chat"))
+        return slots
+
+    def finished(self, slot: Slot, window: Window) -> bool:
+        """Whether sessions of this slot began in this window, all of them have ended, and at least one by logging out:
+        the host of a server that merely died may still be working."""
+        mine = self._sessions(slot, window.earlier)
+        return all(session.ended_at is not None for session in mine) and any(item.state != DIED for item in mine)
+
+    def closes_after_logout(self, agent_id: str, purpose: str, place: tuple[str, str] | None) -> bool:
+        """Whether the supervisor opened the pane at `place` (its tmux socket and id) for this session only. A server
+        that does not know its pane is taken to be in the slot's window: if it is not, a logout does no harm."""
+        window = self.window(Slot(agent_id, purpose))
+        return window is not None and not window.stays and window.may_be_at(place)
+
+    def unheard_prompt(self, agent_id: str, purpose: str, place: tuple[str, str]) -> FirstPrompt | None:
+        """The first prompt of the host in the pane at `place`, if no session that began there was ever called."""
+        slot = Slot(agent_id, purpose)
+        window = self.window(slot)
+        if window is None or not window.prompted or not window.may_be_at(place):
+            return None
+        if any(session.called for session in self._sessions(slot, window.earlier)):
+            return None
+        return FirstPrompt(f"prompt.{purpose}.{format_time(window.opened_at)}", window.opened_at, (purpose,))
+
+    def windows(self) -> dict[Slot, Window]:
+        """The recorded windows, by slot."""
+        found = {}
+        for agent_id in self.agents.registry.all():
+            for purpose in PURPOSES:
+                window = self.window(Slot(agent_id, purpose))
+                if window is not None:
+                    found[Slot(agent_id, purpose)] = window
+        return found
+
+    def dying(self) -> dict[Slot, int]:
+        """How often in a row the command of a slot has died at once, for slots without a running session by now."""
+        failed = {slot: window.failures for slot, window in self.windows().items() if window.failures}
+        return {slot: count for slot, count in failed.items() if not self._is_served(slot)}
+
+    def _is_served(self, slot: Slot) -> bool:
+        return any(session.purpose == slot.purpose for session in self.sessions.running(slot.agent_id))
+
+    def record(
+        self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False, prompted: bool = False
+    ) -> None:
+        """Records a window. A pane with only a `socket_path` records the intent to open a window there, an empty pane a
+        failure."""
+        earlier = frozenset(session.id for session in self._sessions(slot))
+        self._write(slot, Window(pane, self.clock(), failures, stays, earlier, prompted=prompted))
+
+    def record_pane(self, slot: Slot, pane: Mapping[str, Any]) -> None:
+        """Records the pane of an intended window; one without a record stays open until `down`."""
+        self._write(slot, replace(self.window(slot) or Window({}, self.clock(), stays=True), pane=pane))
+
+    def record_failure(self, slot: Slot, window: Window) -> None:
+        """Keeps only the number of failures of a window that was not opened, or is gone."""
+        if window.failures:
+            self.record(slot, {}, window.failures)
+        else:
+            self.forget(slot)
+
+    def _write(self, slot: Slot, window: Window) -> None:
+        record = {
+            "opened_at": format_time(window.opened_at),
+            "failures": window.failures,
+            "stays": window.stays,
+            "pane": dict(window.pane),
+            "earlier_sessions": sorted(window.earlier),
+            "directory": os.path.realpath(self.workspace.path),
+            "down": window.is_down,
+            "prompted": window.prompted,
+        }
+        self.workspace.window(slot.agent_id, slot.purpose).write(record)
+
+    def forget(self, slot: Slot) -> None:
+        self.workspace.window(slot.agent_id, slot.purpose).remove()
+
+    def put_down(self, agent_id: str) -> None:
+        """Records that nothing is to be opened for the agent until `put_up`."""
+        for purpose in PURPOSES:
+            self._write(Slot(agent_id, purpose), Window({}, self.clock(), is_down=True))
+
+    def put_up(self, agent_id: str) -> None:
+        for slot in (Slot(agent_id, purpose) for purpose in PURPOSES):
+            if self.is_down(slot):
+                self.forget(slot)
+
+    def is_down(self, slot: Slot) -> bool:
+        window = self.window(slot)
+        return window is not None and window.is_down
+
+    def failures_after(self, slot: Slot, window: Window) -> int:
+        """The number of failed attempts in a row, now that this window is gone: 0 if it had a session or lived for
+        `LIVED_LONG_ENOUGH`."""
+        lived_long = not is_recent(window.opened_at, self.clock(), LIVED_LONG_ENOUGH)
+        return 0 if lived_long or self._sessions(slot, window.earlier) else window.failures + 1
+
+    def _sessions(self, slot: Slot, without: frozenset[str] = frozenset()) -> list[AgentSession]:
+        """The sessions of this slot, except `without`."""
+        known = self.workspace.sessions
+        sessions = [*known.open(slot.agent_id), *known.closed(slot.agent_id, limit=RECENT_SESSIONS)]
+        return [item for item in sessions if item.purpose == slot.purpose and item.id not in without]
+
+    def window(self, slot: Slot) -> Window | None:
+        """The recorded window of a slot, or None; None, too, for a damaged record."""
+        try:
+            record = self.workspace.window(slot.agent_id, slot.purpose).read()
+            opened_at = parse_time(record["opened_at"])
+            if opened_at is None:
+                return None
+            earlier = frozenset(map(str, record.get("earlier_sessions", ())))
+            stays, is_down = record.get("stays") is True, record.get("down") is True
+            pane, directory = dict(record["pane"]), record.get("directory")
+            known = directory and str(directory)
+            prompted = record.get("prompted") is True
+            return Window(
+                pane, opened_at, int(record["failures"]), stays, earlier, known, is_down=is_down, prompted=prompted
+            )
+        except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # derived: a damaged record may be ignored
+
+    def _has_task_work(self, agent: Agent) -> bool:
+        return bool(self.task_changes.current(agent.id) or self.task_changes.startable(agent.id))
+
+    def _has_chat_work(self, agent: Agent) -> bool:
+        unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]
+        return bool(self.delegations.offered(agent.id)) or any(
+            self.delegations.conversations.of_mail(agent.id, message) for message in unread
+        )
+
+
+# The lock of the process that supervises a session: one at a time, and none after `down`.
+
+
+class Supervision:
+    """The record of the process that supervises, valid while that process lives."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._locks = workspace.locks
+        self._record = workspace.supervision
+
+    def locked(self) -> AbstractContextManager[None]:
+        """The lock for examining the team's windows and opening or closing some."""
+        return self._locks.held(WINDOWS)
+
+    def begin(self) -> None:
+        """Makes this process the supervisor. Raises `AlreadyExists` if there is another one."""
+        with self.locked():
+            if pid := self.running():
+                raise AlreadyExists("supervisor_runs", pid=pid)
+            self._record.write({"pid": os.getpid(), "pid_started_at": own_start()})
+
+    def running(self) -> int | None:
+        """The id of the process that supervises, or None."""
+        try:
+            record = self._record.read()
+            pid, start = int(record["pid"]), record["pid_started_at"]
+        except (ArithmeticError, ValueError, KeyError, TypeError):
+            return None
+        return pid if is_alive(pid, start) else None
+
+    def end(self) -> None:
+        """Removes the record; a running supervisor ends at its next look. The caller holds the lock."""
+        self._record.remove()

@@ -1,0 +1,313 @@
+"""The status of files and directories (stat(2)), and whether it may be cached.
+
+`hook` imports this module, and a host waits for it at every tool call: so it imports nothing slow, not even pathlib.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from multi_agent_mcp.errors import StorageError
+
+RACY_NS = 50_000_000
+
+Signature = tuple[int, int, int]
+
+
+def signature(status: os.stat_result) -> Signature:
+    """A value that changes with a file's content: modification time, size and inode."""
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def signature_of(path: str | os.PathLike[str]) -> Signature | None:
+    """The signature of the file at this path; None if it does not exist or may not be accessed."""
+    try:
+        return signature(os.stat(path, follow_symlinks=False))  # noqa: PTH116 - see above
+    except OSError:
+        return None
+
+
+def modified_at(path: str | os.PathLike[str]) -> int:
+    """The modification time of a directory or file in nanoseconds; 0 if it does not exist. Every atomic change in a
+    directory (link, rename, unlink) sets its time, so one stat(2) tells whether anything changed, however many files
+    there are."""
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - see above
+    except FileNotFoundError:
+        return 0
+
+
+def is_own_directory(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a directory at this path, and not a symbolic link to one."""
+    try:
+        return stat.S_ISDIR(os.stat(path, follow_symlinks=False).st_mode)  # noqa: PTH116 - see above
+    except OSError:
+        return False
+
+
+def is_settled(modified: int, looked_at: int) -> bool:
+    """Whether data read at or after `looked_at` may be cached until the modification time changes. If the last change
+    is too recent, a further one within the same tick of the kernel's clock would not change it (git's "racy")."""
+    return looked_at - modified > RACY_NS
+
+
+def careful(path: str, flags: int, place: int | None = None) -> int:
+    """An opener for `open` that follows no link and blocks on no pipe. With the descriptor `place` of a directory, the
+    path is relative to it."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+
+
+@contextmanager
+def in_place(directory: str | os.PathLike[str]) -> Iterator[int]:
+    """A context manager for the descriptor of a directory, so that its path, a quarter of the cost of a stat(2), is
+    resolved only once."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+# The steps of every write: private directories, complete and durable writes, and `OSError` as `StorageError`.
+
+T = TypeVar("T")
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+WITHOUT_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS})
+"""The errors of fcntl(2) on a file system that does not support F_FULLFSYNC."""
+
+
+FLUSHED_AS_A_WHOLE = frozenset({"ext4", "xfs"})
+"""File systems whose syncfs(2) is as good as an fsync(2) of each file; on some others (FUSE) it does nothing."""
+MANY = 16
+"""The number of files from which syncfs(2) pays, although it also writes all other changes on the file system."""
+
+
+@contextmanager
+def storage_errors(path: Path | str, *answers: type[OSError]) -> Iterator[None]:
+    """Turns an `OSError` into a `StorageError`.
+
+    `FileExistsError` and the classes in `answers` pass through, because callers handle them.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, (FileExistsError, *answers)):
+            raise
+        raise StorageError(path=Path(path).name, reason=error) from error
+
+
+def spelled(name: str) -> str:
+    """A file's name as text that can be encoded: a name need not be UTF-8."""
+    return name if name.isascii() else name.encode(errors="backslashreplace").decode()
+
+
+def make_private(descriptor: int) -> None:
+    """Sets the mode 0600: the umask may have left too few rights, and an older file may have too many."""
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:
+        os.fchmod(descriptor, FILE_MODE)
+
+
+def write_new(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Writes a new file, private to the user. Raises `FileExistsError`. With `durable=False` a power cut may leave it
+    empty."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        make_private(descriptor)
+        write_all(descriptor, data)
+        if durable:
+            sync_file(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all of the data: a single write(2) may write less."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def in_directory(directory: Path, write: Callable[[], T], *, within: Path) -> T:
+    """Calls `write` and returns its result; if the directory does not exist, which is rare, creates it first, as
+    `make_directory`."""
+    try:
+        return write()
+    except FileNotFoundError:
+        make_directory(directory, within=within)
+        return write()
+
+
+def make_directory(path: Path, *, within: Path | None = None) -> None:
+    """Creates a directory and its parents, private to the user, durably. Does not create `within`, one of them: raises
+    `StorageError` if it is gone, as a process must not leave a second session where one was moved away."""
+    if path.is_dir():
+        return
+    if path == within:
+        raise StorageError("directory_gone", path=path)
+    if not path.parent.is_dir():
+        make_directory(path.parent, within=within)
+    with suppress(FileExistsError):
+        path.mkdir(mode=DIRECTORY_MODE)
+        path.chmod(DIRECTORY_MODE)  # the umask may have removed even our own rights
+        sync_directory(path.parent)
+    # A directory that somebody has removed again is no file in its place: stat(2) then raises `FileNotFoundError`.
+    is_directory = path.is_dir() if path.is_symlink() else stat.S_ISDIR(path.stat().st_mode)
+    if not is_directory:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def sync_file(descriptor: int) -> None:
+    """Waits until the file is on the disk. On macOS fsync(2) leaves it in the disk's cache, and its manual page names
+    F_FULLFSYNC for this; if the file system does not support that, uses fsync(2)."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        try:
+            fcntl.fcntl(descriptor, full)
+        except OSError as error:
+            if error.errno not in WITHOUT_FULL_SYNC:
+                raise
+        else:
+            return
+    os.fsync(descriptor)
+
+
+def sync_together(paths: Collection[Path]) -> None:
+    """Waits until all these files or directories, of one file system, are on the disk. Many of them are flushed by one
+    syncfs(2), in a twentieth of the time, where that is known to be as good as fsync(2) of each."""
+    if len(paths) >= MANY and _has_flushed_all(next(iter(paths))):
+        return
+    for path in paths:
+        _sync(path, os.O_RDONLY)
+
+
+def sync_file_system(path: Path) -> None:
+    """Waits until everything written to the file system of `path` is on the disk, as far as the system can tell."""
+    if not _has_flushed_all(path):
+        os.sync()
+
+
+def _has_flushed_all(path: Path) -> bool:
+    """Flushes the file system of the path with syncfs(2); returns False where only fsync(2) is reliable. Before Linux
+    5.8 syncfs(2) did not report errors of the disk."""
+    if sys.platform != "linux" or tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (5, 8):
+        return False
+    if _file_system(path.stat().st_dev) not in FLUSHED_AS_A_WHOLE:
+        return False
+    import ctypes  # only broadcasts need it
+
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _file_system(device: int) -> str | None:
+    """The type of the file system on a device, by proc(5); None if it is not listed."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    fields = next((fields for fields in map(str.split, mounts) if fields[2] == number), None)
+    return fields[fields.index("-") + 1] if fields else None
+
+
+def sync_directory(path: Path) -> None:
+    """As `sync_file`, for a directory: the names in it survive a power cut."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        sync_file(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Files of other programs: read as they are, and replaced atomically, with a backup among our own files.
+#
+# An existing file keeps its mode; a new one is private, like all our files.
+
+NAME_CHARACTERS = 60
+"""The length of the path's end in a backup's name: names have at most 255 bytes, and a character up to four."""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A change of a file's content. `before` None means that the file does not exist yet."""
+
+    path: Path
+    before: bytes | None
+    after: bytes
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+def read_external(path: Path) -> bytes | None:
+    """Reads a file; None if it does not exist. Raises `StorageError`, also for a pipe or a device, without blocking."""
+    with storage_errors(path, FileNotFoundError):
+        try:
+            with open(path, "rb", opener=_without_waiting) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file", str(path))
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def apply_change(change: FileChange, backups: Path) -> Path | None:
+    """Replaces the file atomically, following a symbolic link and keeping its mode. Returns the path of the backup in
+    the directory `backups`, or None for a new file. Raises `StorageError`, also if the file's content is no longer
+    `before`."""
+    path = Path(os.path.realpath(change.path))  # a link, as into a user's dotfiles, stays a link
+    if read_external(path) != change.before:
+        raise StorageError("changed_meanwhile", path=path.name)
+    with storage_errors(path):
+        make_directory(path.parent)
+        backup = _backed_up(path, backups) if change.before is not None else None
+        scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            write_new(scratch, change.after)
+            if backup is not None:
+                shutil.copymode(path, scratch)
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    return backup
+
+
+def _backed_up(path: Path, backups: Path) -> Path:
+    """Makes a private copy, named by the file's path, without overwriting earlier backups. Returns its path."""
+    make_directory(backups)
+    name = str(path).strip("/").replace("/", "~")[-NAME_CHARACTERS:]
+    number = 0
+    while True:
+        backup = backups / f"{name}.bak{f'.{number}' if number else ''}"
+        try:
+            write_new(backup, path.read_bytes())
+        except FileExistsError:
+            number += 1
+        else:
+            return backup

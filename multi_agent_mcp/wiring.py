@@ -1,0 +1,607 @@
+"""The services of one session, and what each is made of. A service is made, and its module imported, on first use.
+
+To see who uses a service, find the usages of its property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from multi_agent_mcp.config import Settings
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import ChannelReport
+from multi_agent_mcp.domain.stuck import Patience
+from multi_agent_mcp.store.records import KeyFile
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.doorbell.channel import Channel
+    from multi_agent_mcp.doorbell.ringing import Doorbell
+    from multi_agent_mcp.doorbell.thread import PeopleDoorbells
+    from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
+    from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
+    from multi_agent_mcp.hooks.answers import Hooks
+    from multi_agent_mcp.host_config.configuration import HostConfigurations
+    from multi_agent_mcp.services.answer_budget import AnswerBudget
+    from multi_agent_mcp.services.attention import Attention
+    from multi_agent_mcp.services.chat.conversations import Conversations, HumanConversations
+    from multi_agent_mcp.services.chat.delegations import Delegations
+    from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+    from multi_agent_mcp.services.doctor.doctor import Doctor
+    from multi_agent_mcp.services.doctor.pruning import Pruning
+    from multi_agent_mcp.services.mail.search import MailSearch
+    from multi_agent_mcp.services.mail.sending import Messages, Outbox
+    from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.notifications.loops import Loops
+    from multi_agent_mcp.services.notifications.notifications import Notifications
+    from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
+    from multi_agent_mcp.services.operations import HasKinds, Operations
+    from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
+    from multi_agent_mcp.services.overview.machines import Machines
+    from multi_agent_mcp.services.overview.snapshot import Dashboard, Snapshots
+    from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
+    from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
+    from multi_agent_mcp.services.recent_attention import RecentAttention
+    from multi_agent_mcp.services.search.search import Search
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.tasks.board import Board
+    from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
+    from multi_agent_mcp.services.tasks.creation import TaskCreation
+    from multi_agent_mcp.services.tasks.reports import TaskReports
+    from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
+    from multi_agent_mcp.services.turn.reading import Reading
+    from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.store.records import Record
+
+T = TypeVar("T")
+
+
+class _Part(cached_property[T]):
+    """A property that is computed once, even if several threads ask for it at the same time."""
+
+    @overload
+    def __get__(self, services: None, owner: type[Any] | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, services: object, owner: type[Any] | None = None) -> T: ...
+
+    def __get__(self, services: Any, owner: type[Any] | None = None) -> Any:
+        if services is None:
+            return self
+        with services.making:
+            return super().__get__(services, owner)
+
+
+def part(make: Callable[[Any], T]) -> _Part[T]:
+    return _Part(make)
+
+
+@dataclass(frozen=True)
+class Services:
+    """All services of one session directory. Created once per process."""
+
+    workspace: Workspace
+    settings: Settings
+    texts: Texts
+    clock: Callable[[], datetime]
+    chosen_notifier: Channel | None = None
+    making: RLock = field(default_factory=RLock, repr=False, compare=False)
+    """Held while a service is made, so that two threads get the same one."""
+
+    @cached_property
+    def notifier(self) -> Channel:
+        """The channel that was passed in, else the channel chain."""
+        if self.chosen_notifier is not None:
+            return self.chosen_notifier
+        from multi_agent_mcp.doorbell.chain import default_chain  # most commands ring nobody
+
+        return default_chain(self.workspace, self.settings, self.texts)
+
+    @property
+    def session(self) -> str:
+        """The session's id."""
+        return self.workspace.session
+
+    @property
+    def root(self) -> Path:
+        return self.workspace.root
+
+    @property
+    def path(self) -> Path:
+        """The session's directory."""
+        return self.workspace.path
+
+    @property
+    def machine(self) -> str | None:
+        """This machine's name; None unless the session is shared."""
+        return self.workspace.authority.here
+
+    def directories_of(self, agent_id: str) -> list[Path]:
+        """The directories to watch for an agent: its mail, notifications, tasks and delegations."""
+        return [
+            self.workspace.mailbox(agent_id).path,
+            self.workspace.notices(agent_id).path,
+            self.workspace.tasks.directory(agent_id).path,
+            self.workspace.delegations.directory(agent_id).path,
+        ]
+
+    @cached_property
+    def people(self) -> Texts:
+        """The texts, including those for people only."""
+        return self.texts | catalogue(self.texts.language, PEOPLE)
+
+    def ring_about(self, notice: Notification) -> None:
+        """See `Doorbell.announce_notification`. The doorbell is looked up only here, because it depends on the services
+        that write notifications."""
+        self.doorbell.announce_notification(notice)
+
+    def unread_mail_count(self, agent_id: str) -> int:
+        """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
+        return len(self.workspace.mailbox(agent_id).unread())
+
+    def people_doorbells(self) -> PeopleDoorbells:
+        """The doorbells that a long-running process has to run; see `doorbell/thread.py`."""
+        from multi_agent_mcp.doorbell.thread import PeopleDoorbells
+
+        return PeopleDoorbells(self.doorbell)
+
+    def declaring_operations(self) -> tuple[HasKinds, ...]:
+        """The services that declare operations, which another process may have to finish."""
+        return (
+            self.messages,
+            self.task_creation,
+            self.task_changes,
+            self.interrupting,
+            self.conversations,
+            self.next_action,
+        )
+
+    @property
+    def patience(self) -> Patience:
+        """How long an agent may be silent before it is stuck."""
+        return Patience(timedelta(minutes=self.settings.limits.stuck_minutes))
+
+    @property
+    def activity_written_every(self) -> timedelta:
+        """The interval of recording an agent's activity, short enough that no working agent seems stuck."""
+        return min(timedelta(seconds=60), self.patience.silence / 4)
+
+    def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
+        """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
+        return self.notifier.explain(agent, is_silent=self.pane_notifier.silent.is_silent(agent.socket_path))
+
+    @cached_property
+    def recent_attention(self) -> RecentAttention:
+        """The items that wait for somebody, cached for processes that show them continually."""
+        from multi_agent_mcp.services.recent_attention import RecentAttention
+
+        return RecentAttention(self.attention, lambda: self.doctor().examine(), self.clock)
+
+    def doctor(self, probe: Callable[[Agent], str | None] | None = None, look_at: LookAtPane | None = None) -> Doctor:
+        """The doctor. `probe` returns why an agent's pane cannot be rung, `look_at` the host in it; by default both ask
+        tmux."""
+        from multi_agent_mcp.doorbell.tmux.profiles import load_profiles  # imported here: servers do not need it
+        from multi_agent_mcp.services.doctor.doctor import Doctor
+        from multi_agent_mcp.services.doctor.finding import CheckContext
+        from multi_agent_mcp.system.process import running_files
+
+        profiles = load_profiles(self.root / "hosts")
+        context = CheckContext(
+            self.workspace,
+            self.agents,
+            self.sessions,
+            self.owner_waits,
+            self.missing_sessions,
+            self.derived_notices,
+            self.stuck_agents,
+            self.signatures,
+            self.operations,
+            self.people,
+            probe or self.pane_notifier.probe,
+            lambda agent: running_files(agent.pane_pid),
+            look_at or self.host_in_pane,
+            [profile.name for profile in profiles.named.values() if not profile.never],
+            profiles.left_out,
+            self.settings.notify_command,
+        )
+        return Doctor(context)
+
+    @property
+    def console_key(self) -> bytes:
+        """The key with which the console signs its cookies, created on first use."""
+        return KeyFile(self.workspace.files, self.path / ".console" / "key").ensure().encode("ascii")
+
+    @property
+    def console_port(self) -> Record:
+        """The record of the port on which the console was last served."""
+        return self.workspace.console_port
+
+    def screen(self, agent: Agent) -> str:
+        """The host in the agent's pane and its state (`idle`, `busy`, `draft`, a dialog …), or why it cannot be
+        seen."""
+        return self.pane_notifier.screen(agent)
+
+    @cached_property
+    def pane_notifier(self) -> TmuxNotifier:
+        """The channel that types into panes, even for agents whose chain does not contain it."""
+        from multi_agent_mcp.doorbell.chain import pane_notifier
+
+        return pane_notifier(self.workspace, self.settings)
+
+    def host_in_pane(self, agent: Agent) -> tuple[str, str] | None:
+        """The host in the agent's pane, if it has a profile, and the state of its screen; else None."""
+        return self.pane_notifier.host(agent)
+
+    def audit(self, tool: str, **facts: object) -> None:
+        """Adds a line to the audit log, durably."""
+        self.workspace.audit_log.add(self.clock(), tool, **facts)
+
+    @part
+    def answer_budget(self) -> AnswerBudget:
+        from multi_agent_mcp.services.answer_budget import AnswerBudget
+
+        return AnswerBudget(self.settings.limits, self.texts)
+
+    @part
+    def agents(self) -> Agents:
+        from multi_agent_mcp.services.team.agents import Agents
+
+        return Agents(self.workspace, self.clock)
+
+    @part
+    def signatures(self) -> Signatures:
+        from multi_agent_mcp.services.team.agents import Signatures
+
+        return Signatures(self.agents)
+
+    @part
+    def operations(self) -> Operations:
+        from multi_agent_mcp.services.operations import Operations
+
+        return Operations(self.workspace, self.declaring_operations)
+
+    @part
+    def outbox(self) -> Outbox:
+        from multi_agent_mcp.services.mail.sending import Outbox
+
+        return Outbox(self.workspace, self.signatures, self.doorbell.announce)
+
+    @part
+    def messages(self) -> Messages:
+        from multi_agent_mcp.services.mail.sending import Messages
+
+        return Messages(
+            self.workspace,
+            self.agents,
+            self.settings.limits,
+            self.texts,
+            self.clock,
+            self.outbox,
+            self.operations,
+            self.loops.after_sending,
+        )
+
+    @part
+    def tracking(self) -> DeliveryTracking:
+        from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+
+        return DeliveryTracking(self.workspace, self.agents)
+
+    @part
+    def mail_search(self) -> MailSearch:
+        from multi_agent_mcp.services.mail.search import MailSearch
+
+        return MailSearch(self.workspace)
+
+    @part
+    def sessions(self) -> Sessions:
+        from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+
+        return Sessions(self.workspace, self.executions, self.owner_waits, self.clock, self.activity_written_every)
+
+    @part
+    def executions(self) -> Executions:
+        from multi_agent_mcp.services.sessions.executions import Executions
+
+        return Executions(self.workspace, self.texts, self.clock)
+
+    @part
+    def owner_waits(self) -> OwnerWaits:
+        from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+
+        return OwnerWaits(self.workspace, self.signatures, self.clock, self.audit)
+
+    @part
+    def notice_writer(self) -> NoticeWriter:
+        from multi_agent_mcp.services.notifications.writing import NoticeWriter
+
+        return NoticeWriter(self.workspace, self.texts, self.ring_about)
+
+    @part
+    def interrupts(self) -> Interrupts:
+        from multi_agent_mcp.services.notifications.writing import Interrupts
+
+        return Interrupts(self.workspace, self.notice_writer, self.clock)
+
+    @part
+    def derived_notices(self) -> DerivedNotices:
+        from multi_agent_mcp.services.notifications.derived import DerivedNotices
+
+        return DerivedNotices(
+            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock
+        )
+
+    @part
+    def loops(self) -> Loops:
+        from multi_agent_mcp.services.notifications.loops import Loops
+
+        return Loops(self.workspace, self.sessions, self.notice_writer, self.clock)
+
+    @part
+    def notifications(self) -> Notifications:
+        from multi_agent_mcp.services.notifications.notifications import Notifications
+
+        return Notifications(self.workspace, self.derived_notices, self.notice_writer, self.clock)
+
+    @part
+    def board(self) -> Board:
+        from multi_agent_mcp.services.tasks.board import Board
+
+        return Board(self.workspace)
+
+    @part
+    def task_changes(self) -> TaskChanges:
+        from multi_agent_mcp.services.tasks.changes import TaskChanges
+
+        return TaskChanges(
+            self.workspace,
+            self.agents,
+            self.messages,
+            self.interrupts,
+            self.derived_notices,
+            self.operations,
+            self.texts,
+            self.clock,
+        )
+
+    @part
+    def interrupting(self) -> Interrupting:
+        from multi_agent_mcp.services.tasks.changes import Interrupting
+
+        return Interrupting(self.task_changes, self.interrupts, self.operations)
+
+    @part
+    def task_creation(self) -> TaskCreation:
+        from multi_agent_mcp.services.tasks.creation import TaskCreation
+
+        return TaskCreation(
+            self.workspace,
+            self.agents,
+            self.messages,
+            self.owner_waits,
+            self.derived_notices,
+            self.operations,
+            self.texts,
+            self.clock,
+        )
+
+    @part
+    def task_reports(self) -> TaskReports:
+        from multi_agent_mcp.services.tasks.reports import TaskReports
+
+        return TaskReports(self.workspace, self.agents, self.messages, self.texts)
+
+    @part
+    def conversations(self) -> Conversations:
+        from multi_agent_mcp.services.chat.conversations import Conversations
+
+        return Conversations(self.workspace, self.agents, self.messages, self.outbox, self.operations, self.clock)
+
+    @part
+    def human_conversations(self) -> HumanConversations:
+        from multi_agent_mcp.services.chat.conversations import HumanConversations
+
+        return HumanConversations(self.workspace, self.agents, self.conversations, self.messages, self.mail_search)
+
+    @part
+    def delegations(self) -> Delegations:
+        from multi_agent_mcp.services.chat.delegations import Delegations
+
+        return Delegations(
+            self.workspace, self.agents, self.sessions, self.conversations, self.derived_notices, self.texts, self.clock
+        )
+
+    @part
+    def chat_task_operations(self) -> ChatTaskOperations:
+        from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+
+        return ChatTaskOperations(
+            self.workspace, self.agents, self.task_changes, self.conversations, self.audit, self.clock
+        )
+
+    @part
+    def search(self) -> Search:
+        from multi_agent_mcp.services.search.search import Search
+
+        return Search(self.workspace, self.agents)
+
+    @part
+    def dashboard(self) -> Dashboard:
+        from multi_agent_mcp.services.overview.snapshot import Dashboard
+
+        return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
+
+    @part
+    def snapshots(self) -> Snapshots:
+        from multi_agent_mcp.services.overview.snapshot import Snapshots
+
+        return Snapshots(
+            self.workspace,
+            self.sessions,
+            self.owner_waits,
+            self.derived_notices,
+            self.mail_search,
+            self.tracking,
+            self.stuck_agents,
+            self.clock,
+        )
+
+    @part
+    def timeline(self) -> Timelines:
+        from multi_agent_mcp.services.overview.timeline import Timelines
+
+        return Timelines(self.workspace, self.mail_search, self.clock)
+
+    @part
+    def statistics(self) -> StatisticsOfSession:
+        from multi_agent_mcp.services.overview.timeline import StatisticsOfSession
+
+        return StatisticsOfSession(self.workspace, self.timeline, self.clock)
+
+    @part
+    def listed_dialogs(self) -> ListedDialogs:
+        from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
+
+        return ListedDialogs(self.workspace, self.clock)
+
+    @part
+    def machines(self) -> Machines:
+        from multi_agent_mcp.services.overview.machines import Machines
+
+        return Machines(self.workspace, self.agents)
+
+    @part
+    def missing_sessions(self) -> MissingSessions:
+        from multi_agent_mcp.services.overview.supervision import MissingSessions
+
+        return MissingSessions(
+            self.workspace, self.agents, self.sessions, self.task_changes, self.delegations, self.clock
+        )
+
+    @part
+    def pane_looks(self) -> PaneLooks:
+        from multi_agent_mcp.services.overview.stuck_agents import PaneLooks
+
+        return PaneLooks(self.workspace, self.sessions, self.clock)
+
+    @part
+    def stuck_agents(self) -> StuckAgents:
+        from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+
+        return StuckAgents(
+            self.workspace, self.sessions, self.derived_notices, self.pane_looks, self.texts, self.patience, self.clock
+        )
+
+    @part
+    def supervision(self) -> Supervision:
+        from multi_agent_mcp.services.overview.supervision import Supervision
+
+        return Supervision(self.workspace)
+
+    @part
+    def next_action(self) -> NextAction:
+        from multi_agent_mcp.services.turn.next_action import NextAction
+
+        return NextAction(
+            self.workspace,
+            self.task_changes,
+            self.task_reports,
+            self.executions,
+            self.dashboard,
+            self.operations,
+            self.texts,
+            self.clock,
+        )
+
+    @part
+    def reports(self) -> Reports:
+        from multi_agent_mcp.services.turn.report_effects import Reports
+
+        return Reports(self.workspace, self.dashboard, self.derived_notices, self.clock)
+
+    @part
+    def chat_action(self) -> ChatAction:
+        from multi_agent_mcp.services.turn.next_action import ChatAction
+
+        return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
+
+    @part
+    def reading(self) -> Reading:
+        from multi_agent_mcp.services.turn.reading import Reading
+
+        return Reading(
+            self.workspace,
+            self.agents,
+            self.answer_budget,
+            self.texts,
+            self.clock,
+            self.reports,
+            self.conversations,
+            self.owner_waits,
+            self.signatures,
+        )
+
+    @part
+    def attention(self) -> Attention:
+        from multi_agent_mcp.services.attention import Attention
+
+        return Attention(
+            self.workspace,
+            self.stuck_agents,
+            self.task_changes,
+            self.tracking,
+            self.pane_looks,
+            self.host_in_pane,
+            self.screen,
+            self.panes.dialog,
+            self.machines,
+            self.missing_sessions,
+            self.supervision,
+            self.owner_waits,
+            self.derived_notices,
+            self.people,
+            self.clock,
+        )
+
+    @part
+    def pruning(self) -> Pruning:
+        from multi_agent_mcp.services.doctor.pruning import Pruning
+
+        return Pruning(self.workspace)
+
+    @part
+    def doorbell(self) -> Doorbell:
+        from multi_agent_mcp.doorbell.ringing import Doorbell
+
+        return Doorbell(self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock)
+
+    @part
+    def panes(self) -> Panes:
+        from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
+
+        return Panes(self.workspace, self.pane_notifier, self.audit)
+
+    @part
+    def host_configurations(self) -> HostConfigurations:
+        from multi_agent_mcp.host_config.configuration import HostConfigurations
+
+        return HostConfigurations(self.workspace)
+
+    @part
+    def hooks(self) -> Hooks:
+        from multi_agent_mcp.hooks.answers import Hooks
+
+        return Hooks(self.workspace, self.notifications, self.sessions, self.doorbell, self.texts, self.clock)

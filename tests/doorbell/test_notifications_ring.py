@@ -1,0 +1,243 @@
+"""The doorbell rings for notifications by the rules for mail: who hears of what, how often, and what is written down
+(docs/protocol.md, When to ring)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.ids import new_id
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.texts import catalogue
+from multi_agent_mcp.wiring import Services
+from tests.conftest import Clock
+from tests.services.support import read, send
+from tests.services.tasks_support import delegate, notices, open_session, running
+
+ASSIGNED = "[IPC] New notification: task_assigned from admin"
+DELEGATED = "[IPC] New notification: delegation from worker-a"
+
+
+def told(
+    services: Services,
+    action: str = "task_assigned",
+    *,
+    by: str | None = "admin",
+    purpose: str | None = "task",
+    type: str = "status_change",
+) -> Notification:
+    """A notification for worker-a, delivered as every one is."""
+    notice = Notification(
+        id=new_id("ntf"),
+        target_agent_id="worker-a",
+        target_purpose=purpose,
+        type=type,
+        action=action,
+        sender_id=by,
+        message="told",
+        created_at=services.clock(),
+    )
+    return services.notice_writer.put(notice)
+
+
+def delegated(services: Services) -> Notification:
+    """The notification that worker-a's task session leaves for its chat session when it delegates."""
+    delegate(services, open_session(services, "worker-a"))
+    (notice,) = (item for item in notices(services, "worker-a") if item.action == "delegation")
+    return notice
+
+
+@pytest.fixture(autouse=True)
+def task(services: Services, recorder: Recorder) -> Task:
+    """A task that worker-a is working on, with the rings and the delivery log of its assignment removed."""
+    task = running(services)
+    recorder.rings.clear()
+    services.workspace.delivery_log("worker-a").path.unlink()
+    return task
+
+
+@contextmanager
+def served(services: Services, *purposes: str) -> Iterator[None]:
+    """Keeps worker-a's servers for these purposes alive."""
+    locks = [services.doorbell.serve("worker-a", purpose) for purpose in purposes]
+    try:
+        yield
+    finally:
+        for lock in locks:
+            assert lock is not None
+            lock.release()
+
+
+def lines(recorder: Recorder) -> list[str]:
+    return [line for _, line in recorder.rings]
+
+
+def steps(services: Services, notice: Notification) -> list[tuple[str, str | None]]:
+    (copy,) = services.tracking.trace(notice.id)
+    return [(step["state"], step.get("reason")) for step in copy["steps"]]
+
+
+def test_a_notification_rings_once_and_the_log_tells_its_steps(services: Services, recorder: Recorder) -> None:
+    notice = told(services)
+    assert lines(recorder) == [ASSIGNED]
+    assert steps(services, notice) == [("stored", None), ("rung", None), ("submitted", None)]
+    services.notifications.read("worker-a", "task")
+    assert steps(services, notice)[-1] == ("read", None)
+    assert services.doorbell.ring("worker-a")[0] is None
+
+
+def test_the_one_who_caused_a_notification_may_ask_how_far_it_got(
+    services: Services, admin: Agent, worker_a: Agent
+) -> None:
+    notice = told(services)
+    assert services.tracking.status(admin, notice.id)["state"] == "submitted"
+    with pytest.raises(Exception, match="not_sender"):
+        services.tracking.status(worker_a, notice.id)
+
+
+def test_mail_and_notifications_share_one_outstanding_doorbell(
+    services: Services, recorder: Recorder, clock: Clock
+) -> None:
+    told(services)
+    assert send(services, "admin", "worker-a").delivery["worker-a"] == Delivery("stored", "doorbell_outstanding")
+    clock.advance(30)
+    services.doorbell.ring("worker-a")
+    assert lines(recorder) == [ASSIGNED, "[IPC] New messages: 1, new notifications: 1"]
+    services.notifications.read("worker-a", "task")
+    silent = told(services)
+    assert len(recorder.rings) == 2, "the mail of the last line is unread"
+    (step,) = services.workspace.delivery_log("worker-a").steps()[silent.id]
+    assert (step["state"], step["reason"]) == ("deferred", "doorbell_outstanding")
+    read(services, "worker-a")
+    told(services)
+    assert lines(recorder)[2:] == ["[IPC] New notifications: 2"]
+
+
+def test_a_storm_of_fifty_assignments_is_one_line_until_the_pause_is_over(
+    services: Services, recorder: Recorder, clock: Clock
+) -> None:
+    for _ in range(50):
+        told(services)
+    assert lines(recorder) == [ASSIGNED]
+    clock.advance(30)
+    services.doorbell.ring("worker-a")
+    assert lines(recorder)[1:] == ["[IPC] New notifications: 50"]
+
+
+def test_nobody_is_rung_for_their_own_doings(services: Services, recorder: Recorder) -> None:
+    notice = told(services, by="worker-a")
+    assert services.doorbell.ring("worker-a")[0] is None
+    assert recorder.rings == []
+    assert steps(services, notice) == [("stored", None)]
+    assert services.hooks.wake("worker-a", "task")[0] is None
+    assert services.hooks.answer("worker-a", "task", Event("PostToolUse")) is None
+
+
+def test_a_delegation_rings_the_agents_chat_session_and_no_other(services: Services, recorder: Recorder) -> None:
+    with served(services, "task", "chat"):
+        delegated(services)
+        assert recorder.rings == []
+        assert services.doorbell.ring("worker-a", "task")[0] is None
+        assert services.hooks.wake("worker-a", "task")[0] is None
+        assert services.doorbell.ring("worker-a", "chat")[0] == Delivery("submitted")
+    assert lines(recorder) == [DELEGATED]
+
+
+@pytest.mark.parametrize("living", [(), ("task",)])
+def test_a_delegation_rings_no_other_session_while_no_chat_session_lives(
+    services: Services, recorder: Recorder, living: tuple[str, ...]
+) -> None:
+    with served(services, *living):
+        notice = delegated(services)
+        for purpose in (None, "task"):
+            assert services.doorbell.ring("worker-a", purpose)[0] is None
+    assert recorder.rings == []
+    assert steps(services, notice) == [("stored", None), ("deferred", "no_chat_session")]
+    with served(services, "chat"):
+        services.doorbell.ring("worker-a", "chat")
+    assert lines(recorder) == [DELEGATED]
+
+
+def test_a_chat_session_alone_hears_of_no_task_that_it_cannot_read_of(services: Services, recorder: Recorder) -> None:
+    with served(services, "chat"):
+        notice = told(services)
+        assert services.doorbell.ring("worker-a", "chat")[0] is None
+        assert steps(services, notice)[-1] == ("deferred", "no_task_session")
+        told(services, purpose=None)
+        services.doorbell.ring("worker-a", "chat")
+    assert lines(recorder) == [ASSIGNED]
+
+
+def test_an_agents_chat_session_rings_its_task_session(services: Services, recorder: Recorder) -> None:
+    services.notifications.from_chat("worker-a", "cnv_0123456789ab", "look", None, interrupting=False)
+    assert lines(recorder) == ["[IPC] New notification: check_chat from worker-a"]
+
+
+def test_an_interrupt_rings_until_its_task_is_reopened(
+    services: Services, recorder: Recorder, clock: Clock, owner: Agent, task: Task
+) -> None:
+    services.task_changes.set_status(owner, task.id, "blocked")
+    services.task_changes.set_status(owner, task.id, "in_progress")
+    clock.advance(30)
+    services.doorbell.ring("worker-a")
+    services.hooks.wake("worker-a", "task")
+    assert [line for line in lines(recorder) if "blocked" in line] == ["[IPC] New notification: blocked from owner"]
+    (mark,) = services.timeline.of().marks
+    assert mark.submitted_at is not None
+
+
+def test_an_interrupt_that_a_killed_process_left_out_rings_when_it_is_written(
+    services: Services, recorder: Recorder, owner: Agent, task: Task
+) -> None:
+    change = Change(by="owner", at=services.clock())
+    services.workspace.tasks.update(task.id, lambda found: found.interrupted("blocked", change, new_id("ntf")))
+    assert recorder.rings == []
+    services.notifications.repair("worker-a")
+    assert lines(recorder) == ["[IPC] New notification: blocked from owner"]
+
+
+def test_a_hook_says_the_doorbells_line_once_and_the_waiter_does_not_repeat_it(
+    services: Services, clock: Clock
+) -> None:
+    with served(services, "task"):
+        told(services)
+        clock.advance(1)
+        told(services, "task_blocked", by=None)
+        said = services.hooks.answer("worker-a", "task", Event("UserPromptSubmit"))
+        assert said is not None
+        assert said["hookSpecificOutput"]["additionalContext"].splitlines()[:2] == [
+            "[IPC] New notification: task_blocked from system",
+            ASSIGNED,
+        ]
+        assert services.hooks.answer("worker-a", "task", Event("PostToolUse")) is None
+        assert services.hooks.wake("worker-a", "task")[0] is None
+        clock.advance(30)
+        assert services.hooks.wake("worker-a", "task")[0] == "[IPC] New notifications: 2"
+
+
+def test_a_session_is_reached_by_its_own_waiter_and_in_its_own_thread_of_codex(services: Services) -> None:
+    asked: list[Agent] = []
+
+    class Asked(Recorder):
+        def ring(self, agent: Agent, line: str) -> Delivery:
+            asked.append(agent)
+            return super().ring(agent, line)
+
+    services.workspace.registry.update("worker-a", codex_thread_id="thread-task")
+    bell = replace(services, chosen_notifier=Asked(), texts=catalogue("ja")).doorbell
+    with served(services, "task", "chat"):
+        delegated(services)
+        bell.ring("worker-a", "chat")
+        told(services)
+        bell.ring("worker-a", "task", {"codex_thread_id": "thread-task", "pane_id": "%1"})
+    seen = [(agent.extra["purpose"], agent.extra["codex_thread_id"], agent.pane_id) for agent in asked]
+    assert seen == [("chat", None, None), ("task", "thread-task", "%1")]
