@@ -1,8 +1,8 @@
 """The hosts: what is particular to a program that agents run in is data, one YAML file per host in this directory.
 
 A file has the fields of a `Host`, which `init`, `up`, hooks and doorbells go by, and those of the host's screens
-(`doorbell/tmux/profiles.py`). Files without a `configuration` are lists of programs that are not hosts. To add a host, add
-its file, and fixtures of its screens.
+(`doorbell/tmux/profiles.py`). Files without a `configuration` are lists of programs that are not hosts. To add a host,
+add its file, and fixtures of its screens.
 
 In `configuration`, `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that the host
 reads in a directory automatically. `words` replace {mcp_config} in a command, with the variables of `environment`.

@@ -34,7 +34,8 @@ REFUSALS: dict[str, type[StorageError]] = {"hub_unreachable": HubUnreachable, "h
 
 
 class RelayClient:
-    """A client of the relay; see `store.shared_collection.Authority`. Without a relay shared values cannot be changed."""
+    """A client of the relay; see `store.shared_collection.Authority`. Without a relay shared values cannot be
+    changed."""
 
     def __init__(self, share: Share, membership: Membership) -> None:
         self.here: str | None = membership.machine

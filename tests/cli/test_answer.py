@@ -18,8 +18,8 @@ from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.wiring import Services
 from tests.conformance.stage import Stage
-from tests.end_to_end.support import wait_until
 from tests.doorbell.tmux.asker import asker_command
+from tests.end_to_end.support import wait_until
 
 pytestmark = pytest.mark.tmux
 Run = Callable[..., Any]

@@ -17,9 +17,9 @@ from multi_agent_mcp.services.overview.stuck_agents import LOOK_EVERY
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from tests.conformance.stage import Stage
+from tests.doorbell.tmux.asker import asker_command
 from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, machines
 from tests.hub.test_looking import command
-from tests.doorbell.tmux.asker import asker_command
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from tests.conformance.stage import Stage
-from tests.end_to_end.support import Team, wait_until
 from tests.doorbell.tmux.asker import asker_command
+from tests.end_to_end.support import Team, wait_until
 
 Opened = Callable[[str], None]
 

@@ -28,8 +28,8 @@ from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION
 from tests.conformance.stage import Stage
-from tests.end_to_end.support import wait_until
 from tests.doorbell.tmux.asker import asker_command
+from tests.end_to_end.support import wait_until
 
 pytestmark = pytest.mark.tmux
 ANSWERS = int(os.environ.get("MULTI_AGENT_MCP_TEST_ANSWERS", "16"))

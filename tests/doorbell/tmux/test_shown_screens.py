@@ -14,8 +14,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from tests.conformance.stage import Stage
-from tests.end_to_end.support import wait_until
 from tests.doorbell.tmux.test_screens import LATER, STATES_LATER
+from tests.end_to_end.support import wait_until
 from tests.programs import PACKAGES, stand_in
 
 pytestmark = pytest.mark.tmux
