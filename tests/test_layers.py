@@ -97,9 +97,9 @@ TOUCH_FILES = {
     "doorbell.tmux.profiles": "profiles of hosts beside the sessions",
     "hooks.state_file": "the hook's own state: `hook` cannot wait for what `store` imports",
     "doorbell.tmux.team_panes": "the directory of tmux's socket",
-    "cli.timeline": "the picture, where its user wants it",
+    "cli.looking": "the picture, where its user wants it",
     "demo": "the demo's own temporary directories",
-    "web.opening": "the page that leads a browser to the console",
+    "web.serving": "the page that leads a browser to the console",
 }
 """Modules that may access files → the files that they access."""
 

@@ -1,4 +1,4 @@
-"""`host-config`: the exact configuration that makes a host start an agent's server and run its hooks."""
+"""Commands for hosts: `host-config` writes what makes one start our server, `host learn` describes an unknown one."""
 
 from __future__ import annotations
 

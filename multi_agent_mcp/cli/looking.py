@@ -1,4 +1,4 @@
-"""`timeline`: the events of a session, as a table, a picture or data."""
+"""Commands that look at a session: `timeline`, `stats`, `search`, `web`, and no command at all."""
 
 from __future__ import annotations
 

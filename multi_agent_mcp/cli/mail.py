@@ -25,7 +25,7 @@ from multi_agent_mcp.cli.context import (
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.doorbell.ringing import SYSTEM
+from multi_agent_mcp.doorbell.wording import SYSTEM
 from multi_agent_mcp.errors import MessageNotFound, Refusal, StorageError
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import Texts

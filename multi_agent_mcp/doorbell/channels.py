@@ -1,4 +1,4 @@
-"""The channel `notify_command`: the user's own command, for people who are away (a push service, a pager, a chat)."""
+"""The channels beside the pane: `notify_command`, desktop notices, those that press no key, and the status line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, Channel, has_taken
-from multi_agent_mcp.doorbell.ringing import sanitized
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Tmux
 from multi_agent_mcp.doorbell.tmux.snapshot import GONE, probe
+from multi_agent_mcp.doorbell.wording import sanitized
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.records import Record

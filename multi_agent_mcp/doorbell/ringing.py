@@ -1,5 +1,10 @@
-"""The text of a doorbell: one line, which never contains anything an agent wrote freely (docs/protocol.md, Doorbell
-line)."""
+"""Decides which process rings an agent, and when, and records what became of it (docs/protocol.md, When to ring).
+
+The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
+also for files that were written by hand. A sender that finds these locks free rings itself. A waiter in the host
+wakes the agent without pressing a key. All of them decide under the lock `doorbell-{agent}`, from the delivery log,
+and record the outcome there, so that an item is announced once. An item is a message or a notification.
+"""
 
 from __future__ import annotations
 
@@ -28,63 +33,16 @@ from multi_agent_mcp.domain.delivery import (
     due,
     item_ids_of,
 )
-from multi_agent_mcp.domain.ids import is_name
-from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
-from multi_agent_mcp.domain.notification import ACTIONS, TYPES, Notification
-from multi_agent_mcp.domain.text import sanitize
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel
+from multi_agent_mcp.doorbell.wording import doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
 from multi_agent_mcp.store.files.locks import serving_lock
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
-
-SYSTEM = "system"
-"""The sender shown for notifications that no agent caused."""
-
-
-def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
-    """The doorbell line for these unread items: the kind and sender of a single one, else the count of each kind; for a
-    first prompt alone what to call.
-
-    A hand-written file may claim any type and sender; only known types and plain names are repeated.
-    """
-    messages = [item for item in items if isinstance(item, Message)]
-    notices = [item for item in items if isinstance(item, UnreadNotification)]
-    if messages and notices:
-        return texts("doorbell.both", messages=len(messages), notifications=len(notices))
-    if notices:
-        return _about_notifications(texts, notices)
-    if not messages:
-        return texts("doorbell.begin")
-    if len(messages) != 1:
-        return texts("doorbell.many", count=len(messages))
-    message = messages[0]
-    message_type = message.message_type if message.message_type in MESSAGE_TYPES else "request"
-    return texts("doorbell.one", message_type=message_type, sender_id=_name(message.sender_id))
-
-
-def _about_notifications(texts: Texts, notices: Sequence[UnreadNotification]) -> str:
-    if len(notices) > 1:
-        return texts("doorbell.notifications", count=len(notices))
-    notice = notices[0]
-    known = (word for word in (notice.action, notice.type) if word in (*ACTIONS, *TYPES))
-    agent_id = SYSTEM if notice.sender_id is None else _name(notice.sender_id)
-    return texts("doorbell.notification", action=next(known, TYPES[-1]), agent_id=agent_id)
-
-
-def _name(agent_id: str) -> str:
-    return agent_id if is_name(agent_id) else "unknown"
-
-
-def sanitized(line: str) -> str:
-    """The line without anything a terminal might obey, and without tabs and newlines (docs/protocol.md, Typing into a
-    pane, Harmless text)."""
-    return sanitize(line, " ").replace("\t", " ").replace("\n", " ")
-
-
-# Reads and writes the entries about doorbells in the delivery logs (docs/protocol.md, Delivery states).
 
 
 @dataclass(frozen=True)
@@ -141,13 +99,6 @@ def _until(items: Sequence[UnreadItem]) -> dict[str, str]:
     """For an entry about more items than it names, the time of the newest of them; see `Ring`."""
     return {"until": format_time(max(item.created_at for item in items))} if len(items) > NAMED else {}
 
-
-# Decides which process rings an agent, and when (docs/protocol.md, When to ring).
-#
-# The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
-# also for files that were written by hand. A sender that finds these locks free rings itself. A waiter in the host
-# wakes the agent without pressing a key. All of them decide under the lock `doorbell-{agent}`, from the delivery log,
-# and record the outcome there, so that an item is announced once. An item is a message or a notification.
 
 BROADCAST_THREADS = 8
 PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock

@@ -1,4 +1,4 @@
-"""The recipient's own doorbell: a thread in its server that rings whenever unread items are due."""
+"""Who rings from a long-running process: a server for its own agent, and others for people without a server."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import os
 import time
 from typing import Any
 
-from multi_agent_mcp.system.files import RACY_NS, careful, in_place, is_settled, modified_at
+from multi_agent_mcp.system.file_status import RACY_NS, careful, in_place, is_settled, modified_at
 
 HEAD_BYTES = 4096
 

@@ -39,7 +39,7 @@ from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import digest8, revision_of
 from multi_agent_mcp.store.tasks import LINE
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.files import Signature
+from multi_agent_mcp.system.file_status import Signature
 
 # Renames hand-written messages whose file name is that of another message.
 

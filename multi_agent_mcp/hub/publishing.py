@@ -26,7 +26,7 @@ from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.store.shared_collection import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.files import RACY_NS, signature
+from multi_agent_mcp.system.file_status import RACY_NS, signature
 
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000

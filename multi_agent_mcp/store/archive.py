@@ -24,7 +24,8 @@ from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.index import Entry, Index
-from multi_agent_mcp.system.files import careful, is_own_directory, is_settled, modified_at, storage_errors
+from multi_agent_mcp.system.file_status import careful, is_own_directory, is_settled, modified_at
+from multi_agent_mcp.system.files import storage_errors
 
 # The file names in one month of an inbox's archive, found by the first eight digits of an id, which they contain.
 #

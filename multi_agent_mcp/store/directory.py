@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
 from multi_agent_mcp.store.index import Entry, Index, IndexedFiles, Order
-from multi_agent_mcp.system.files import Signature, is_settled, modified_at, signature
+from multi_agent_mcp.system.file_status import Signature, is_settled, modified_at, signature
 from multi_agent_mcp.system.inotify import Watch
 
 E = TypeVar("E", bound=Entity)

@@ -18,7 +18,8 @@ from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex
-from multi_agent_mcp.system.files import Signature, spelled, storage_errors
+from multi_agent_mcp.system.file_status import Signature
+from multi_agent_mcp.system.files import spelled, storage_errors
 from multi_agent_mcp.texts import catalogue
 
 # Unreadable files are moved to the sub-directory `quarantine/`, each with its reason (docs/protocol.md, Files).

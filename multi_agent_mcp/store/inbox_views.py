@@ -1,4 +1,4 @@
-"""The whole inbox, newest first: its directory merged with its archive, both read only as far as requested."""
+"""Views of a whole inbox, its directory with its archive: newest first, and the addresses of its files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The index of a directory's files at one moment. It is immutable: an update makes a new one, so that code that
-iterates over the old one is not disturbed."""
+"""The index of a directory's files: its entries, and the index of one moment, which is immutable: an update makes a new
+one, so that code that iterates over the old one is not disturbed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from multi_agent_mcp.store.codec.frontmatter import Unreadable
 from multi_agent_mcp.store.entity_files import EntityFiles
 from multi_agent_mcp.store.files.containment import PEEK_BYTES, peek
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.system.files import Signature, in_place, signature, storage_errors
+from multi_agent_mcp.system.file_status import Signature, in_place, signature
+from multi_agent_mcp.system.files import storage_errors
 
 T = TypeVar("T")
 Order = Callable[[T], Any]

@@ -18,7 +18,8 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import INDEXES
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.records import Record
-from multi_agent_mcp.system.files import careful, storage_errors
+from multi_agent_mcp.system.file_status import careful
+from multi_agent_mcp.system.files import storage_errors
 
 # An append-only text file, read by lines from its end or from a line on, without loading all of it.
 

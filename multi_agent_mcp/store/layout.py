@@ -23,7 +23,8 @@ from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX, Archive, ArchivedFi
 from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.index import Entry
-from multi_agent_mcp.system.files import Signature, is_own_directory, signature_of, storage_errors, sync_directory
+from multi_agent_mcp.system.file_status import Signature, is_own_directory, signature_of
+from multi_agent_mcp.system.files import storage_errors, sync_directory
 
 # One partition of a collection: the directory of its entities, and the archive of the finished ones.
 

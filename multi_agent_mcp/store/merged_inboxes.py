@@ -27,7 +27,8 @@ from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.store.archive import OUR_NAME, STAMP_LENGTH, ArchivedNames
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import Inbox
-from multi_agent_mcp.system.files import Signature, modified_at, signature, storage_errors
+from multi_agent_mcp.system.file_status import Signature, modified_at, signature
+from multi_agent_mcp.system.files import storage_errors
 
 R = TypeVar("R", bound=Readable)
 

@@ -1,4 +1,4 @@
-"""A JSON value in its own file, for facts that can be determined again: a damaged file counts as missing."""
+"""Small files of their own: a JSON value that can be determined again, a secret key, the relay's state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import RELAY
-from multi_agent_mcp.system.files import Signature, signature_of, storage_errors
+from multi_agent_mcp.system.file_status import Signature, signature_of
+from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.process import is_alive
 
 

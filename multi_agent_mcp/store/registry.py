@@ -29,7 +29,7 @@ from multi_agent_mcp.store.shared_collection import (
     mark,
     revision_in,
 )
-from multi_agent_mcp.system.files import Signature, is_settled, signature_of
+from multi_agent_mcp.system.file_status import Signature, is_settled, signature_of
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,8 @@ from typing import NamedTuple, TypeVar
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store import entity_files
 from multi_agent_mcp.store.files.containment import Containment
-from multi_agent_mcp.system.files import FILE_MODE, is_settled, make_directory, modified_at, signature, storage_errors
+from multi_agent_mcp.system.file_status import is_settled, modified_at, signature
+from multi_agent_mcp.system.files import FILE_MODE, make_directory, storage_errors
 
 T = TypeVar("T")
 TRIGRAM = 3

@@ -13,7 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.system.files import is_own_directory, make_directory, modified_at
+from multi_agent_mcp.system.file_status import is_own_directory, modified_at
+from multi_agent_mcp.system.files import make_directory
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent, FileSystemEventHandler

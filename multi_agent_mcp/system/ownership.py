@@ -15,7 +15,8 @@ from pathlib import Path
 
 from multi_agent_mcp.config import invoking_user, trust_file
 from multi_agent_mcp.errors import Reason, UntrustedSession
-from multi_agent_mcp.system.files import FILE_MODE, careful, make_directory, storage_errors, write_all
+from multi_agent_mcp.system.file_status import careful
+from multi_agent_mcp.system.files import FILE_MODE, make_directory, storage_errors, write_all
 
 SUPERUSER = 0
 ENTERED_BY_OTHERS = stat.S_IXGRP | stat.S_IXOTH

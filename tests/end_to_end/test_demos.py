@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -112,14 +111,3 @@ def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(
     assert not Path(socket).parent.exists()
     with closing(create_server(("127.0.0.1", int(port)))):
         pass  # nobody serves there any more
-
-
-def test_the_ten_lines_of_the_readme_run_in_an_empty_directory(tmp_path: Path, env: dict[str, str]) -> None:
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^## Ten lines\n\n```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    place = tmp_path / "empty"
-    place.mkdir()
-    installed = Path(sys.executable).parent
-    output = played(["bash", "-euo", "pipefail", "-c", block], place, {**env, "PATH": f"{installed}:{env['PATH']}"})
-    assert "worker-a" in output
-    assert (place / ".multi-agent-mcp").is_dir()

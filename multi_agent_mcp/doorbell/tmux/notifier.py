@@ -20,7 +20,6 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel
-from multi_agent_mcp.doorbell.ringing import sanitized
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import PANE_ID, SilentServers, Tmux
 from multi_agent_mcp.doorbell.tmux.dialogs import answer, read_dialog
@@ -43,6 +42,7 @@ from multi_agent_mcp.doorbell.tmux.typing import (
     press,
     program_changed,
 )
+from multi_agent_mcp.doorbell.wording import sanitized
 
 QUIET_SECONDS = 3.0
 UNTOUCHABLE = ("copy_mode", "input_off", "synchronized")

@@ -27,15 +27,12 @@ from typing import NamedTuple
 
 from multi_agent_mcp.store.files.containment import Containment, read_file
 from multi_agent_mcp.store.files.locks import Locks
+from multi_agent_mcp.system.file_status import Signature, in_place, signature, signature_of
 from multi_agent_mcp.system.files import (
     DIRECTORY_MODE,
     FILE_MODE,
-    Signature,
     in_directory,
-    in_place,
     make_private,
-    signature,
-    signature_of,
     storage_errors,
     sync_directory,
     sync_file_system,

@@ -1,0 +1,56 @@
+"""The text of a doorbell: one line, which never contains anything an agent wrote freely (docs/protocol.md, Doorbell
+line)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadNotification
+from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
+from multi_agent_mcp.domain.notification import ACTIONS, TYPES
+from multi_agent_mcp.domain.text import sanitize
+from multi_agent_mcp.texts import Texts
+
+SYSTEM = "system"
+"""The sender shown for notifications that no agent caused."""
+
+
+def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
+    """The doorbell line for these unread items: the kind and sender of a single one, else the count of each kind; for a
+    first prompt alone what to call.
+
+    A hand-written file may claim any type and sender; only known types and plain names are repeated.
+    """
+    messages = [item for item in items if isinstance(item, Message)]
+    notices = [item for item in items if isinstance(item, UnreadNotification)]
+    if messages and notices:
+        return texts("doorbell.both", messages=len(messages), notifications=len(notices))
+    if notices:
+        return _about_notifications(texts, notices)
+    if not messages:
+        return texts("doorbell.begin")
+    if len(messages) != 1:
+        return texts("doorbell.many", count=len(messages))
+    message = messages[0]
+    message_type = message.message_type if message.message_type in MESSAGE_TYPES else "request"
+    return texts("doorbell.one", message_type=message_type, sender_id=_name(message.sender_id))
+
+
+def _about_notifications(texts: Texts, notices: Sequence[UnreadNotification]) -> str:
+    if len(notices) > 1:
+        return texts("doorbell.notifications", count=len(notices))
+    notice = notices[0]
+    known = (word for word in (notice.action, notice.type) if word in (*ACTIONS, *TYPES))
+    agent_id = SYSTEM if notice.sender_id is None else _name(notice.sender_id)
+    return texts("doorbell.notification", action=next(known, TYPES[-1]), agent_id=agent_id)
+
+
+def _name(agent_id: str) -> str:
+    return agent_id if is_name(agent_id) else "unknown"
+
+
+def sanitized(line: str) -> str:
+    """The line without anything a terminal might obey, and without tabs and newlines (docs/protocol.md, Typing into a
+    pane, Harmless text)."""
+    return sanitize(line, " ").replace("\t", " ").replace("\n", " ")
