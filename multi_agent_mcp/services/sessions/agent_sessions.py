@@ -41,6 +41,8 @@ class Sessions:
     owner_waits: OwnerWaits
     clock: Callable[[], datetime]
     activity_written_every: timedelta
+    ended: Callable[[AgentSession], None]
+    """Called after a session has ended. Never raises."""
     binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 
@@ -110,6 +112,7 @@ class Sessions:
                     self.workspace.sessions.update(
                         session.id, lambda found: found.with_unconfirmed(()).end(self.clock(), DIED)
                     )
+                    self.ended(session)
             self.executions.finish_orphans(agent_id)
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
             collection.tidy(agent_id)
@@ -267,6 +270,7 @@ class LiveSession:
         with self._mutex:
             self.record = self.record.end(self._sessions.clock(), state)
             self._replace(sync=True)
+        self._sessions.ended(self.record)
 
     def bind_task(self, task_id: str) -> None:
         """Records that this session works on the task."""
