@@ -42,7 +42,7 @@ class Sessions:
     clock: Callable[[], datetime]
     activity_written_every: timedelta
     ended: Callable[[AgentSession], None]
-    """Called after a session has ended. Never raises."""
+    """Called after a session has been ended by its own process. Never raises."""
     binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 
@@ -112,7 +112,6 @@ class Sessions:
                     self.workspace.sessions.update(
                         session.id, lambda found: found.with_unconfirmed(()).end(self.clock(), DIED)
                     )
-                    self.ended(session)
             self.executions.finish_orphans(agent_id)
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
             collection.tidy(agent_id)
