@@ -23,6 +23,7 @@ from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
@@ -147,6 +148,12 @@ class Services:
         """See `Doorbell.announce_notification`. The doorbell is looked up only here, because it depends on the services
         that write notifications."""
         self.doorbell.announce_notification(notice)
+
+    def session_ended(self, session: AgentSession) -> None:
+        """Announces again what the session has read and not begun. The notifications are looked up only here, because
+        they depend on the sessions."""
+        if session.purpose == "task":
+            self.derived_notices.offer_again(session.agent_id)
 
     def unread_mail_count(self, agent_id: str) -> int:
         """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
@@ -310,7 +317,14 @@ class Services:
     def sessions(self) -> Sessions:
         from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 
-        return Sessions(self.workspace, self.executions, self.owner_waits, self.clock, self.activity_written_every)
+        return Sessions(
+            self.workspace,
+            self.executions,
+            self.owner_waits,
+            self.clock,
+            self.activity_written_every,
+            self.session_ended,
+        )
 
     @part
     def executions(self) -> Executions:
@@ -502,7 +516,14 @@ class Services:
         from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
 
         return StuckAgents(
-            self.workspace, self.sessions, self.derived_notices, self.pane_looks, self.texts, self.patience, self.clock
+            self.workspace,
+            self.sessions,
+            self.derived_notices,
+            self.task_changes,
+            self.pane_looks,
+            self.texts,
+            self.patience,
+            self.clock,
         )
 
     @part

@@ -58,9 +58,9 @@ class Notification(Readable):
 
     @property
     def rings(self) -> bool:
-        """Whether it rings the agent: not if the agent caused it itself, unless it is for its other session
-        (docs/protocol.md, When to ring)."""
-        return self.sender_id != self.target_agent_id or self.action in BETWEEN_SESSIONS
+        """Whether it rings the agent: not if the agent caused it itself, unless it is for its other session, as is
+        every interrupt (docs/protocol.md, When to ring)."""
+        return self.sender_id != self.target_agent_id or self.interrupts or self.action in BETWEEN_SESSIONS
 
 
 def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:

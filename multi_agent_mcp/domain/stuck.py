@@ -23,7 +23,7 @@ DIALOG = "dialog"
 PANE_PATIENCE = timedelta(seconds=60)
 """How long a pane may be in a bad state: a starting host has no server yet, a server may be restarted."""
 
-Cause = Literal["login", "no_server", "silent", "unanswered"]
+Cause = Literal["login", "no_server", "silent", "untaken", "unanswered"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class AgentFacts:
 
     `alive`: a server process of it runs. `left`: its server has logged out but still runs. `active_at`: the time of its
     last call, or of its last pause or resumption if later. `task_id`: the task that it works on, its turn since
-    `task_since`; None while it waits for tasks that it has given to others. `unread_since`: the creation time of its
+    `task_since`; None while it waits for tasks that it has given to others. `untaken_id`: while it works on none, the
+    task that it could have begun since `untaken_since`. `unread_since`: the creation time of its
     oldest readable unread item.
     """
 
@@ -64,6 +65,8 @@ class AgentFacts:
     active_at: datetime | None = None
     task_id: str | None = None
     task_since: datetime | None = None
+    untaken_id: str | None = None
+    untaken_since: datetime | None = None
     unread_since: datetime | None = None
     pane: PaneLook | None = None
 
@@ -94,7 +97,7 @@ class Stuck:
 
     @property
     def task_id(self) -> str | None:
-        return self.facts.task_id if self.cause == "silent" else None
+        return {"silent": self.facts.task_id, "untaken": self.facts.untaken_id}.get(self.cause)
 
 
 def stuck(facts: AgentFacts, now: datetime, patience: Patience) -> Stuck | None:
@@ -113,6 +116,8 @@ def _beginnings(facts: AgentFacts, patience: Patience) -> Iterator[tuple[Cause, 
         yield "no_server", facts.pane.since, patience.pane
     if facts.task_since is not None:
         yield "silent", max(facts.task_since, facts.active_at or facts.task_since), patience.silence
+    if facts.untaken_since is not None:
+        yield "untaken", max(facts.untaken_since, facts.active_at or facts.untaken_since), patience.silence
     if facts.unread_since is not None:
         yield "unanswered", max(facts.unread_since, facts.active_at or facts.unread_since), patience.silence
 

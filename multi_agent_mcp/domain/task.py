@@ -240,8 +240,9 @@ class Task(Identified):
             raise InvalidStatusTransition("open_dependencies", task_id=self.id, dependencies=", ".join(open_ones))
 
     def edited(self, change: Change, **fields: Any) -> Task:
-        """The task with changed title, description, priority or `blocked_reason`."""
-        return replace(self, **fields).recorded(change, edited=sorted(fields)) if fields else self
+        """The task with another title, description, priority or `blocked_reason`; the same one if nothing differs."""
+        new = {name: value for name, value in fields.items() if getattr(self, name) != value}
+        return replace(self, **new).recorded(change, edited=sorted(new)) if new else self
 
     def assigned(self, assignee_id: str | None, change: Change) -> Task:
         """The task assigned to another agent, or to none. A task in progress returns to `todo`; an interrupt is

@@ -121,6 +121,14 @@ class NotificationSource(Protocol):
         """The unread notifications of an agent that still apply, for sessions of either purpose. Writes nothing."""
         ...
 
+    def ringing(self, agent_id: str) -> Sequence[Notification]:
+        """Those of `waiting` that ring the agent now. Writes nothing."""
+        ...
+
+    def is_held(self, notice: Notification) -> bool:
+        """Whether a notification rings only after a pause of its target. Writes nothing."""
+        ...
+
 
 class Doorbell:
     """Rings the agents of one session through the channels of `notifier`, and records it in their delivery logs."""
@@ -160,7 +168,7 @@ class Doorbell:
     def announce_notification(self, notice: Notification) -> None:
         """Rings for a notification that was just stored, unless the recipient's own server does. Never raises."""
         agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
-        if notice.rings and self._without_ringing(agent_id, item) is None:
+        if notice.rings and not self.notifications.is_held(notice) and self._without_ringing(agent_id, item) is None:
             delivery = self._rung_about(agent_id, item)
             if delivery.reason == OUTSTANDING:  # a sender is told the reason, but here nobody asks
                 with suppress(Refusal):
@@ -309,8 +317,8 @@ class Doorbell:
         with self.workspace.locks.held(mailbox.lock):  # never in the middle of a reading, with half of it marked read
             messages = [message for _, message in mailbox.unread()]
         with self.workspace.locks.held(notices.lock):
-            waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.rings]
-        return [*messages, *map(UnreadNotification.of, waiting)]
+            ringing = self.notifications.ringing(agent_id)
+        return [*messages, *map(UnreadNotification.of, ringing)]
 
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
         """How long not to ring yet, because an item announced by the last ring is certainly unread; see `due`."""

@@ -258,11 +258,9 @@ class Hooks:
         return "\n\n".join([*parts, self.texts("notification.interrupt")])
 
     def _notices(self, agent_id: str, purpose: str) -> list[Notification]:
-        """The unread notifications to announce, newest first: not those of the agent's own actions, but every
-        interrupt."""
+        """The unread notifications to announce, newest first."""
         self.notifications.repair(agent_id)
-        waiting = [notice for notice in self.notifications.waiting(agent_id) if notice.meant_for(purpose)]
-        return [notice for notice in reversed(waiting) if notice.rings or notice.interrupts]
+        return [notice for notice in reversed(self.notifications.ringing(agent_id)) if notice.meant_for(purpose)]
 
     def _mail(self, agent_id: str, state: HookState, seen: int) -> list[ChangedMail]:
         """The unread mail that arrived or changed since all mail was announced, and older urgent mail that still has to

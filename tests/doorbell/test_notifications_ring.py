@@ -27,6 +27,21 @@ ASSIGNED = "[IPC] New notification: task_assigned from admin"
 DELEGATED = "[IPC] New notification: delegation from worker-a"
 
 
+def test_a_paused_agent_is_rung_about_interrupts_only_and_about_everything_after_the_pause(
+    services: Services, recorder: Recorder, owner: Agent
+) -> None:
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
+    services.notifications.read("worker-a", "task")
+    recorder.rings.clear()
+    assigned = told(services)
+    assert recorder.rings == []
+    told(services, "check_chat", by="worker-a", type="interrupt")
+    assert len(recorder.rings) == 1
+    services.notifications.read("worker-a", "chat")
+    services.interrupting.resume(owner, "worker-a")
+    assert assigned.id in {notice.id for notice in services.notifications.ringing("worker-a")}
+
+
 def told(
     services: Services,
     action: str = "task_assigned",
@@ -134,7 +149,7 @@ def test_a_storm_of_fifty_assignments_is_one_line_until_the_pause_is_over(
 
 
 def test_nobody_is_rung_for_their_own_doings(services: Services, recorder: Recorder) -> None:
-    notice = told(services, by="worker-a")
+    notice = told(services, "task_blocked", by="worker-a")
     assert services.doorbell.ring("worker-a")[0] is None
     assert recorder.rings == []
     assert steps(services, notice) == [("stored", None)]

@@ -201,9 +201,9 @@ class TestUC010:
             owner_moves(team, task, "blocked")
             await interrupted(worker, "list_agents")
             owner_moves(team, task, "in_progress")
-            assert (await worker.call("list_agents"))["notification"] == NO_NOTICE
-            assert (await worker.call("get_notifications"))["notifications"] == []
+            assert (await worker.call("list_agents"))["notification"] == NOTICE  # no interrupt any more
             assert await at_work(worker) == task.id
+            assert (await worker.call("get_notifications"))["notifications"] == []
 
     async def test_an_agent_that_has_stopped_is_told_that_its_task_was_reopened(self, team: Team) -> None:
         task = new_task(team)
@@ -503,6 +503,7 @@ class TestWaiting:
             await worker.call("read_messages")
             stopped = await self.answered(worker, lambda: team.ask("interrupt", "worker-a", "--action", "pause"))
             assert was_replaced(stopped, executed=True) or was_replaced(stopped, executed=False)
+            team.ask("resume", "worker-a")
             await worker.call("get_notifications")
             requested = await worker.call("request_task", title="mine")
             approved = await self.answered(worker, lambda: team.ask("task", "approve", requested["task_id"]))

@@ -72,6 +72,19 @@ def test_nothing_waits_in_a_team_at_peace(services: Services, panes: Panes) -> N
     assert waiting(services, panes) == []
 
 
+def test_a_task_that_an_idle_agent_has_read_of_and_does_not_begin_waits_for_the_human(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    panes.shows = ("claude", "idle")
+    support.open_session(services, "worker-a")
+    support.new(services)
+    services.notifications.read("worker-a", "task")
+    assert waiting(services, panes) == []
+    clock.advance(1800)
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.agent_id) == ("stuck", "worker-a")
+
+
 def test_the_worst_comes_first_and_everything_goes_when_it_is_solved(
     services: Services, panes: Panes, clock: Clock
 ) -> None:

@@ -32,9 +32,20 @@ def logout(call: Call) -> Answer:
     call.receipt.wait_for_earlier(CALLS_SECONDS)
     call.session.refuse_leases()
     call.receipt.wait_for_answers()
-    kind = "closes" if call.closes_after_logout else "stays" if call.binding.stays_after_logout else "done"
+    kind = _after_logout(call)
     call.binding.logout()
     return {"message": call.services.texts(f"logout.{kind}")}
+
+
+def _after_logout(call: Call) -> str:
+    """What follows a logout, as the key of a text: `closes`, `more` (work waits, which nobody would be rung about who
+    has read of it), `stays` or `done`."""
+    if call.closes_after_logout:
+        return "closes"
+    if not call.binding.stays_after_logout:
+        return "done"
+    turn = call.services.chat_action if call.purpose == "chat" else call.services.next_action
+    return "more" if turn.has_more(call.me, call.session) else "stays"
 
 
 def register_agent_to_ipc(

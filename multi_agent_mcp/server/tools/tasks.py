@@ -100,11 +100,12 @@ def report_completed(
     """End your work on this session's task: success, failed, or blocked (also after an interrupt).
     Your superior is notified."""
     task = call.services.next_action.report_completed(call.me, call.session, result, summary, next_steps)
+    more = call.services.next_action.has_more(call.me, call.session)
     return {
         "task_id": task.id,
         "status": task.status,
         "action": "exit",
-        "instruction": _how_to_exit(call),
+        "instruction": call.services.texts("next.exit.more") if more else _how_to_exit(call),
     }
 
 

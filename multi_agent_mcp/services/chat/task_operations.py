@@ -57,7 +57,7 @@ class ChatTaskOperations:
     ) -> tuple[Task, list[str]]:
         """Changes title, description, status or priority of a task that the caller is assigned to or has created.
 
-        Returns the task and the names of the changed fields.
+        Returns the task and the names of the fields that have another value than before.
         """
         requester = self._require_superior(caller, requester_id)
         task = self.task_changes.get(task_id)
@@ -69,8 +69,7 @@ class ChatTaskOperations:
             raise InvalidArguments("only_with_blocked")
         conversation_id = self._conversation_with(caller, requester)
         change = self._change(caller, requester, conversation_id, blocked_reason)
-        changed = self.task_changes.edit(task.id, updates, change)
-        fields = [*updates, *(["blocked_reason"] if blocked_reason is not None else [])]
+        changed, fields = self.task_changes.edit(task.id, updates, change)
         self._record("update_task_from_chat", caller, task, requester, conversation_id, updated_fields=fields)
         return changed, fields
 

@@ -31,7 +31,7 @@ from multi_agent_mcp.domain.notification import (
     was_reopened,
 )
 from multi_agent_mcp.domain.stuck import AGENT_STUCK
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.task_history import old_value
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.notifications.writing import PAUSING, Interrupts, NoticeWriter
@@ -154,6 +154,17 @@ class DerivedNotices:
         for agent_id in self.workspace.registry.active().keys() & set(map(str, former)):
             self.settle(agent_id, about={task.id})
 
+    def offer_again(self, agent_id: str) -> None:
+        """Makes the assignments that an agent has read unread again while it has not begun those tasks: the session
+        that read them is over, and nobody would be rung about them any more. Never raises, like `settle`."""
+        try:
+            inbox = self.workspace.notices(agent_id)
+            waiting = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
+            with self.workspace.locks.held(inbox.lock):
+                inbox.requeue(arrival.notice_id for arrival in map(arrival_of, waiting) if arrival is not None)
+        except Refusal as refusal:
+            logger.warning("tasks of %s that nobody has begun are not announced again: %s", agent_id, refusal)
+
     def is_news(self, notice: Notification) -> bool:
         """Whether a notification that just arrived applies; settles it if not, and those that it supersedes."""
         if notice.action in PAUSING or not self.applies(notice):
@@ -224,15 +235,16 @@ class DerivedNotices:
         return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
 
     def _is_stuck(self, notice: Notification) -> bool:
-        """Whether the agent is still stuck: not if it has made a call since, or its task was reassigned or is not in
-        progress."""
+        """Whether the agent is still stuck: not if it has made a call since, or its task was reassigned or moved."""
         if (agent_id := notice.sender_id) is None:
             return True
         active_at = self.last_activity(agent_id)
         if active_at is not None and active_at > notice.created_at:
             return False
         task = self.workspace.tasks.indexed(notice.task_id, agent_id) if notice.task_id is not None else None
-        return notice.task_id is None or (task is not None and task.status == "in_progress")
+        if notice.task_id is None or task is None:
+            return notice.task_id is None
+        return task.status in WITH_ASSIGNEE and task.status_since <= notice.created_at
 
     def _over(self, agent_id: str, taken_up: Task | None, about: Collection[str] | None) -> list[str]:
         told = set() if taken_up is None else _ids_told_by(taken_up)
@@ -263,10 +275,9 @@ class DerivedNotices:
         return assignment_of(task, {key: self._found(key) for key in task.dependencies})
 
     def _is_worked_on(self, task: Task) -> bool:
-        """Whether the assignee is working on the task: then it needs no notification of a block and reopening that it
-        never saw."""
+        """Whether the assignee is working on the task. A block ends that, even if its report is still awaited."""
         running = self.workspace.executions.open(task.assignee_id)
-        return any(execution.task_id == task.id for execution in running)
+        return any(item.task_id == task.id and not was_reopened(task, item.started_at) for item in running)
 
     def _found(self, task_id: str) -> Task | None:
         """The task, or None; None, too, for an id that is no file name, in a hand-written file."""

@@ -72,6 +72,18 @@ class Notifications:
         nothing."""
         return sorted(self.derived.waiting(agent_id), key=age)
 
+    def ringing(self, agent_id: str) -> list[Notification]:
+        """Those of `waiting` that ring the agent now (see `is_held`)."""
+        notices = [notice for notice in self.waiting(agent_id) if notice.rings]
+        if any(map(_waits_for_resumption, notices)) and self.derived.pause_of(agent_id) is not None:
+            return [notice for notice in notices if not _waits_for_resumption(notice)]
+        return notices
+
+    def is_held(self, notice: Notification) -> bool:
+        """Whether a notification rings only after `resume`: of those for a paused agent's task session, all but
+        interrupts (docs/protocol.md, Interrupts)."""
+        return _waits_for_resumption(notice) and self.derived.pause_of(notice.target_agent_id) is not None
+
     def read(
         self,
         agent_id: str,
@@ -128,6 +140,10 @@ class Notifications:
             for name, notice in self.workspace.notices(agent_id).unread(fresh=fresh)
             if notice.meant_for(purpose) and self.derived.applies(notice)
         ]
+
+
+def _waits_for_resumption(notice: Notification) -> bool:
+    return notice.meant_for("task") and not notice.interrupts
 
 
 def as_answer(notice: Notification) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
 from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.texts import Texts
@@ -135,6 +136,7 @@ class StuckAgents:
     workspace: Workspace
     sessions: Sessions
     derived: DerivedNotices
+    task_changes: TaskChanges
     panes: PaneLooks
     texts: Texts
     patience: Patience
@@ -158,6 +160,8 @@ class StuckAgents:
         """Notifies the superior of each stuck agent, once, and settles notifications that no longer apply. Returns the
         new ones. Raises `StorageError`."""
         new = [notice for notice in self._notices() if self.derived.writer.put_new(notice, "notice.agent_stuck")]
+        for notice in new:
+            self.derived.offer_again(notice.sender_id or "")
         for agent_id in self.workspace.registry.active():
             if any(notice.action == AGENT_STUCK for _, notice in self.workspace.notices(agent_id).unread()):
                 self.derived.settle(agent_id)
@@ -183,15 +187,32 @@ class StuckAgents:
     def _facts(self, agent: Agent, tasks: Sequence[Task], pane: PaneLook | None) -> AgentFacts:
         running = self.sessions.running(agent.id)
         task_id, task_since = _work_of(agent.id, tasks) or (None, None)
+        untaken_id, untaken_since = self._untaken_by(agent.id, tasks) or (None, None)
         return AgentFacts(
             alive=self.sessions.alive(agent.id),
             left=pane is not None and self._has_left(agent.id),
             active_at=self._active_at(agent.id),
             task_id=task_id,
             task_since=task_since,
+            untaken_id=untaken_id,
+            untaken_since=untaken_since,
             unread_since=min(self._readable(agent.id, running).values(), default=None),
             pane=pane,
         )
+
+    def _untaken_by(self, agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | None:
+        """The id of the task that the agent could have begun for longest, and since when. None while it works on one,
+        or others on tasks from it."""
+        has_some = any(task.assignee_id == agent_id and task.status == "todo" for task in tasks)
+        waiting = self.task_changes.startable(agent_id) if has_some and not _is_occupied(agent_id, tasks) else ()
+        since = ((max([task.updated_at, *self._finished(task.dependencies)]), task.id) for task in waiting)
+        first = min(since, default=None)
+        return None if first is None else (first[1], first[0])
+
+    def _finished(self, task_ids: Iterable[str]) -> Iterator[datetime]:
+        """When these tasks were finished."""
+        found = map(self.workspace.tasks.find, task_ids)
+        return (task.completed_at for task in found if task is not None and task.completed_at is not None)
 
     def _active_at(self, agent_id: str) -> datetime | None:
         """The time of the agent's last call, or of a later pause or resumption."""
@@ -241,6 +262,15 @@ class StuckAgents:
             if found.facts.alive or step.get("state") != "deferred"
         ]
         return any(at is not None and self.clock() - at >= self.patience.silence for at in tried)
+
+
+def _is_occupied(agent_id: str, tasks: Iterable[Task]) -> bool:
+    """Whether the agent has a task in progress, or others have tasks from it."""
+    return any(
+        (task.assignee_id == agent_id and task.status == "in_progress")
+        or (task.given_away_by(agent_id) and task.status in WITH_ASSIGNEE)
+        for task in tasks
+    )
 
 
 def _work_of(agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | None:

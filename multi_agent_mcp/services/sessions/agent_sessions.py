@@ -41,6 +41,8 @@ class Sessions:
     owner_waits: OwnerWaits
     clock: Callable[[], datetime]
     activity_written_every: timedelta
+    ended: Callable[[AgentSession], None]
+    """Called after a session has been ended by its own process. Never raises."""
     binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 
@@ -267,6 +269,7 @@ class LiveSession:
         with self._mutex:
             self.record = self.record.end(self._sessions.clock(), state)
             self._replace(sync=True)
+        self._sessions.ended(self.record)
 
     def bind_task(self, task_id: str) -> None:
         """Records that this session works on the task."""

@@ -3,7 +3,7 @@ Requests)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -137,8 +137,10 @@ class TaskChanges:
         """Moves a task to `in_progress`; if two sessions start it at once, one is refused."""
         return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()), {})
 
-    def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> Task:
-        """Changes title, description, priority and status in one write; the caller checks permission."""
+    def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> tuple[Task, list[str]]:
+        """Changes title, description, priority and status in one write; the caller checks permission. Returns the task
+        and the names of the fields that have another value than before."""
+        given = [*updates, *(["blocked_reason"] if change.reason is not None else [])]
         fields = {name: value for name, value in updates.items() if name != "status"}
         require_sound(fields)
         status = updates.get("status")
@@ -148,17 +150,20 @@ class TaskChanges:
         task = self.get(task_id)
         task.require_open()
         if status not in (None, task.status):
-            return self._moved_with_family(task, status, change, fields)[0]
+            moved, _ = self._moved_with_family(task, status, change, fields)
+            return moved, _changed(task, moved, given)
         if change.reason is not None:
             fields["blocked_reason"] = change.reason
+        before: list[Task] = []
 
         def edit(found: Task) -> Task:
             found.require_open()
+            before.append(found)
             return found.edited(change, **fields)
 
         edited = self.workspace.tasks.update(task_id, edit)
         self.derived.follow_up(edited)
-        return edited
+        return edited, _changed(before[-1], edited, given)
 
     def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
         """Approves or rejects a request and sends the requester mail. Raises `Unauthorized` unless the actor is a
@@ -262,10 +267,12 @@ class TaskChanges:
         return self.workspace.tasks.update(task_id, move), previous[-1]
 
     def _moved(self, task: Task, status: str, change: Change) -> Task:
-        """The task after the transition, with an interrupt if another agent's task is blocked or cancelled."""
+        """The task after the transition, with an interrupt if a task is blocked or cancelled by another agent than its
+        assignee, or by the assignee's chat session: its task session does not know of it."""
         if status == "in_progress":
             require_startable(self.workspace, task)
-        if status in INTERRUPT_ACTIONS and task.assignee_id not in (None, change.by):
+        own = task.assignee_id == change.by and change.purpose != "chat"
+        if status in INTERRUPT_ACTIONS and task.assignee_id is not None and not own:
             return task.interrupted(status, change, new_id("ntf"))
         return task.move_to(status, change)
 
@@ -281,6 +288,11 @@ class TaskChanges:
             require_startable(self.workspace, task)
             return True
         return False
+
+
+def _changed(before: Task, after: Task, names: Iterable[str]) -> list[str]:
+    """Those of the fields that differ."""
+    return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 
 def require_startable(workspace: Workspace, task: Task) -> None:

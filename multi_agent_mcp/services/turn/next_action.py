@@ -51,7 +51,10 @@ class NextAction:
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """The most urgent of `work`, `review` and `read_messages`, else `exit` for a session whose task is over, else
-        `wait`. Returning `work` starts the task. A task that only waits for those of others comes last."""
+        `wait`, as always for an agent that is paused. Returning `work` starts the task. A task that only waits for
+        those of others comes last."""
+        if (pause := self.task_changes.derived.pause_of(agent.id)) is not None:
+            return {"action": "wait", "instruction": self.texts("next.paused", by=pause.sender_id or "system")}
         unread, task = self._unread(agent, session), self._in_hand(agent, session)
         if task is None:
             task = self._taken_up(agent)
@@ -61,6 +64,15 @@ class NextAction:
             return self._work(session, task)
         last = "exit" if session.record.task_id is not None else "wait"
         return self._aside(agent, unread) or self._action(last)
+
+    def has_more(self, agent: Agent, session: LiveSession) -> bool:
+        """Whether `next_action` would hand out anything that is this agent's turn. Changes nothing."""
+        if self.task_changes.derived.pause_of(agent.id) is not None:
+            return False
+        unread = self._unread(agent, session)
+        if unread or self.task_changes.startable(agent.id) or self._requests(agent):
+            return True
+        return self._in_hand(agent, session) is not None and not self._is_others_turn(agent, unread)
 
     def begin(self, session: LiveSession, task: Task) -> None:
         """Binds the session to a task that is in progress, opens the execution, and settles the notifications that
@@ -134,9 +146,12 @@ class NextAction:
 
     def _aside(self, agent: Agent, unread: Sequence[Message]) -> dict[str, Any] | None:
         """The action beside work, or None: a request to decide, or mail."""
-        if agent.role != "worker" and (requests := self.task_changes.requests_for(agent.id)):
+        if requests := self._requests(agent):
             return self._action("review", tasks=[summary_of(request) for request in requests[:REVIEWS_SHOWN]])
         return self._action("read_messages", unread_count=len(unread)) if unread else None
+
+    def _requests(self, agent: Agent) -> list[Task]:
+        return self.task_changes.requests_for(agent.id) if agent.role != "worker" else []
 
     def _is_others_turn(self, agent: Agent, unread: Sequence[Message]) -> bool:
         """Whether the agent's own task waits for tasks that it has given to others: they are open, or their reports are
@@ -235,6 +250,11 @@ class ChatAction:
             or (self._action("read_messages", unread_count=len(unread)) if unread else None)
             or self._action("exit" if self._is_over(mine, session) else "wait")
         )
+
+    def has_more(self, agent: Agent, session: LiveSession) -> bool:
+        """As `NextAction.has_more`."""
+        mine = (item.taken_by == session.record.id for item in self.delegations.unstarted(agent.id))
+        return any(mine) or bool(self.delegations.offered(agent.id) or self.workspace.mailbox(agent.id).unread())
 
     def _request(self, agent: Agent, mine: list[Conversation], waiting: set[str]) -> dict[str, Any] | None:
         """The action for a pending conversation that another agent has requested, or None."""

@@ -275,12 +275,26 @@ class TestUpdate:
         (entry,) = audit(services)
         assert (entry["tool"], entry["updated_fields"], entry["mismatch"]) == ("update_task_from_chat", fields, True)
 
-    def test_a_task_is_blocked_with_a_reason_by_its_assignee_without_an_interrupt(self, services: Services) -> None:
+    @pytest.mark.parametrize("updates", [{"priority": "medium"}, {"title": "Build", "status": "todo"}])
+    def test_what_is_as_it_was_is_no_change(self, services: Services, updates: dict[str, str]) -> None:
+        task = new(services)
+        changed, fields = update(services, "worker-a", task, "admin", **updates, description="deep")
+        assert fields == ["description"]
+        assert update(services, "worker-a", task, "admin", **updates) == (changed, [])
+        assert again(services, task).history == changed.history
+
+    def test_a_change_that_changes_nothing_is_not_told(self, services: Services) -> None:
+        task = running(services)
+        assert update(services, "worker-a", task, "admin", priority="medium", title="Build")[1] == []
+        assert services.derived_notices.waiting("worker-a") == []
+
+    def test_a_task_is_blocked_with_a_reason_that_its_own_task_session_hears(self, services: Services) -> None:
         task = running(services)
         changed, fields = update(services, "worker-a", task, "admin", "no key", status="blocked")
-        assert (changed.status, changed.blocked_reason, changed.interrupt_id) == ("blocked", "no key", None)
+        assert (changed.status, changed.blocked_reason) == ("blocked", "no key")
         assert fields == ["status", "blocked_reason"]
-        assert notices(services, "worker-a") == []
+        (notice,) = notices(services, "worker-a")
+        assert (notice.id, notice.reason) == (changed.interrupt_id, "no key")
         assert update(services, "worker-a", task, "admin", "lost key")[0].blocked_reason == "lost key"
 
     def test_a_creator_who_blocks_it_interrupts_the_assignee(self, services: Services) -> None:
@@ -351,6 +365,34 @@ class TestTellingTheTaskSession:
         task = moved(services, running(services), "blocked")
         update(services, "worker-a", task, "admin", status=status)
         assert self.told(services) == [("task_assigned", task.id)]
+
+    @pytest.mark.parametrize("status", ["blocked", "cancelled"])
+    def test_what_it_stops_interrupts_the_task_session_and_rings_it(self, services: Services, status: str) -> None:
+        task = running(services)
+        update(services, "worker-a", task, "admin", status=status)
+        (notice,) = services.derived_notices.waiting("worker-a")
+        assert (notice.type, notice.action) == ("interrupt", {"cancelled": "cancel"}.get(status, status))
+        assert (notice.task_id, notice.rings, notice.target_purpose) == (task.id, True, "task")
+
+    @pytest.mark.parametrize("status", ["todo", "in_progress"])
+    @pytest.mark.parametrize("obeys", [True, False])
+    def test_what_it_has_stopped_and_reopens_is_told_whether_or_not_the_end_was_reported(
+        self, services: Services, worker_a: Agent, clock: Clock, status: str, obeys: bool
+    ) -> None:
+        session = open_task_session(services, "worker-a")
+        task = running(services)
+        services.next_action.next_action(worker_a, session)
+        update(services, "worker-a", task, "admin", status="blocked")
+        self.seen(services)
+        if obeys:
+            services.next_action.report_completed(worker_a, session, "blocked", None, None)
+        clock.advance(1)
+        update(services, "worker-a", task, "admin", status=status)
+        assert self.told(services) == [("task_assigned", task.id)]
+        (notice,) = notices(services, "worker-a")
+        assert notice.rings
+        assert services.next_action.next_action(worker_a, session)["action"] == "work"
+        assert self.told(services) == []
 
     def test_what_it_assigns_to_itself_is_told(self, services: Services, admin: Agent) -> None:
         task = moved(services, new(services, assignee_id=None), "todo")

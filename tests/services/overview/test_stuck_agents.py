@@ -95,6 +95,42 @@ def test_who_waits_is_paused_or_is_a_person_is_not_stuck(services: Services, clo
     assert causes(services) == {"admin": "silent"}
 
 
+def test_a_task_that_an_idle_agent_does_not_begin_is_told_of_and_announced_again(
+    services: Services, clock: Clock
+) -> None:
+    session = support.open_session(services, "worker-a")
+    task = new(services)
+    services.notifications.read("worker-a", "task")
+    clock.advance(BEFORE)
+    assert causes(services) == {}
+    clock.advance(1)
+    (notice,) = services.stuck_agents.tell()
+    assert told(services) == [f"Task {task.id} waits to be begun, and there was no call for 30 min"]
+    assert (notice.target_agent_id, notice.task_id) == ("admin", task.id)
+    assert [item["action"] for item in shown(services, "worker-a")] == ["task_assigned"]
+    assert services.stuck_agents.tell() == []
+    clock.advance(1)
+    session.touch()
+    assert causes(services) == {}
+    assert told(services) == []
+
+
+def test_a_task_that_waits_behind_another_is_not_told_of(services: Services, clock: Clock) -> None:
+    session = support.open_session(services, "worker-a")
+    first, second = running(services), new(services, "Paint")
+    new(services, "Sell", dependencies=[first.id])
+    clock.advance(BEFORE)
+    session.touch()
+    clock.advance(1)
+    assert causes(services) == {}
+    moved(services, first, "done")
+    moved(services, second, "blocked")
+    clock.advance(BEFORE)
+    assert causes(services) == {}  # the third can be begun only since then
+    clock.advance(1)
+    assert causes(services)["worker-a"] == "untaken"
+
+
 def test_a_doorbell_that_nothing_answers_is_told_of(services: Services, clock: Clock) -> None:
     session = support.open_session(services, "worker-a")
     clock.advance(5 * HALF_HOUR)

@@ -404,7 +404,7 @@ def test_an_edit_without_a_new_status_is_in_the_history_with_who_asked_for_it(
 ) -> None:
     task = moved(services, new(services), "blocked")
     change = Change(by="worker-a", at=clock.advance(5), reason="no key", requester_id="admin")
-    after = services.task_changes.edit(task.id, {}, change)
+    after, _ = services.task_changes.edit(task.id, {}, change)
     assert after.blocked_reason == "no key"
     assert after.history[-1]["requester_id"] == "admin"
     assert after.updated_at == clock()

@@ -1,0 +1,79 @@
+"""The turns of an agent that has more than one thing to do: no answer leaves it waiting for a ring that never comes
+(docs/protocol.md, Next action)."""
+
+from __future__ import annotations
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.wiring import Services
+from tests.server.seat import Seat
+from tests.services.support import send
+from tests.services.tasks_support import again, new, notices, shown
+
+
+def words(services: Services, key: str) -> str:
+    return services.texts(key)
+
+
+def test_a_worker_that_has_read_of_all_its_tasks_is_led_from_one_to_the_next(services: Services) -> None:
+    tasks = [new(services, title) for title in ("A", "B", "C")]
+    seat = Seat(services, "worker-a")
+    assert len(seat.call("get_notifications")["notifications"]) == 3
+    for left in (2, 1, 0):
+        assert seat.call("get_next_action")["action"] == "work"
+        answer = seat.call("report_completed", result="success")
+        assert answer["action"] == "exit"
+        assert answer["instruction"] == words(services, "next.exit.more" if left else "next.exit")
+    assert {again(services, task).status for task in tasks} == {"done"}
+
+
+def test_mail_and_requests_count_as_more_and_what_others_do_does_not(services: Services) -> None:
+    worker, admin = Seat(services, "worker-a"), Seat(services, "admin")
+    new(services), new(services, assignee_id="admin", by="owner")
+    for seat in (worker, admin):
+        seat.call("get_next_action")
+    send(services, "admin", "worker-a")
+    assert worker.call("report_completed", result="success")["instruction"] == words(services, "next.exit.more")
+    worker.call("read_messages")
+    assert worker.call("logout")["message"] == words(services, "logout.stays")
+    worker.call("request_task", title="Paint")
+    admin.call("read_messages")
+    assert admin.call("report_completed", result="success")["instruction"] == words(services, "next.exit.more")
+
+
+def test_a_logout_loses_no_task_that_was_read_of(services: Services) -> None:
+    new(services)
+    seat = Seat(services, "worker-a")
+    assert len(seat.call("get_notifications")["notifications"]) == 1
+    assert shown(services, "worker-a") == []
+    assert seat.call("logout")["message"] == words(services, "logout.more")
+    assert [notice.action for notice in notices(services, "worker-a")] == ["task_assigned"]
+    assert seat.call("get_next_action")["action"] == "work"
+    assert shown(services, "worker-a") == []
+
+
+def test_a_chat_session_that_logs_out_is_told_of_what_waits(services: Services) -> None:
+    seat = Seat(services, "worker-a", purpose="chat")
+    send(services, "admin", "worker-a")
+    assert seat.call("logout")["message"] == words(services, "logout.more")
+    seat.call("read_messages")
+    assert seat.call("logout")["message"] == words(services, "logout.stays")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_paused_agent_is_handed_out_nothing_before_it_may_resume(
+    services: Services, owner: Agent, begun: bool
+) -> None:
+    seat = Seat(services, "worker-a")
+    task = new(services)
+    if begun:
+        seat.call("get_next_action")
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, "lunch")
+    seat.call("get_notifications")
+    new(services, "Paint", priority="low")
+    send(services, "admin", "worker-a")
+    answer = seat.call("get_next_action")
+    assert (answer["action"], answer["instruction"]) == ("wait", services.texts("next.paused", by="owner"))
+    services.interrupting.resume(owner, "worker-a")
+    assert seat.call("get_next_action")["task"]["task_id"] == task.id
