@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 # `answer`: shows the questions of hosts in their panes, and answers one by pressing a key.
 
-UNKNOWN_OUTCOME = 1
-
 
 @click.command()
 @click.argument("agent_id", metavar="[AGENT]", required=False)
@@ -48,6 +46,8 @@ def answer(context: SessionContext, agent_id: str | None, choice: str | None, qu
     if choice is None:
         _show(context, agent)
         return
+    if question is not None and not question.strip():
+        raise InvalidArguments("empty", name="--question")
     _press(context, agent, question or _listed(context, agent, choice), choice)
 
 
@@ -69,7 +69,7 @@ def _show_all(context: SessionContext) -> None:
 
 
 def _show(context: SessionContext, agent: Agent) -> None:
-    dialog, texts = context.services.panes.dialog(agent), context.texts
+    dialog, texts = context.services.panes.asked(agent), context.texts
     if dialog is None:
         screen = texts.words_of(context.services.screen(agent))
         context.answer({"dialogs": []}, [texts("answer.nothing", agent_id=agent.id, screen=screen)])
@@ -94,9 +94,9 @@ def _lines(agent_id: str, dialog: Dialog, texts: Texts) -> Iterator[str]:
 
 def _listed(context: SessionContext, agent: Agent, choice: str) -> str:
     """The id of the question that stands in the agent's pane, if it was listed to this person a moment ago, or the
-    person confirms it at a terminal. Raises `NotAnswered` if there is no such question or choice, and
-    `InvalidArguments`, which says what is asked, if it is neither listed nor confirmed."""
-    dialog, texts = context.services.panes.dialog(agent), context.texts
+    person confirms it at a terminal. Raises `NotAnswered` if there is no such question or choice, `TmuxTimeout`,
+    and `InvalidArguments`, which says what is asked, if it is neither listed nor confirmed."""
+    dialog, texts = context.services.panes.asked(agent), context.texts
     if dialog is None or dialog.choice(choice) is None:
         raise _refused(agent, "no_dialog" if dialog is None else "no_such_choice", texts)
     if context.services.listed_dialogs.of(context.agent(None).id, agent.id) == dialog.id:
@@ -120,8 +120,6 @@ def _press(context: SessionContext, agent: Agent, question: str, choice: str) ->
     if came.state == "refused":
         raise _refused(agent, came.reason or "", texts)
     context.answer({"agent_id": agent.id, **came.as_answer()}, [_outcome(agent, came, choice, texts)])
-    if came.state != "answered":
-        raise click.exceptions.Exit(UNKNOWN_OUTCOME)
 
 
 def _refused(agent: Agent, reason: str, texts: Texts) -> NotAnswered:

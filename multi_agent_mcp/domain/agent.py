@@ -114,6 +114,19 @@ def sharing_panes(agents: Iterable[Agent]) -> list[list[str]]:
     return [ids for ids in by_pane.values() if len(ids) > 1]
 
 
+def by_server(agents: Iterable[Agent]) -> dict[tuple[str | None, int | None], list[str]]:
+    """The ids of the agents by their tmux server: its socket and, if known, its process."""
+    servers: dict[tuple[str | None, int | None], list[str]] = {}
+    for agent in agents:
+        servers.setdefault((agent.socket_path, agent.tmux_pid), []).append(agent.id)
+    return servers
+
+
+def waking_tmux(socket_path: str | None, pid: int | None) -> str:
+    """The command that lets a stopped tmux server go on; for an unknown process one that tells whether it answers."""
+    return f"kill -CONT {pid}" if pid else f"tmux -S {socket_path} ls"
+
+
 def in_tree_order(agents: Mapping[str, Agent]) -> list[tuple[Agent, int]]:
     """All agents with their depth, each below its superior. An agent without a superior here, or in a cycle, is the
     root of a tree of its own: this is for display, so it never fails."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.texts import Texts, json_size, shortened
+from multi_agent_mcp.texts import Texts, beginning, json_size, shortened
 
 RESERVE = 2_600  # of every answer, for the fields beside the list: hints, notification, a chat notification
 ENVELOPE_CHARACTERS = 4_000  # a message's subject and metadata, so that any message fits into an answer
@@ -22,6 +22,8 @@ HEADER_CHARACTERS = ENVELOPE_CHARACTERS + 600
 SHORTENED_CHARACTERS = 120
 SMALLEST_SLICE = 200  # the least part of a message's content to show
 TEXT_CHARACTERS = 700
+ROOM_FOR_IDS = 350  # beside the texts of an item in a list
+SMALLEST_ITEM = 400
 SPOKEN_CHARACTERS = 3_000  # of a message in a conversation; all of it is in the receiver's mail
 NOTICE_CHARACTERS = 2_000  # a text of a notification, also one that another program wrote
 UNLIMITED = 2**62
@@ -64,6 +66,10 @@ class AnswerBudget:
             return {**answer, key: shown}
         hint = how_to_continue or self._how_to_continue
         return {**answer, key: shown, "total_count": len(items), "truncated": True, "how_to_continue": hint}
+
+    def share(self, count: int) -> int:
+        """The characters for the texts of each of `count` items, so that as many as possible are shown."""
+        return max(self.characters // max(count, 1) - ROOM_FOR_IDS, SMALLEST_ITEM)
 
     def newest_of_each(self, holders: Sequence[dict[str, Any]], key: str) -> None:
         """Cuts the list `key` of each holder to its newest (last) items, so that each holder gets an equal share of the
@@ -136,20 +142,8 @@ def cut(whole: Slice, offset: int, budget: int) -> Slice:
     """The slice with the longest part of the content from `offset` that fits into the budget."""
     rest = whole.message.content[offset:]
     room = max(budget - _size(replace(whole, content="")), SMALLEST_SLICE)
-    if len(rest) <= room and _fits(rest, room):
-        return replace(whole, content=rest, offset=offset)
-    low, high = 0, min(len(rest), room)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _fits(rest[:middle], room):
-            low = middle
-        else:
-            high = middle - 1
-    return replace(whole, content=rest[:low], offset=offset, truncated=True)
-
-
-def _fits(text: str, characters: int) -> bool:
-    return json_size(text) - len('""') <= characters
+    shown = beginning(rest, room)
+    return replace(whole, content=shown, offset=offset, truncated=len(shown) < len(rest))
 
 
 def _size(item: Slice) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
@@ -265,13 +265,10 @@ class Attention:
     def _silent(self, unseen: Iterable[str]) -> Iterator[Item]:
         """Yields an item for each tmux server that does not answer, so that its panes cannot be read."""
         agents = self.workspace.registry.active()
-        servers: dict[tuple[str | None, int | None], list[str]] = {}
-        for name in unseen:
-            servers.setdefault((agents[name].socket_path, agents[name].tmux_pid), []).append(name)
-        for (socket, pid), names in servers.items():
-            text = self.people("attention.tmux", agents=", ".join(names), socket=socket)
-            command = f"kill -CONT {pid}" if pid else f"tmux -S {socket} ls"
-            yield Item(kind="tmux", agent_id=names[0] if len(names) == 1 else None, text=text, command=command)
+        for server, names in by_server(agents[name] for name in unseen).items():
+            text = self.people("attention.tmux", agents=", ".join(names), socket=server[0])
+            only = names[0] if len(names) == 1 else None
+            yield Item(kind="tmux", agent_id=only, text=text, command=waking_tmux(*server))
 
     def _away(self) -> Iterator[Item]:
         """Yields an item if this machine is cut off from the others, and one for each machine that does not answer."""

@@ -32,11 +32,23 @@ def json_size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, default=str))
 
 
+def beginning(text: str, characters: int) -> str:
+    """The longest beginning of the text that fits into this many characters of JSON."""
+    low, high = 0, min(len(text), characters)
+    if json_size(text[:high]) <= characters + len('""'):
+        return text[:high]
+    while low < high:
+        middle = (low + high + 1) // 2
+        if json_size(text[:middle]) <= characters + len('""'):
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
 def shortened(text: str, characters: int) -> str:
     """The text cut to about this many characters of JSON, with its length appended if it was cut."""
-    shown = text[:characters]
-    while json_size(shown) > characters + len('""'):
-        shown = shown[: len(shown) * 3 // 4]
+    shown = beginning(text, characters)
     return text if shown == text else f"{shown}… ({len(text)})"
 
 

@@ -125,3 +125,38 @@ def test_neither_another_question_than_the_listed_one_nor_one_listed_long_ago_is
     record.write(["damaged"])
     assert "Which question?" in said(asked, "worker-a", "1", code=1)
     assert "rm -rf /" in asked.panes.dialogs()["worker-a"].text
+
+
+def test_a_tmux_that_does_not_answer_is_never_taken_for_a_host_that_asks_nothing(asked: Services) -> None:
+    said(asked, "worker-a")
+    question = asked.panes.dialogs()["worker-a"].id
+    agent = asked.agents.get("worker-a")
+    os.kill(agent.tmux_pid or 0, signal.SIGSTOP)
+    try:
+        for words in ((), ("1",), ("1", "--question", question)):
+            sentence = said(asked, "worker-a", *words, code=1)
+            assert "tmux_timeout" in sentence
+            assert str(agent.socket_path) in sentence
+            refused = json.loads(said(asked, "worker-a", *words, "--json", code=1))
+            assert (refused["success"], refused["error"]) == (False, "tmux_timeout")
+        examined = json.loads(run(asked, "doctor", "--json", code=1))
+        (found,) = [item for item in examined["findings"] if str(agent.socket_path) in item["finding"]]
+        assert (found["check"], found["level"], found["subject"]) == ("panes", "problem", "worker-a")
+        assert f"kill -CONT {agent.tmux_pid}" in found["repair"]
+    finally:
+        os.kill(agent.tmux_pid or 0, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("question", ["", "  "])
+def test_an_empty_question_is_refused_even_for_a_question_that_was_just_listed(asked: Services, question: str) -> None:
+    said(asked, "worker-a")
+    assert "invalid_arguments" in said(asked, "worker-a", "2", "--question", question, code=1)
+    assert "Bash command 0" in asked.panes.dialogs()["worker-a"].text
+
+
+def test_a_key_whose_effect_is_not_known_has_been_pressed_and_is_no_failure(asked: Services, tmp_path: Path) -> None:
+    said(asked, "worker-a")
+    late = tmp_path / "asker.log.late"
+    late.touch()
+    pressed = json.loads(said(asked, "worker-a", "3", "--json"))
+    assert (pressed["success"], pressed["state"], pressed["reason"]) == (True, "pressed", "not_taken")

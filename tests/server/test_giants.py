@@ -88,3 +88,47 @@ def test_no_giant_argument_makes_a_giant_answer(services: Services, tool: str) -
     assert wrong == {}
     looked = {looking: size(stage.call(looking)) for looking in LOOKING if stage.me is not None}
     assert {looking: length for looking, length in looked.items() if length >= LIMIT} == {}
+
+
+ESCAPED = {"quotation marks": '"', "control characters": "\x01", "a mixture": 'あ"\\\x01'}
+
+
+@pytest.mark.parametrize("letters", ESCAPED.values(), ids=ESCAPED)
+def test_what_is_stored_may_consist_of_what_json_escapes(services: Services, letters: str) -> None:
+    def of(count: int) -> str:
+        return (letters * count)[:count]
+
+    task, chat, other = (
+        Seat(services, name, purpose=purpose)
+        for name, purpose in (("worker-a", "task"), ("worker-a", "chat"), ("worker-b", "chat"))
+    )
+    checklist = [{"text": of(900), "completed": False}] * 20
+    new = [NewTask(title="T" + of(499), description=of(9_000), assignee_id="worker-a") for _ in range(20)]
+    services.task_creation.create(services.agents.get("admin"), new)
+    answers = {"work": task.result("get_next_action")}
+    mine = (answers["work"].structured_content or {})["task"]["task_id"]
+    task.call("report_task_progress", task_id=mine, progress=5, message=of(900), checklist=checklist)
+    answers |= {name: task.result(name) for name in LOOKING}
+    for context in (of(4_000), of(4_000), "short"):
+        task.call("delegate_to_chat_session", target_agent_id="worker-b", purpose=of(1_000), context=context)
+    answers["delegation"] = chat.result("get_next_action")
+    answers["delegations"] = chat.result("get_pending_delegations")
+    answers["waiting conversations"] = task.result("get_task_conversations")
+    begun = chat.call("start_conversation", target_agent_id="worker-b", initial_message="x" + of(5_999))
+    conversation = begun["conversation_id"]
+    answers["request"] = other.result("get_next_action")
+    answers["messages"] = task.result("get_conversation_messages", conversation_id=conversation)
+    answers["conversations"] = task.result("get_task_conversations")
+    sizes = {name: size(answer) for name, answer in answers.items()}
+    assert {name: length for name, length in sizes.items() if length >= LIMIT} == {}
+
+    def shown(name: str) -> Any:
+        return answers[name].structured_content or {}
+
+    assert shown("delegation")["action"] == "process_delegation"
+    contexts = [item["context"] for item in shown("delegations")["delegations"]]
+    assert sorted(context.rpartition("… ")[2] for context in contexts) == ["(4000)", "(4000)", "short"]
+    assert shown("request")["action"] == "conversation_request"
+    (message,) = shown("messages")["messages"]
+    assert (message["content_truncated"], message["content_length"]) == (True, 6_000)
+    assert shown("conversations")["conversations"]

@@ -15,6 +15,7 @@ from itertools import accumulate
 from multi_agent_mcp.domain.dialog import Answered, Choice, Dialog
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux import typing
+from multi_agent_mcp.doorbell.tmux.client import TIMEOUT
 from multi_agent_mcp.doorbell.tmux.profiles import ChoiceShape, Profile
 from multi_agent_mcp.doorbell.tmux.screens import DIALOG, UNKNOWN, Screen, classify, topic_of, up_to
 from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION, KEY_SECONDS, PaneMarker, machine_time
@@ -205,6 +206,8 @@ def answer(look: Look, dialog_id: str, key: str) -> Answered:
         reason = program_changed(attempt) or _press(attempt, shown, choice, mark)
         if reason is None:
             return _outcome(look, attempt, shown, mark)
+        if reason == TIMEOUT:  # tmux runs what it was sent once it goes on
+            return Answered("pressed", reason, dialog=shown.dialog)
         if reason != CHANGED:
             return Answered("refused", reason)
     return Answered("refused", CHANGED)

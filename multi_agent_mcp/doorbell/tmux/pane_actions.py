@@ -15,12 +15,12 @@ from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.doorbell.channel import LINE_GONE
-from multi_agent_mcp.doorbell.tmux.client import PANE_ID, Tmux
+from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, Tmux
 from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.screens import PREFIX
 from multi_agent_mcp.doorbell.tmux.snapshot import ECHO_SECONDS
 from multi_agent_mcp.doorbell.tmux.view import PaneView, view_pane
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
 from multi_agent_mcp.store.workspace import Workspace
 
 LOOK_SECONDS = 0.5
@@ -57,12 +57,24 @@ class Panes:
 
     def unseen(self) -> list[str]:
         """The ids of the agents whose tmux did not answer a moment ago."""
-        agents = self.workspace.registry.active().values()
-        return [agent.id for agent in agents if agent.pane_id and self.typist.silent.is_silent(agent.socket_path)]
+        return [agent.id for agent in self.workspace.registry.active().values() if self._is_silent(agent)]
+
+    def asked(self, agent: Agent) -> Dialog | None:
+        """As `dialog`, for somebody who asks about this agent. Raises `TmuxTimeout` if its tmux does not answer."""
+        dialog = self.dialog(agent)
+        if self._is_silent(agent):
+            raise TmuxTimeout(socket_path=agent.socket_path)
+        return dialog
+
+    def _is_silent(self, agent: Agent) -> bool:
+        return agent.pane_id is not None and self.typist.silent.is_silent(agent.socket_path)
 
     def answer(self, agent: Agent, dialog_id: str, choice: str, by: Agent) -> Answered:
-        """Answers the dialog with this id if it is still shown, and audits it; see `TmuxNotifier.answer`."""
+        """Answers the dialog with this id if it is still shown, and audits it; see `TmuxNotifier.answer`. Raises
+        `TmuxTimeout` if tmux did not answer before a key was sent."""
         answered = self.typist.answer(agent, dialog_id, choice)
+        if (answered.state, answered.reason) == ("refused", TIMEOUT):
+            raise TmuxTimeout(socket_path=agent.socket_path)
         if answered.dialog is not None and answered.state != "refused":
             picked = answered.dialog.choice(choice)
             label = picked.label if picked is not None else None

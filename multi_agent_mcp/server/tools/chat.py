@@ -13,6 +13,8 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.server.call import Call
 from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Tool
+from multi_agent_mcp.services.answer_budget import clipped
+from multi_agent_mcp.services.chat.conversations import PURPOSE_CHARACTERS
 from multi_agent_mcp.services.chat.delegations import as_answer
 
 
@@ -63,7 +65,12 @@ def get_conversation_messages(
 def get_pending_delegations(call: Call) -> Answer:
     """Take over what your task session delegated; then call start_conversation for each."""
     delegations = call.services.delegations.take(call.session.record)
-    return call.fitting({}, "delegations", [as_answer(item) for item in delegations])
+    whole = call.fitting({}, "delegations", [as_answer(item) for item in delegations])
+    if "truncated" not in whole:
+        return whole
+    share = call.services.answer_budget.share(len(delegations))
+    shown = [as_answer(item, share) for item in delegations]
+    return call.fitting({}, "delegations", shown, call.services.texts("more.delegations"))
 
 
 def start_conversation(
@@ -151,7 +158,7 @@ def _conversation(call: Call, conversation: Conversation) -> dict[str, Any]:
         "conversation_id": conversation.id,
         "status": conversation.status,
         "target_agent_id": conversation.target_agent_id,
-        "purpose": conversation.purpose,
+        "purpose": clipped(conversation.purpose, PURPOSE_CHARACTERS),
         "message_count": len(messages),
         "messages": [call.services.conversations.spoken(conversation, message) for message in messages],
         "started_at": format_time(conversation.started_at),
@@ -165,7 +172,7 @@ def _waiting(delegation: Delegation) -> dict[str, Any]:
         "conversation_id": None,
         "status": "pending",
         "target_agent_id": delegation.target_agent_id,
-        "purpose": delegation.purpose,
+        "purpose": clipped(delegation.purpose, PURPOSE_CHARACTERS),
         "message_count": 0,
         "messages": [],
         "started_at": None,

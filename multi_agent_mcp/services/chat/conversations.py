@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal, Unauthorized
-from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS
+from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS, clipped
 from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.sending import Messages, Outbox, PreparedMessages, Sent
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
@@ -26,6 +26,7 @@ from multi_agent_mcp.store.archive import STAMP_LENGTH, are_ours
 from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.texts import beginning
 
 BEGIN_CONVERSATION = Kind("begin_conversation", takes_itself_back=True)
 SAY = Kind("say", takes_itself_back=True, only_mail=True)
@@ -185,15 +186,16 @@ class Conversations:
     def spoken(self, conversation: Conversation, message: Message) -> dict[str, Any]:
         """A message of a conversation for an answer, flagged unless signed by a participant. Long content is cut; the
         receiver's mail has it whole."""
+        shown = beginning(message.content, SPOKEN_CHARACTERS)
         answer: dict[str, Any] = {
             "id": message.id,
             "sender_id": message.sender_id,
-            "content": message.content[:SPOKEN_CHARACTERS],
+            "content": shown,
             "created_at": format_time(message.created_at),
         }
         if not self._belongs_to(conversation, message):
             answer["verified"] = False
-        if len(message.content) > SPOKEN_CHARACTERS:
+        if len(shown) < len(message.content):
             answer |= {"content_truncated": True, "content_length": len(message.content)}
         return answer
 
@@ -250,7 +252,7 @@ class Conversations:
             draft,
             receiver_id=conversation.other(sender.id),
             message_type="conversation",
-            subject=draft.subject or conversation.purpose or "",
+            subject=draft.subject or _as_subject(conversation),
             metadata={**draft.metadata, "conversation_id": conversation.id},
         )
         return self.messages.compose(sender, addressed, conversation.id)
@@ -267,13 +269,18 @@ class Conversations:
             content=self.messages.texts("conversation.ended"),
             receiver_id=ended.other(actor.id),
             message_type="system",
-            subject=ended.purpose or "",
+            subject=_as_subject(ended),
             metadata={"conversation_id": ended.id, ENDED: True},
         )
 
 
 def is_conversational(message: Message) -> bool:
     return message.message_type == "conversation" and "conversation_id" in message.metadata
+
+
+def _as_subject(conversation: Conversation) -> str:
+    """The purpose as the subject of mail, which is bounded in characters of JSON."""
+    return clipped(conversation.purpose, PURPOSE_CHARACTERS) or ""
 
 
 def require_purpose(purpose: str | None) -> None:

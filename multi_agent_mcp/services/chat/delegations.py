@@ -15,16 +15,17 @@ from multi_agent_mcp.domain.message import Conversation, Delegation
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Unauthorized
-from multi_agent_mcp.services.chat.conversations import Conversations, require_purpose
+from multi_agent_mcp.services.chat.conversations import PURPOSE_CHARACTERS, Conversations, require_purpose
 from multi_agent_mcp.services.mail.sending import Sent
 from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.texts import Texts, shortened
 
 CONTEXT_CHARACTERS = 4_000
+SHOWN_CHARACTERS = PURPOSE_CHARACTERS + CONTEXT_CHARACTERS
 
 
 @dataclass(eq=False)
@@ -182,12 +183,14 @@ class Delegations:
         return any(session.id == delegation.taken_by for session in self.sessions.live(delegation.agent_id))
 
 
-def as_answer(delegation: Delegation) -> dict[str, Any]:
+def as_answer(delegation: Delegation, characters: int = SHOWN_CHARACTERS) -> dict[str, Any]:
+    """The delegation for its chat session, with its texts cut to about this many characters of JSON."""
+    for_purpose = characters * PURPOSE_CHARACTERS // SHOWN_CHARACTERS
     return {
         "delegation_id": delegation.id,
         "target_agent_id": delegation.target_agent_id,
-        "purpose": delegation.purpose,
-        "context": delegation.context,
+        "purpose": shortened(delegation.purpose, for_purpose),
+        "context": shortened(delegation.context, characters - for_purpose),
         "task_id": delegation.task_id,
         "created_at": format_time(delegation.created_at),
     }

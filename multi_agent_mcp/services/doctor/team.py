@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import partial
 from itertools import combinations, islice
 
-from multi_agent_mcp.domain.agent import Agent, sharing_panes, superiors
+from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
 from multi_agent_mcp.domain.signature import public_key
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal
+from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal, TmuxTimeout
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.services.overview.machines import (
     AWAY,
@@ -70,8 +70,14 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
 
 
 def panes(context: CheckContext) -> Iterator[Finding]:
-    """Agents without a pane, in the same pane as another, or whose pane cannot be rung now."""
+    """Agents without a pane, in the same pane as another, or whose pane cannot be rung now; tmux servers that do not
+    answer."""
     agents = context.agents.at_home()
+    reasons = {agent.id: context.probe(agent) for agent in agents.values() if agent.pane_id is not None}
+    silent = [agents[name] for name, reason in reasons.items() if reason == TmuxTimeout.code]
+    for server, ids in by_server(silent).items():
+        facts = {"agents": ", ".join(ids), "socket": server[0], "command": waking_tmux(*server)}
+        yield context.found("panes", PROBLEM, ids[0], "silent_tmux", **facts)
     for ids in sharing_panes(agents.values()):
         facts = {"names": ", ".join(ids), "pane": agents[ids[-1]].pane_id, "agent_id": ids[-1]}
         yield context.found("panes", PROBLEM, ids[-1], "shared_pane", **facts)
@@ -80,7 +86,7 @@ def panes(context: CheckContext) -> Iterator[Finding]:
             if agent.role != "owner":
                 kind = "no_pane" if agent.command else "no_pane_no_command"
                 yield context.found("panes", NOTE, agent.id, kind, agent_id=agent.id)
-        elif reason := context.probe(agent):
+        elif (reason := reasons[agent.id]) and reason != TmuxTimeout.code:
             why = context.texts.why_not_rung(reason)
             facts = {"agent_id": agent.id, "pane": agent.pane_id, "reason": why, "program": context.program(agent)}
             yield context.found("panes", NOTE, agent.id, _kind(agent, reason), **facts)

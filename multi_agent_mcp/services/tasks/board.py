@@ -10,6 +10,7 @@ from typing import Any
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -103,7 +104,7 @@ def summary_of(task: Task) -> dict[str, Any]:
     """The fields of a task in a list."""
     return {
         "task_id": task.id,
-        "title": task.title,
+        "title": clipped(task.title),
         "status": task.status,
         "priority": task.priority,
         "created_at": format_time(task.created_at),

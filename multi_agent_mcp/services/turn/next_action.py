@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task, completed
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
-from multi_agent_mcp.services.chat.conversations import ENDED, Conversations, is_conversational
+from multi_agent_mcp.services.chat.conversations import ENDED, PURPOSE_CHARACTERS, Conversations, is_conversational
 from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.overview.snapshot import Dashboard
@@ -34,6 +34,8 @@ DESCRIPTION_CHARACTERS = 1_500
 CHECKLIST_CHARACTERS = 1_200
 DEPENDENCIES_SHOWN = 50
 REVIEWS_SHOWN = 10
+REVIEWS_CHARACTERS = 5_000
+CONVERSATIONS_SHOWN = 50
 
 
 @dataclass(eq=False)
@@ -147,7 +149,8 @@ class NextAction:
     def _aside(self, agent: Agent, unread: Sequence[Message]) -> dict[str, Any] | None:
         """The action beside work, or None: a request to decide, or mail."""
         if requests := self._requests(agent):
-            return self._action("review", tasks=[summary_of(request) for request in requests[:REVIEWS_SHOWN]])
+            shown = first_fitting(map(summary_of, requests[:REVIEWS_SHOWN]), REVIEWS_CHARACTERS)
+            return self._action("review", tasks=shown)
         return self._action("read_messages", unread_count=len(unread)) if unread else None
 
     def _requests(self, agent: Agent) -> list[Task]:
@@ -260,13 +263,15 @@ class ChatAction:
         """The action for a pending conversation that another agent has requested, or None."""
         for item in mine:
             if item.status == "pending" and item.target_agent_id == agent.id and item.id in waiting:
-                facts = {"conversation_id": item.id, "initiator_id": item.initiator_id, "purpose": item.purpose}
+                purpose = clipped(item.purpose, PURPOSE_CHARACTERS)
+                facts = {"conversation_id": item.id, "initiator_id": item.initiator_id, "purpose": purpose}
                 return self._action("conversation_request", **facts)
         return None
 
     def _mail(self, action: str, each: list[Conversation]) -> dict[str, Any] | None:
-        """The action for unread messages, or None if there are none; `each` holds the conversation of each message."""
-        ids = list(dict.fromkeys(conversation.id for conversation in each))
+        """The action for unread messages, or None if there are none; `each` holds the conversation of each message.
+        Conversations beyond `CONVERSATIONS_SHOWN` follow when these are read."""
+        ids = list(dict.fromkeys(conversation.id for conversation in each))[:CONVERSATIONS_SHOWN]
         return self._action(action, conversation_ids=ids, unread_count=len(each)) if ids else None
 
     def _is_over(self, mine: list[Conversation], session: AgentSession) -> bool:

@@ -34,7 +34,7 @@ def scrollback(call: ApiRequest) -> dict[str, Any]:
 
 
 def answer(call: ApiRequest) -> dict[str, Any]:
-    """Presses the key of a choice, if exactly this dialog is still shown. Raises `NotAnswered`."""
+    """Presses the key of a choice, if exactly this dialog is still shown. Raises `NotAnswered` and `TmuxTimeout`."""
     agent = _typeable(call)
     came = call.services.panes.answer(agent, call.text("dialog_id"), call.text("choice"), call.me)
     call.services.recent_attention.look_again()

@@ -27,6 +27,7 @@ from multi_agent_mcp.doorbell.tmux import dialogs
 from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION
+from multi_agent_mcp.doorbell.tmux.typing import Attempt
 from tests.conformance.stage import Stage
 from tests.doorbell.tmux.asker import asker_command
 from tests.end_to_end.support import wait_until
@@ -247,3 +248,23 @@ def answered_meanwhile(one: Asking, chance: random.Random) -> str:
         return "crossed"
     assert all(event["drawn"] == drawn for event in pressed), (asked, pressed)
     return "answered" if pressed else "refused"
+
+
+def test_a_tmux_that_stops_with_the_key_on_its_way_may_press_it_when_it_goes_on(
+    asking: Callable[[], Asking], stage: Stage
+) -> None:
+    one = asking()
+    asked, server = one.dialog(), int(stage.tmux("display-message", "-p", "#{pid}"))
+
+    def look() -> Attempt | str:
+        attempt = one.notifier._attempt(one.agent)
+        if not isinstance(attempt, str) and attempt.snapshot.settled:
+            os.kill(server, signal.SIGSTOP)
+        return attempt
+
+    try:
+        came = dialogs.answer(look, asked.id, "3")
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert came == Answered("pressed", "tmux_timeout", dialog=asked)
+    wait_until(lambda: one.events("key"), "tmux presses what it was sent")
