@@ -16,7 +16,7 @@ from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.shared_collection import ALONE, Authority
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.ownership import require_own
+from multi_agent_mcp.system.ownership import require_entered, require_own, require_root_entered
 from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 
@@ -102,8 +102,12 @@ def open_session(
     `NoSuchSession` if `init` was never run, and as `read_settings`."""
     if read_environment().check_locks:
         ORDER_CHECK.abort_on_violations()
+    require_entered(root)
+    if session is None:
+        require_root_entered(root)
     require_own(root)
     name = names.session_name(find_session(session, root))
+    require_entered(root, root / name)
     require_own(root, root / "hosts", root / name)
     workspace = Workspace(root, name, authority or _authority(root / name))
     if name not in session_names(root):  # by its exact name, even on file systems that ignore case

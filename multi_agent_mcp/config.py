@@ -97,12 +97,6 @@ def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
     return TmuxPane(socket_path, pane_id) if socket_path and pane_id.startswith("%") else None
 
 
-def invoking_user() -> int | None:
-    """The user who called sudo(8), from `SUDO_UID`, which means something only to the superuser."""
-    given = ENVIRON.get("SUDO_UID", "")
-    return int(given) if given.isascii() and given.isdigit() else None
-
-
 def trust_file() -> Path | None:
     """The user's list of what is trusted though it belongs to others (docs/security.md, Other users' sessions), in the
     directory of the XDG Base Directory Specification; None without a home directory."""

@@ -29,7 +29,7 @@ from multi_agent_mcp.domain.ids import as_name, differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.system.files import FileChange, apply_change
-from multi_agent_mcp.system.ownership import require_own
+from multi_agent_mcp.system.ownership import require_entered, require_own
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
 if TYPE_CHECKING:
@@ -206,6 +206,7 @@ def init(
 def _init(team: Path | None, root: str | None, session: str | None, language: str | None, new: NewTeam) -> Made:
     environment = read_environment()
     place = _place(team, root or environment.root)
+    require_entered(place.root)
     require_own(place.root)  # before a team.yaml is written for it
     session = environment.session if session is None else session
     is_wanted = new != NewTeam()

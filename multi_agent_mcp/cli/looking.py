@@ -20,6 +20,7 @@ from multi_agent_mcp.cli.context import (
     placed,
     print_error,
     print_line,
+    refuse,
     session_command,
     text_of,
     titled_table,
@@ -28,8 +29,10 @@ from multi_agent_mcp.config import find_root, read_environment, session_names
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
 from multi_agent_mcp.domain.times import asked_time, format_duration, format_time, local_zone
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.search.search import Found, Results, SearchQuery
 from multi_agent_mcp.system.files import storage_errors
+from multi_agent_mcp.system.ownership import require_own, require_root_entered
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -257,7 +260,13 @@ def _progress(texts: Texts) -> Iterator[Callable[[], None]]:
 
 def show() -> None:
     """Prints the state. Several sessions, none of them selected, are refused with their names."""
-    if not session_names(find_root(read_environment().root, Path.cwd())):
+    root = find_root(read_environment().root, Path.cwd())
+    try:
+        require_root_entered(root)
+        require_own(root)
+    except Refusal as refusal:
+        refuse(refusal)
+    if not session_names(root):
         print_line(people_texts()("status.first_steps").rstrip("\n"))
         return
     with open_context(None, None) as context:

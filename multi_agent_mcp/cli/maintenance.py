@@ -24,7 +24,7 @@ from multi_agent_mcp.cli.context import (
     session_command,
     titled_table,
 )
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.doctor.finding import Finding, Track
@@ -132,9 +132,9 @@ def _now(texts: Texts, doorbell: Answer, reason: str | None) -> str:
 
 
 @click.command()
-@click.argument("path", type=Path)
+@click.argument("path")
 @JSON
-def trust(path: Path, as_json: bool) -> None:
+def trust(path: str, as_json: bool) -> None:
     """Use a root directory, or a team.yaml, although somebody else owns it or may write to it.
 
     Whoever can write there can run programs as you. This holds as long as PATH belongs to the same user.
@@ -143,10 +143,12 @@ def trust(path: Path, as_json: bool) -> None:
 
     texts = people_texts()
     try:
-        owner, noted = trust_path(path)
+        if not path:
+            raise InvalidArguments("trust_no_root", path="''")
+        owner, noted = trust_path(Path(path))
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
-    facts = {"path": str(path.absolute()), "owner": owner, "file": str(noted)}
+    facts = {"path": str(Path(path).absolute()), "owner": owner, "file": str(noted)}
     print_answer(facts, [texts("trust.done", **facts)], as_json=as_json)
 
 

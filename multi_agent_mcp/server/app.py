@@ -18,7 +18,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.stdio import Stdio, current_receipt
@@ -170,6 +170,10 @@ class App:
         code = 0
         try:
             self.binding.close(confirm=confirm)
+        except (Refusal, OSError) as error:  # a full disk is no bug: no traceback
+            refusal = system_error(error) if isinstance(error, OSError) else error
+            logger.error("the session could not be closed: %s", self.binding.services.texts.sentence(refusal))
+            code = 1
         except Exception:
             logger.exception("the session could not be closed")
             code = 1

@@ -74,6 +74,9 @@ class Middleware:
         try:
             with self.services.agents.read_once():
                 return self._answer(name, arguments, receipt)
+        except Refusal as refusal:  # after the tool, as the disk has changed meanwhile
+            receipt.requeue()
+            return refused(refusal, self._texts, notification=self._texts("notification.none"))
         except Exception as error:  # a bug of ours: the agent still gets a sentence
             logger.exception("the call of %s failed", name)
             receipt.requeue()
@@ -91,6 +94,7 @@ class Middleware:
             receipt.open(session)
             me = self.binding.agent()
             self.services.agents.require_here(me)  # the agent may have moved while its machine was away
+            self.services.agents.require_own_inboxes(me.id)
             call = Call(self.binding, session, me, receipt)
         except Refusal as refusal:
             return refused(refusal, self._texts, notification=self._texts("notification.none"))
@@ -163,7 +167,7 @@ class Middleware:
             }
         if unread := self._unread(call):
             notices["unread_messages"] = unread
-        if quarantined := self.services.reading.newly_quarantined(call.me.id):
+        if quarantined := self._newly_quarantined(call):
             notices["quarantined"] = quarantined
         return notices
 
@@ -174,6 +178,13 @@ class Middleware:
             return self.services.unread_mail_count(call.me.id)
         except Refusal as refusal:
             logger.warning("unread mail could not be counted: %s", refusal)
+            return 0
+
+    def _newly_quarantined(self, call: Call) -> int:
+        try:
+            return self.services.reading.newly_quarantined(call.me.id)
+        except Refusal as refusal:
+            logger.warning("quarantined mail could not be counted: %s", refusal)
             return 0
 
     def _pending_after(self, call: Call) -> Pending:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
-from multi_agent_mcp.errors import Reason, StorageError
+from multi_agent_mcp.errors import Reason, StorageError, UntrustedSession
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
@@ -123,7 +123,8 @@ class EntityFiles(Generic[E]):
         self._defaults = {**defaults, **self._place}
 
     def load(self, name: str) -> E | None:
-        """Returns the entity; None if the file is gone or still being written, or was unreadable and quarantined."""
+        """Returns the entity; None if the file is gone or still being written, or was unreadable or somebody else's
+        (docs/security.md, Other users' sessions) and quarantined."""
         path, stem = f"{self.path}/{name}", os.path.splitext(name)[0]  # noqa: PTH122 - a `Path` takes ten times as long
         for attempt in range(2):
             self.require_inside()
@@ -135,7 +136,11 @@ class EntityFiles(Generic[E]):
                 self.quarantine.set_aside(Path(path), Reason("unreadable", error=error))
                 return None
             try:
+                self.files.containment.require_owner(status, path)
                 return self.decode(data, stem, status.st_mtime)
+            except UntrustedSession as refusal:
+                self.quarantine.set_aside(Path(path), refusal.values["reason"])
+                return None
             except Unreadable as error:
                 if self._still_written(status):
                     return None

@@ -157,14 +157,14 @@ class IndexedFiles(EntityFiles[E]):
         self.require_inside()
         with storage_errors(self.path), in_place(self.path) as place:
             for name in names:
-                data, status = peek(name, place)
+                data, status = self._peek(name, place)
                 entity = None if self._closed_by(data) is not None else self._whole(data, name) or self.load(name)
                 if entity is not None and not self._over(entity):
                     yield name, self._indexed(entity), status.st_ctime_ns if status is not None else 0
 
     def is_closed(self, name: str) -> bool:
         """Returns whether the file's header, as of now, says that it is closed."""
-        return self._closed_by(peek(f"{self.path}/{name}")[0]) is not None
+        return self._closed_by(self._peek(f"{self.path}/{name}")[0]) is not None
 
     def listing(self) -> Iterator[tuple[os.DirEntry[str], int]]:
         """Yields our files, each with the open directory's descriptor."""
@@ -184,7 +184,7 @@ class IndexedFiles(EntityFiles[E]):
 
     def entry(self, name: str, place: int | None = None) -> Entry[E] | None:
         """Returns the index entry of a file; None if it is gone or not a regular file."""
-        data, status = peek(name if place is not None else f"{self.path}/{name}", place)
+        data, status = self._peek(name if place is not None else f"{self.path}/{name}", place)
         with contextlib.suppress(FileNotFoundError):
             status = status or os.lstat(self.path / name)
         if status is None or not stat.S_ISREG(status.st_mode):
@@ -196,6 +196,11 @@ class IndexedFiles(EntityFiles[E]):
             with contextlib.suppress(Unreadable):
                 return self._entry_of(found, self.decode(data, name[:-3], status.st_mtime))
         return self._loaded(name, found)
+
+    def _peek(self, path: str, place: int | None = None) -> tuple[bytes, os.stat_result | None]:
+        """As `peek`. Of somebody else's file no bytes count, so that it comes to `load`, which sets it aside."""
+        data, status = peek(path, place)
+        return (data if status is None or self.files.containment.is_own(status) else b""), status
 
     def _whole(self, data: bytes, name: str) -> E | None:
         """Returns the entity if `data` is certainly the whole file and contains `created_at`, so that no file time is

@@ -81,7 +81,10 @@ class Intents:
     def _left(self, intent_id: str) -> Intent | object | None:
         """Returns the intent; None if a process works on it or it is complete, `_UNREADABLE` if it is invalid."""
         try:
-            record = json.loads(read_file(self._file(intent_id))[0])
+            data, status = read_file(self._file(intent_id))
+            if not self.files.containment.is_own(status):
+                return _UNREADABLE
+            record = json.loads(data)
             pid, kind, facts = int(record["pid"]), str(record["kind"]), dict(record["facts"])
             if intent_id in self._under_way or (pid != os.getpid() and is_alive(pid, record["pid_started_at"])):
                 return None

@@ -42,7 +42,7 @@ from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.store.shared_collection import ALONE, Authority, SharedCollection
 from multi_agent_mcp.store.tasks import Tasks
 from multi_agent_mcp.system.files import make_directory, storage_errors, write_new
-from multi_agent_mcp.system.ownership import require_own
+from multi_agent_mcp.system.ownership import require_entered, require_own
 
 UNASSIGNED = "_unassigned"
 
@@ -150,6 +150,7 @@ class Workspace:
         only in case, `UntrustedSession` for a directory of somebody else, and `InvalidArguments` for a root that is not
         UTF-8."""
         require_utf8(self.root)
+        require_entered(self.root, self.path)
         require_own(self.root, self.path)
         with storage_errors(self.path):
             make_directory(self.root)

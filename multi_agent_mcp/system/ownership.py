@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import json
 import os
@@ -13,20 +14,20 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from multi_agent_mcp.config import invoking_user, trust_file
-from multi_agent_mcp.errors import Reason, UntrustedSession
+from multi_agent_mcp.config import ROOT_NAME, session_names, trust_file
+from multi_agent_mcp.errors import InvalidArguments, Reason, UntrustedSession
 from multi_agent_mcp.system.file_status import careful
 from multi_agent_mcp.system.files import FILE_MODE, make_directory, storage_errors, write_all
 
 SUPERUSER = 0
+TEAM_SUFFIXES = frozenset({".yaml", ".yml"})
 ENTERED_BY_OTHERS = stat.S_IXGRP | stat.S_IXOTH
 
 
 def own_users() -> frozenset[int]:
-    """The users whose files are as good as ours: this process's, the superuser, and the one who called sudo(8)."""
-    me = os.geteuid()
-    caller = invoking_user() if me == SUPERUSER else None
-    return frozenset({me, SUPERUSER} if caller is None else {me, SUPERUSER, caller})
+    """The users whose files are as good as ours: this process's and the superuser. Not the one who called sudo(8):
+    what the superuser makes in that user's session, its user cannot open any more."""
+    return frozenset({os.geteuid(), SUPERUSER})
 
 
 def user_name(user: int) -> str:
@@ -53,7 +54,26 @@ def require_owner(owner: int, found: Path, root: Path) -> None:
 
 
 def _untrusted(reason: Reason, path: Path) -> UntrustedSession:
-    return UntrustedSession(reason=reason, command=f"multi-agent-mcp trust {shlex.quote(str(path.absolute()))}")
+    key = "users_session" if os.geteuid() == SUPERUSER and reason.key == "belongs_to" else None
+    return UntrustedSession(key, reason=reason, command=f"multi-agent-mcp trust {shlex.quote(str(path.absolute()))}")
+
+
+def require_entered(*directories: Path) -> None:
+    """Raises `UntrustedSession` for a directory that its owner, somebody else or the superuser, keeps closed to us."""
+    for directory in directories:
+        status = _status(directory)
+        if status is None or not stat.S_ISDIR(status.st_mode) or status.st_uid == os.geteuid():
+            continue
+        if not os.access(directory, os.R_OK | os.X_OK):
+            raise UntrustedSession("closed_session", path=directory.absolute(), owner=user_name(status.st_uid))
+
+
+def require_root_entered(root: Path) -> None:
+    """As `require_entered`, for a root, and for what may be a session in it unless there is one that we can enter."""
+    require_entered(root)
+    if not session_names(root):
+        with suppress(OSError):
+            require_entered(*root.iterdir())
 
 
 def _belonging(path: Path, owner: int) -> Reason:
@@ -134,29 +154,66 @@ def is_trusted(path: Path) -> bool:
     if place is None or status is None:
         return False
     with suppress(OSError), open(place, "rb", opener=careful) as file:
-        noted = os.fstat(file.fileno())
-        if noted.st_uid in own_users() and not others_may_write(noted):
+        if _list_complaint(place, os.fstat(file.fileno())) is None:
             return _line(path, status.st_uid) in file.read().splitlines()
     return False
 
 
 def trust(path: Path) -> tuple[str, Path]:
-    """Trusts what is at this path, as long as it belongs to the same user. Returns this user's name, and the file in
-    which that stands. Raises `StorageError` if there is nothing at the path, or the file cannot be written."""
+    """Trusts the root or team.yaml at this path, as long as it belongs to the same user. Returns this user's name, and
+    the file in which that stands. Raises `InvalidArguments` for anything else, `StorageError` if there is nothing at
+    the path, or the file cannot be written, and `UntrustedSession` for a file that would not be believed."""
     with storage_errors(path):
         owner = path.stat().st_uid
+    _require_usable(path)
     place = trust_file()
     if place is None:
         raise UntrustedSession("no_home")
     if not is_trusted(path):
         with storage_errors(place):
             make_directory(place.parent)
-            descriptor = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
-            try:
-                write_all(descriptor, _line(path, owner) + b"\n")
-            finally:
-                os.close(descriptor)
+            _note(place, _line(path, owner))
     return user_name(owner), place
+
+
+def _require_usable(path: Path) -> None:
+    """Raises `InvalidArguments` for what is neither a root nor a team.yaml, naming the root that must be meant."""
+    if _is_root(path) or (path.is_file() and path.suffix in TEAM_SUFFIXES):
+        return
+    meant = [near for near in (path / ROOT_NAME, path.absolute().parent) if _is_root(near)]
+    if len(meant) == 1:
+        raise InvalidArguments("trust_root_meant", path=path.absolute(), root=meant[0].absolute())
+    raise InvalidArguments("trust_no_root", path=path.absolute())
+
+
+def _is_root(path: Path) -> bool:
+    """Whether a directory is called as a root, or has sessions."""
+    is_called = ROOT_NAME in {path.absolute().name, os.path.basename(os.path.realpath(path))}  # noqa: PTH119 - as above
+    return path.is_dir() and (is_called or bool(session_names(path)))
+
+
+def _note(place: Path, line: bytes) -> None:
+    """Appends a line of its own to the list; a last line without an end is ended first. Raises OSError, also for a
+    pipe, without waiting for its reader, and `UntrustedSession`."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(place, flags, FILE_MODE)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(place))
+        if (reason := _list_complaint(place, status)) is not None:
+            raise UntrustedSession("trust_list", reason=reason)
+        data = file.read()
+        write_all(descriptor, (b"\n" if data and not data.endswith(b"\n") else b"") + line + b"\n")
+
+
+def _list_complaint(place: Path, status: os.stat_result) -> Reason | None:
+    """Why the list is not believed; None if it is. A pipe or a device says nothing."""
+    if status.st_uid not in own_users():
+        return _belonging(place, status.st_uid)
+    if not stat.S_ISREG(status.st_mode) or others_may_write(status):
+        return Reason("open_to_writers", path=str(place), mode=f"{stat.S_IMODE(status.st_mode):04o}")
+    return None
 
 
 def _line(path: Path, owner: int) -> bytes:

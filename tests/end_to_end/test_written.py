@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +123,19 @@ def test_a_full_pipe_keeps_no_server_and_consumes_nothing(team: Team, how: str) 
     assert not team.services.sessions.live("worker-a")
     assert len(team.unread("worker-a")) == len(MAIL)
     assert _read_by_the_next_server(team) == list(MAIL)
+
+
+def test_a_server_that_cannot_close_its_session_says_so_in_one_sentence(team: Team) -> None:
+    with wire(team) as host:
+        host.say(call(1, "get_unread_count"))
+        host.heard_until(1)
+        shutil.rmtree(team.path / "sessions")
+        (team.path / "sessions").write_text("in the way")
+        assert host.process.stdin is not None
+        host.process.stdin.close()
+        assert host.process.wait(ENDS_WITHIN_SECONDS * SLACK) == 1
+    said = (team.base / f"wire-{team.started}.stderr").read_text(encoding="utf-8").splitlines()
+    assert [line for line in said if line.startswith("multi-agent-mcp: the session could not be closed: ")] == said[-1:]
 
 
 def test_a_call_behind_a_full_pipe_confirms_nothing(team: Team) -> None:

@@ -31,7 +31,7 @@ def mounted(broken: Path, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     place = tmp_path / "small"
     place.mkdir()
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", f"size={SMALL},mode=0700", "tmpfs", str(place)], capture_output=True, check=False
     )
     if done.returncode != 0:
         pytest.skip(f"mount is not allowed here: {done.stderr.decode().strip()}")

@@ -34,7 +34,9 @@ def small(tmp_path: Path) -> Iterator[Mounted]:
         place = tmp_path / name
         place.mkdir()
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)], capture_output=True, check=False
+            ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0700", "tmpfs", str(place)],
+            capture_output=True,
+            check=False,
         )
         if done.returncode != 0:
             pytest.skip(f"mount is not allowed here: {done.stderr.decode().strip()}")

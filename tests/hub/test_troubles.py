@@ -79,7 +79,7 @@ def full(tmp_path: Path) -> Iterator[Machines]:
     """A desk, and a laptop whose disk has eight megabytes."""
     place = tmp_path / LAPTOP
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mount is not allowed here")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -148,3 +149,34 @@ def test_an_interrupt_that_comes_while_a_tool_runs_is_logged_as_what_was_answere
     assert seat.call("slow") == {}
     (execution,) = services.workspace.executions.open(worker_a.id)
     assert "success, replaced by an interrupt (slow" in services.executions.read_log(execution).lines[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can give files to other users")
+@pytest.mark.parametrize("name", ["ipc", "ipc/worker-a", "notifications/worker-a"])
+def test_every_tool_says_so_when_somebody_else_owns_the_mail(
+    services: Services, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seat = Seat(services, "worker-a")
+    assert seat.call("get_my_tasks")["success"]
+    os.chown(services.path / name, 4211, 4211)
+    for tool in (
+        "get_my_tasks",
+        "get_notifications",
+        "read_messages",
+        "send_message",
+        "list_agents",
+        "get_next_action",
+    ):
+        answer = seat.call(tool)
+        assert answer["error"] == "untrusted_session", tool
+        assert "uid 4211" in answer["message"]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can give files to other users")
+def test_mail_that_is_taken_away_while_a_tool_runs_hides_no_result(services: Services) -> None:
+    def lose(_: Call) -> Answer:
+        os.chown(services.path / "ipc" / "worker-a", 4211, 4211)
+        return {"done": True}
+
+    assert Seat(services, "worker-a", lose).call("lose")["done"]

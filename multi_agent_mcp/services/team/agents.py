@@ -218,6 +218,12 @@ class Agents:
         """See `Workspace.make_inboxes`."""
         self.workspace.make_inboxes(agent_id)
 
+    def require_own_inboxes(self, agent_id: str) -> None:
+        """Raises `UntrustedSession` if somebody else owns a directory on the way to the agent's mail or notifications:
+        whoever put it there could tell the agent anything."""
+        for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
+            inbox.hot.require_inside()
+
     def remove(self, agent_id: str) -> Agent:
         """Marks an agent as removed: it gets no more mail; its record and its files stay. Raises `InvalidId`,
         `AgentNotFound`, and `HasSubordinates` unless its subordinates are removed, too."""

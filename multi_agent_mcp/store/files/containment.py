@@ -6,9 +6,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.errors import StorageError, UntrustedSession
 from multi_agent_mcp.system.ownership import own_users, require_owner
 
 PEEK_BYTES = 4096
@@ -105,6 +106,13 @@ class Containment:
         if status.st_uid not in self._owners:
             require_owner(status.st_uid, Path(path), self.base.parent)
             self._owners |= {status.st_uid}
+
+    def is_own(self, status: os.stat_result) -> bool:
+        """Returns whether `require_owner` lets this file pass."""
+        if status.st_uid not in self._owners:
+            with suppress(UntrustedSession):
+                self.require_owner(status, self.base)
+        return status.st_uid in self._owners
 
     def _way(self, directory: Path) -> list[str]:
         """Returns the directories from `base` down to this one; [] if it is certain only on the disk that it is below
