@@ -212,6 +212,7 @@ class Services:
             self.sessions,
             self.owner_waits,
             self.missing_sessions,
+            self.supervision,
             self.derived_notices,
             self.stuck_agents,
             self.signatures,
@@ -607,7 +608,15 @@ class Services:
     def doorbell(self) -> Doorbell:
         from multi_agent_mcp.doorbell.ringing import Doorbell
 
-        return Doorbell(self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock)
+        return Doorbell(
+            self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock, self.opens_chat
+        )
+
+    def opens_chat(self, agent_id: str) -> bool:
+        """Whether a supervisor runs that opens a chat window for an agent to whom a conversation's message came."""
+        from multi_agent_mcp.services.overview.supervision import Slot
+
+        return self.supervision.running() is not None and self.missing_sessions.may_open(Slot(agent_id, "chat"))
 
     @part
     def panes(self) -> Panes:

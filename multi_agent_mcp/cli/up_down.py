@@ -21,6 +21,7 @@ from multi_agent_mcp.windows.readiness import OPEN, READY, AgentState
 if TYPE_CHECKING:
     from multi_agent_mcp.windows.readiness import Preflight, Report
     from multi_agent_mcp.windows.startup import Startup
+    from multi_agent_mcp.windows.window_registry import TeamWindows
 
 
 # The output of `up`: warnings, the agents' states while it waits, and the table at the end.
@@ -105,6 +106,7 @@ def _lines(states: Sequence[AgentState], texts: Texts) -> dict[str, str]:
 SOCKET = click.option(
     "--socket", metavar="PATH", help="The tmux socket (default: the server this terminal is in, else tmux's default)."
 )
+TEAM_SOCKET = click.option("--socket", metavar="PATH", help="The tmux socket (default: that of the team's windows).")
 WAIT = click.option("--wait/--no-wait", default=True, help="Wait until every agent is ready or asks for something.")
 TIMEOUT = click.option(
     "--timeout", type=click.IntRange(0, 3600), default=60, metavar="SECONDS", help="How long (default: 60)."
@@ -165,20 +167,19 @@ def up(
 
 @click.command()
 @click.argument("agent_id", metavar="AGENT")
+@TEAM_SOCKET
 @WAIT
 @TIMEOUT
 @session_command()
-def restart(context: SessionContext, agent_id: str, wait: bool, timeout: int) -> None:
+def restart(context: SessionContext, agent_id: str, socket: str | None, wait: bool, timeout: int) -> None:
     """End the program in an agent's window and start its command anew there, as after a change in team.yaml. Without a
     window, open one, as `up AGENT` does. Mail and tasks stay.
 
     Exit code 1 when it is not ready.
     """
-    from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.windows.startup import Startup
-    from multi_agent_mcp.windows.window_registry import TeamWindows
 
-    startup = Startup(TeamWindows(context.services, tmux_socket(), joins=True), [agent_id])
+    startup = Startup(_team_windows(context, socket), [agent_id])
     _warn(context, startup)
     startup.restart()
     _follow(context, startup, timeout if wait else None)
@@ -186,8 +187,16 @@ def restart(context: SessionContext, agent_id: str, wait: bool, timeout: int) ->
         raise click.exceptions.Exit(1)
 
 
-def _warn(context: SessionContext, startup: Startup) -> None:
+def _team_windows(context: SessionContext, socket: str | None) -> TeamWindows:
+    """The team's windows; new ones on the tmux server at `socket`, else where the team's are or were."""
+    from multi_agent_mcp.config import tmux_socket
+    from multi_agent_mcp.windows.window_registry import TeamWindows, last_socket
 
+    path = str(Path(socket).absolute()) if socket else last_socket(context.services) or tmux_socket()
+    return TeamWindows(context.services, path, joins=socket is None)
+
+
+def _warn(context: SessionContext, startup: Startup) -> None:
     for line in () if context.as_json else warnings(startup.preflight, context.texts):
         print_line(line)
 
@@ -207,19 +216,18 @@ def _follow(context: SessionContext, startup: Startup, timeout: int | None) -> N
 
 @click.command()
 @AGENTS
+@TEAM_SOCKET
 @session_command()
-def down(context: SessionContext, agent_ids: tuple[str, ...]) -> None:
+def down(context: SessionContext, agent_ids: tuple[str, ...], socket: str | None) -> None:
     """Close the panes that `up` and the supervisor opened, or only those of the agents named; these stay closed,
     whatever work waits, until `up`. Mail and tasks stay.
 
     Exit code 1 when windows stay open because this is a copy of the session that opened them.
     """
-    from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.windows.up_down import close_agents, close_team
-    from multi_agent_mcp.windows.window_registry import TeamWindows
 
     names = [context.services.agents.here(agent_id).id for agent_id in agent_ids]
-    windows = TeamWindows(context.services, tmux_socket())
+    windows = _team_windows(context, socket)
     closed = close_agents(windows, names) if names else close_team(windows)
     texts = context.texts
     lines = [texts("down.closed", names=", ".join(closed)) if closed else texts("down.nothing")]
@@ -236,17 +244,17 @@ def down(context: SessionContext, agent_ids: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("agent_id", metavar="[AGENT]", required=False)
+@TEAM_SOCKET
 @session_command(json=False)
-def attach(context: SessionContext, agent_id: str | None) -> None:
+def attach(context: SessionContext, agent_id: str | None, socket: str | None) -> None:
     """Show the team's windows in this terminal, beginning with the agent named; inside the team's tmux server, switch
     to them. Ctrl-b d leads back."""
-    from multi_agent_mcp.config import read_environment, tmux_socket
+    from multi_agent_mcp.config import read_environment
     from multi_agent_mcp.windows.up_down import find_attachment
-    from multi_agent_mcp.windows.window_registry import TeamWindows
 
     if agent_id is not None:
         context.services.agents.here(agent_id)
-    found = find_attachment(TeamWindows(context.services, tmux_socket(), joins=True), agent_id)
+    found = find_attachment(_team_windows(context, socket), agent_id)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidArguments("attach_no_terminal", command=found.command)
     if not found.is_here and read_environment().pane is not None:

@@ -107,6 +107,8 @@ KEYS = "tmux"
 """The channel that types into panes."""
 OUTSTANDING = "doorbell_outstanding"
 """The reason for which nobody is rung while an earlier ring was not heard yet."""
+CHAT_BEGINS_WITHIN = timedelta(seconds=30)
+"""How long a task session is not rung about a conversation while a window for a chat session is being opened."""
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
 """Reasons that no waiting resolves, only a change of the agent's record in `agents.json`."""
 
@@ -141,7 +143,9 @@ class Doorbell:
         settings: Settings,
         texts: Texts,
         clock: Callable[[], datetime],
+        opens_chat: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        """`opens_chat` returns whether a supervisor opens a chat window for an agent when it is written to."""
         self.workspace = workspace
         self.notifications = notifications
         self.notifier = notifier
@@ -151,6 +155,7 @@ class Doorbell:
             timedelta(seconds=settings.limits.doorbell_pause_seconds),
             timedelta(seconds=settings.limits.doorbell_pause_max_seconds),
         )
+        self.opens_chat = opens_chat
         self.log = RingLog(workspace, clock, self.pauses.shortest)
 
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
@@ -268,7 +273,16 @@ class Doorbell:
         session that would begin in the registered pane."""
         mine = purpose or "task"
         living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
-        return [item for item in items if _rung_in(item, living) == mine]
+        left = self._left_to_chat(agent_id, purpose, items)
+        return [item for item in items if item.id not in left and _rung_in(item, living) == mine]
+
+    def _left_to_chat(self, agent_id: str, purpose: str | None, items: Sequence[Item]) -> dict[str, timedelta]:
+        """The items that a task session is not rung about, as a chat session is about to begin, by id; for how long."""
+        if purpose != "task" or self._other_served(agent_id, purpose):
+            return {}
+        ages = {item.id: max(self.clock() - item.created_at, timedelta(0)) for item in items if _begins_chat(item)}
+        left = {item_id: CHAT_BEGINS_WITHIN - age for item_id, age in ages.items() if age < CHAT_BEGINS_WITHIN}
+        return left if left and self.opens_chat(agent_id) else {}
 
     def repeat(self, agent_id: str, prompt: FirstPrompt, place: Mapping[str, Any]) -> Delivery | None:
         """Repeats, in the session's own pane, a prompt that was not heard; None if that was done before, or if the
@@ -283,7 +297,12 @@ class Doorbell:
             return self._ring_about(only_keys, Due((prompt,)))[0]
 
     def _decide(self, agent_id: str, purpose: str | None, rings: Iterable[Ring | None]) -> Due[DoorbellItem]:
-        return due(self.meant_for(agent_id, purpose, self._unread(agent_id)), rings, self.clock(), self.pauses)
+        unread = self._unread(agent_id)
+        decision = due(self.meant_for(agent_id, purpose, unread), rings, self.clock(), self.pauses)
+        left = self._left_to_chat(agent_id, purpose, unread).values()
+        if decision.items or not left:
+            return decision
+        return replace(decision, after=min(filter(None, (decision.after, *left))))
 
     def _ring_if_due(
         self, agent: Agent, purpose: str | None, rings: Iterable[Ring | None]
@@ -339,12 +358,18 @@ class Doorbell:
                 return Delivery("stored", "recipient_server_rings")
             if reason is None and agent.pane_id is None:  # a pane is checked under the doorbell's lock
                 reason = self.notifier.check(agent)
-            if reason is None:
-                return None
-            self.log.defer(agent_id, [item.id], reason)
-            return Delivery("stored", reason)
+            return None if reason is None else self._deferred(agent_id, item, reason)
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
+
+    def _deferred(self, agent_id: str, item: DoorbellItem, reason: str) -> Delivery:
+        """Notes why nobody was rung about an item, unless a waiter was faster, woke its host with it, and has ended: it
+        records this before, so the lock for ringing is not needed here."""
+        last = self.log.last(agent_id, lambda entry: entry.get("reason") == HOOK)
+        if last is not None and last.announced(item):
+            return Delivery("rung", HOOK)
+        self.log.defer(agent_id, [item.id], reason)
+        return Delivery("stored", reason)
 
     def _rung_about(self, agent_id: str, item: DoorbellItem) -> Delivery:
         try:
@@ -358,6 +383,11 @@ class Doorbell:
 def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:
     """The purpose of the living session that is rung about an item; None when none of them can read it."""
     return next((purpose for purpose in item.purposes if purpose in living), None)
+
+
+def _begins_chat(item: UnreadItem) -> bool:
+    """Whether a chat session is rung about the item rather than a task session, which can read it, too."""
+    return tuple(item.purposes) == ("chat", "task")
 
 
 def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> str | None:

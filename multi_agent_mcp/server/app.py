@@ -34,6 +34,7 @@ HOST_LOOKED_AT_EVERY_SECONDS = 1.0
 FIRST_ANSWER_SECONDS = 0.05
 LAST_CALLS_SECONDS = 0.5
 LAST_ANSWERS_SECONDS = 0.2
+LAST_WRITES_SECONDS = 5.0
 CLOSING_SECONDS = 1.0
 
 
@@ -134,11 +135,19 @@ class App:
         await self._end_answered()
 
     async def _end_answered(self) -> None:
-        """Ends once the running calls are answered, for which they get `LAST_ANSWERS_SECONDS`: one that waits for mail
-        would go on for a minute."""
-        with anyio.move_on_after(LAST_ANSWERS_SECONDS):
-            await self.stdio.output.answered()
+        """Ends once the running calls are answered, for which they get `LAST_WRITES_SECONDS` while any of them is still
+        writing, else `LAST_ANSWERS_SECONDS`: one that waits for mail would go on for a minute."""
+        with anyio.move_on_after(LAST_WRITES_SECONDS):
+            await self._last_answers()
         await self._end_regularly()
+
+    async def _last_answers(self) -> None:
+        was_writing = is_writing = True  # a call may not have begun yet, or be about to answer
+        while was_writing or is_writing:
+            with anyio.move_on_after(LAST_ANSWERS_SECONDS):
+                await self.stdio.output.answered()
+                return
+            was_writing, is_writing = is_writing, any(receipt.is_writing for receipt in self._receipts)
 
     async def _end_with_output(self) -> None:
         try:

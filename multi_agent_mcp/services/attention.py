@@ -248,14 +248,15 @@ class Attention:
             return []
         if any(self.stuck_agents.sessions.running(agent.id) for agent in self._others()):
             return []
-        agents = self.workspace.registry.active()
-        needed = (slot.agent_id for slot in self.missing_sessions.needed())
-        return [name for name in dict.fromkeys(needed) if self.workspace.is_here(agents[name])]
+        return self.missing_sessions.waiting()
 
     def _not_running(self, idle: Collection[str]) -> Iterator[Item]:
         if idle:
             text = self.people("attention.down", agents=", ".join(idle))
             yield Item(kind="down", agent_id=None, text=text, command="multi-agent-mcp up")
+        elif self.supervision.has_died and (agents := self.missing_sessions.waiting()):
+            text = self.people("attention.supervisor_ended", agents=", ".join(agents))
+            yield Item(kind="ended", agent_id=None, text=text, command="multi-agent-mcp up")
 
     def _ended(self, ended: Iterable[str]) -> Iterator[Item]:
         for agent_id in ended:

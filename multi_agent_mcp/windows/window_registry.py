@@ -180,6 +180,13 @@ class TeamWindows:
         return Panes(socket_path, self.tmux_session)
 
 
+def last_socket(services: Services) -> str | None:
+    """The socket of the tmux server on which agents were registered last, even if their windows are closed by now; None
+    if none is recorded whose directory exists."""
+    recorded = [agent.socket_path for agent in services.agents.at_home().values()]
+    return next((path for path in recorded if path and Path(path).parent.is_dir()), None)
+
+
 def environment_of(services: Services, slot: Slot) -> dict[str, str]:
     """Returns the variables that tell a window's command its session, agent and purpose, and the configuration file of
     a host that takes `{mcp_config}` from a variable."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -190,6 +191,26 @@ def test_a_chat_session_alone_hears_of_no_task_that_it_cannot_read_of(services: 
         told(services, purpose=None)
         services.doorbell.ring("worker-a", "chat")
     assert lines(recorder) == [ASSIGNED]
+
+
+def test_a_conversation_is_left_to_the_chat_session_that_the_supervisor_opens_a_window_for(
+    services: Services, recorder: Recorder, clock: Clock
+) -> None:
+    services.agents.change("worker-a", command="claude")
+    with served(services, "task"):
+        admin, worker = services.agents.get("admin"), services.agents.get("worker-a")
+        services.conversations.begin(admin, worker, "are you there?")
+        services.supervision.begin()
+        clock.advance(10)
+        delivery, decision = services.doorbell.ring("worker-a", "task")
+        assert (delivery, decision.after) == (None, timedelta(seconds=20)), "a chat window is being opened"
+        assert services.hooks.wake("worker-a", "task")[0] is None
+        services.missing_sessions.put_down("worker-a")
+        assert services.doorbell.meant_for("worker-a", "task", services.doorbell._unread("worker-a"))
+        services.missing_sessions.put_up("worker-a")
+        clock.advance(20)
+        services.doorbell.ring("worker-a", "task")
+    assert lines(recorder) == ["[IPC] New message: conversation from admin"], "no chat session has begun"
 
 
 def test_an_agents_chat_session_rings_its_task_session(services: Services, recorder: Recorder) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.chat_support import new_task
-from tests.end_to_end.support import REPOSITORY, UP, Team, Terminal, wait_until
+from tests.end_to_end.support import UP, Team, Terminal, wait_until
+from tests.programs import stand_in
 
 pytestmark = [pytest.mark.tmux]
 
@@ -68,15 +69,13 @@ def test_windows_of_up_and_of_the_supervisor_begin_with_their_prompt(bare: Team,
 
 
 def test_a_host_that_ended_its_first_turn_without_a_call_is_told_once_more(bare: Team, terminal: Terminal) -> None:
-    mute = f"env PYTHONPATH={REPOSITORY} {{python}} {REPOSITORY / 'tests' / 'end_to_end' / 'mute.py'}"
+    mute = f"{{python}} {stand_in(bare.base, 'claude')} tests.end_to_end.mute"
     agents = [
         {"id": "owner", "role": "owner", "type": "human"},
         {"id": "admin", "role": "admin", "parent": "owner", "command": f"{mute} {bare.base}/admin calls {{prompt}}"},
         {"id": "worker-a", "parent": "admin", "command": f"{mute} {bare.base}/worker-a {{prompt}}"},
     ]
     team = bare.make(json.dumps({"language": "en", "agents": agents}))
-    (team.root / "hosts").mkdir()
-    (team.root / "hosts" / "claude.yaml").write_text('commands: ["mute[.]py"]\n', encoding="ascii")
     team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)
     try:
         told = "[IPC] Call get_next_action now and follow its instruction"

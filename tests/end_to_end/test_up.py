@@ -230,6 +230,19 @@ def test_restart_ends_an_agents_program_and_starts_its_command_anew_in_its_windo
     assert sorted(team.ask("down")["closed"]) == ["a", "b"]
 
 
+def test_restart_after_down_opens_the_window_on_the_server_that_the_team_was_on_or_on_the_one_named(
+    bare: Team, terminal: Terminal, other_terminal: Terminal
+) -> None:
+    team = made(bare, a={"command": ACTOR, "host": "plain"})
+    team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)
+    for options, server in (((), terminal), (("--socket", other_terminal.socket), other_terminal)):
+        team.ask("down")
+        (state,) = team.ask("restart", "a", *options)["agents"]
+        assert state["state"] == "ready"
+        assert panes(server) == {"a": "0"}
+    assert team.ask("down")["closed"] == ["a"]
+
+
 def test_what_cannot_be_restarted_is_one_sentence_and_goes_on(bare: Team, terminal: Terminal) -> None:
     team = made(bare, a="cat", b={"type": "human"}, c="cat")
     team.ask(*UP, "a", "--no-supervisor", "--socket", terminal.socket)

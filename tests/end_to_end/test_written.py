@@ -196,11 +196,18 @@ def test_the_answer_that_was_taken_last_is_consumed_when_the_input_ends_behind_a
 
 def test_calls_that_run_when_the_input_ends_are_answered_with_what_they_did(team: Team) -> None:
     """Formerly they were answered with "Connection closed", although the messages were stored."""
+    team.services.workspace.registry.update("admin", pane_id="%1")
     with wire(team) as host:
         numbers = range(1, 4)
-        host.say(*(call(number, "send_message", receiver_id="admin", content=f"number {number}") for number in numbers))
-        assert host.process.stdin is not None
-        host.process.stdin.close()
+        with team.services.workspace.locks.held("doorbell-admin"):
+            sends = (
+                call(number, "send_message", receiver_id="admin", content=f"number {number}") for number in numbers
+            )
+            host.say(*sends)
+            assert host.process.stdin is not None
+            host.process.stdin.close()
+            with pytest.raises(subprocess.TimeoutExpired):  # they are not cut off while they wait for the lock
+                host.process.wait(1)
         heard = [host.hear() for _ in numbers]
         assert host.process.wait(ENDS_WITHIN_SECONDS * SLACK) == 0
     answers = {answer["id"]: answer.get("result", {}).get("structuredContent", answer) for answer in heard}

@@ -145,6 +145,23 @@ def test_a_team_that_is_down_with_work_is_said_to_be_down_once_with_the_command(
     assert "down" not in kinds(waiting(services, panes))
 
 
+def test_a_supervisor_that_has_died_is_said_when_work_waits_for_it(services: Services, panes: Panes) -> None:
+    def findings() -> list[str]:
+        return [found.finding for found in services.doctor(lambda _: None).examine() if found.check == "supervisor"]
+
+    services.agents.change("worker-a", command="claude")
+    panes.shows = ("claude", "idle")
+    services.workspace.supervision.write({"pid": 1 << 30, "pid_started_at": "1"})
+    assert (kinds(waiting(services, panes)), findings()) == ([], []), "nothing waits"
+    running(services)
+    (item,) = waiting(services, panes)
+    assert (item.kind, item.agent_id, item.command) == ("ended", None, "multi-agent-mcp up")
+    assert item.text == "the supervisor has ended: up (work waits for worker-a)"
+    assert findings() == ["the supervisor has ended, and only it opens windows for the work that waits (worker-a)"]
+    services.supervision.begin()
+    assert (kinds(waiting(services, panes)), findings()) == ([], [])
+
+
 def test_a_command_that_died_at_once_is_said_until_its_agent_runs(services: Services, panes: Panes) -> None:
     recent = RecentAttention(panes.attention, lambda: services.doctor(lambda _: None).examine(), services.clock)
     recent.found([])

@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Operations
 from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, StuckAgents
-from multi_agent_mcp.services.overview.supervision import MissingSessions
+from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents, Signatures
@@ -99,6 +99,7 @@ class CheckContext:
     sessions: Sessions
     owner_waits: OwnerWaits
     missing_sessions: MissingSessions
+    supervision: Supervision
     derived: DerivedNotices
     stuck_agents: StuckAgents
     signatures: Signatures

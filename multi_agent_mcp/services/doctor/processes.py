@@ -45,7 +45,10 @@ def locks(context: CheckContext) -> Iterator[Finding]:
 
 
 def windows(context: CheckContext) -> Iterator[Finding]:
-    """Windows of the supervisor whose command died at once, and agents for whom it opens none."""
+    """A supervisor that has ended although work waits for it, its windows whose command died at once, and agents for
+    whom it opens none."""
+    if context.supervision.has_died and (agents := context.missing_sessions.waiting()):
+        yield context.found("supervisor", PROBLEM, "supervise", "supervisor_ended", agents=", ".join(agents))
     for slot, window in context.missing_sessions.windows().items():
         if window.is_down and slot.purpose == "task":
             yield context.found("supervisor", NOTE, slot.agent_id, "put_down", agent_id=slot.agent_id)

@@ -123,6 +123,18 @@ class MissingSessions:
                 slots.append(Slot(agent.id, "chat"))
         return slots
 
+    def waiting(self) -> list[str]:
+        """The agents of this machine that `needed` slots belong to."""
+        needed = dict.fromkeys(slot.agent_id for slot in self.needed())
+        return [agent_id for agent_id in needed if self.workspace.is_here(self.agents.get(agent_id))]
+
+    def may_open(self, slot: Slot) -> bool:
+        """Whether a supervisor opens a window when there is work for this slot: the agent has a command, which has not
+        died at once, and the slot was not closed by `down AGENT`."""
+        window = self.window(slot)
+        is_fine = window is None or not (window.failures or window.is_down)
+        return is_fine and self.agents.get(slot.agent_id).command is not None
+
     def finished(self, slot: Slot, window: Window) -> bool:
         """Whether sessions of this slot began in this window, all of them have ended, and at least one by logging out:
         the host of a server that merely died may still be working."""
@@ -281,6 +293,11 @@ class Supervision:
         except (ArithmeticError, ValueError, KeyError, TypeError):
             return None
         return pid if is_alive(pid, start) else None
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the process that supervised has ended, but not by `down`."""
+        return self._record.read() is not None and self.running() is None
 
     def end(self) -> None:
         """Removes the record; a running supervisor ends at its next look. The caller holds the lock."""

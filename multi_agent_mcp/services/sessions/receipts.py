@@ -67,11 +67,16 @@ class Receipt:
     def is_cancelled(self) -> bool:
         return self._cancelled
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether the call may still change something before it answers or waits for others."""
+        return self._writes and not self._has_written.is_set()
+
     def wait_for_turn(self) -> None:
         """Waits until the earlier calls that write have written, if this one writes, too: what is created bears times
         in the order of the calls."""
         for receipt in self._earlier if self._writes else ():
-            if receipt._writes:
+            if receipt.is_writing:
                 receipt._has_written.wait(HANDED_OUT_SECONDS)
 
     def give_turn(self) -> None:

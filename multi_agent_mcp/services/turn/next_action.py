@@ -251,6 +251,7 @@ class ChatAction:
             or self._mail("conversation_ended", [of for message, of in in_conversation if tells_end(message, of)])
             or self._mail("conversation_message", [of for message, of in in_conversation if is_conversational(message)])
             or (self._action("read_messages", unread_count=len(unread)) if unread else None)
+            or self._unanswered(agent, mine, session)
             or self._action("exit" if self._is_over(mine, session) else "wait")
         )
 
@@ -273,6 +274,27 @@ class ChatAction:
         Conversations beyond `CONVERSATIONS_SHOWN` follow when these are read."""
         ids = list(dict.fromkeys(conversation.id for conversation in each))[:CONVERSATIONS_SHOWN]
         return self._action(action, conversation_ids=ids, unread_count=len(each)) if ids else None
+
+    def _unanswered(self, agent: Agent, mine: list[Conversation], session: AgentSession) -> dict[str, Any] | None:
+        """The action for open conversations whose last words another session of the agent has read but not answered,
+        which may not be able to end them; None if there are none."""
+        ids = [item.id for item in mine if item.status == "active" and self._was_read_before(item, agent.id, session)]
+        if not ids:
+            return None
+        action = self._action("conversation_message", conversation_ids=ids, unread_count=0)
+        return action | {"instruction": self.texts("next.conversation_unanswered")}
+
+    def _was_read_before(self, conversation: Conversation, agent_id: str, session: AgentSession) -> bool:
+        """Whether the conversation's last message is to this agent, and was read before the session began."""
+        last = [
+            self.workspace.mailbox(agent_id).find(message.id) for message in self._last_words(conversation, agent_id)
+        ]
+        times = [found[1].read_at for found in last if found is not None]
+        return any(read_at is not None and read_at < session.created_at for read_at in times)
+
+    def _last_words(self, conversation: Conversation, agent_id: str) -> list[Message]:
+        newest, _ = self.conversations.newest(conversation.id, 1)
+        return [message for message in newest if message.receiver_id == agent_id]
 
     def _is_over(self, mine: list[Conversation], session: AgentSession) -> bool:
         """Whether a conversation has ended during this session and none of the agent's is open. If the clock was set

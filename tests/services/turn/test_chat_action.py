@@ -65,6 +65,31 @@ def test_a_delegation_is_handed_out_and_taken(services: Services, clock: Clock, 
     assert action(services, other)["delegation"]["delegation_id"] == second.id
 
 
+def test_a_chat_session_answers_or_ends_what_the_task_session_has_read_before_it_began(
+    services: Services, clock: Clock, chat: LiveSession
+) -> None:
+    conversation = converse(services, chat.record)
+    read(services, "worker-b")
+    clock.advance(1)
+    begun = open_session(services, "worker-b", "chat")
+    for _ in range(2):
+        answer = action(services, begun)
+        assert (answer["action"], answer["conversation_ids"], answer["unread_count"]) == (
+            "conversation_message",
+            [conversation.id],
+            0,
+        )
+        assert "get_conversation_messages" in answer["instruction"]
+    say(services, "worker-b", conversation, "here")
+    assert action(services, begun)["action"] == "wait"
+    clock.advance(1)
+    say(services, "worker-a", conversation, "thanks")
+    read(services, "worker-b")
+    assert action(services, begun)["action"] == "wait", "it has read this itself, and may have nothing to add"
+    services.conversations.end(services.agents.get("worker-b"), conversation.id)
+    assert action(services, begun)["action"] == "exit"
+
+
 def test_a_conversation_goes_through_request_message_and_end(
     services: Services, clock: Clock, chat: LiveSession, partner: LiveSession
 ) -> None:
