@@ -80,7 +80,7 @@ def reasons() -> set[str]:
 
 
 def notifying() -> list[str]:
-    return [module for module in modules() if layer(module) == "notify"]
+    return [module for module in modules() if layer(module) == "doorbell"]
 
 
 def written() -> set[str]:
