@@ -64,7 +64,7 @@ def require_entered(*directories: Path) -> None:
         status = _status(directory)
         if status is None or not stat.S_ISDIR(status.st_mode) or status.st_uid == os.geteuid():
             continue
-        if not os.access(directory, os.R_OK | os.X_OK):
+        if not os.access(directory, os.R_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
             raise UntrustedSession("closed_session", path=directory.absolute(), owner=user_name(status.st_uid))
 
 
