@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.system import files
+from multi_agent_mcp.system import file_status
 from tests.store.support import NOON, mail_directory, message, put
 
 GOOD = "---\nid: a\n---\n\nbody"
@@ -198,7 +198,7 @@ def test_an_old_scan_is_trusted_until_the_directory_changes(directory: Directory
 def test_a_scan_right_after_a_change_is_not_trusted(
     directory: Directory[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "RACY_NS", 10**18)
+    monkeypatch.setattr(file_status, "RACY_NS", 10**18)
     put(directory.path / "a.md", GOOD)
     directory.entries()
     seen = directory.path.stat()
@@ -210,7 +210,7 @@ def test_a_scan_right_after_a_change_is_not_trusted(
 def test_what_others_change_within_the_same_tick_as_a_change_of_our_own_is_seen(
     directory: Directory[Message], files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "RACY_NS", 10**18)
+    monkeypatch.setattr(file_status, "RACY_NS", 10**18)
     for number in (1, 2, 3, 5):
         directory.create(f"{number}.md", message(number))
     directory.entries()
@@ -231,7 +231,7 @@ def test_what_others_change_within_the_same_tick_as_a_change_of_our_own_is_seen(
 def test_within_one_look_a_directory_is_looked_at_once_and_after_it_again(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "RACY_NS", 10**18)
+    monkeypatch.setattr(file_status, "RACY_NS", 10**18)
     looks = Looks()
     directory: Directory[Message] = Directory(files, files.base / "ipc", Message, looks=looks)
     directory.create("a.md", message(1))

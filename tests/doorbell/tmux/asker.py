@@ -16,7 +16,6 @@ import re
 import select
 import signal
 import sys
-import sysconfig
 import tty
 from pathlib import Path
 
@@ -79,9 +78,7 @@ class Asker:
 
 def asker_command(log: Path) -> str:
     """The command for tmux that starts the program as a host with a profile."""
-    script = stand_in(log.parent, "claude")
-    program = f"exec -a claude {sys.executable} {script} tests.doorbell.tmux.asker {log}"
-    return f"PYTHONPATH={sysconfig.get_path('purelib')} exec bash -c '{program}'"
+    return f"exec {sys.executable} {stand_in(log.parent, 'claude')} tests.doorbell.tmux.asker {log}"
 
 
 def main() -> None:
