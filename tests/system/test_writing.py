@@ -12,6 +12,7 @@ import pytest
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.system import files as writing
 from multi_agent_mcp.system.files import MANY
 from tests.services.support import syncs
 
@@ -72,7 +73,7 @@ def test_a_disk_that_fails_to_flush_is_a_storage_error(
 def test_many_files_are_flushed_at_once_only_where_that_is_known_to_do_it(
     files: Files, monkeypatch: pytest.MonkeyPatch, system: str | None
 ) -> None:
-    monkeypatch.setattr(files, "_file_system", lambda _: system)
+    monkeypatch.setattr(writing, "_file_system", lambda _: system)
     synced = syncs(monkeypatch)
     contents = {files.base / str(number) / "a.md": b"x" for number in range(MANY)}
     files.create_all(contents)
