@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.notification import TASK_ASSIGNED, Notification
 from multi_agent_mcp.domain.task import FINAL, Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
@@ -30,7 +30,8 @@ def complaints(stage: Stage) -> Iterator[str]:
     mail = {agent_id: _boxed(stage, "ipc", agent_id, Message) for agent_id in services.agents.all()}
     notices = {agent_id: _boxed(stage, "notifications", agent_id, Notification) for agent_id in services.agents.all()}
     yield from twice(services)
-    yield from handed_twice(books)
+    boxes = notices.values()
+    yield from handed_twice(books, {item.id for box in boxes for item in box if item.action == TASK_ASSIGNED})
     yield from messages(books, mail)
     yield from kept(books, "message", [message.id for box in mail.values() for message in box])
     yield from kept(books, "notification", [notice.id for box in notices.values() for notice in box])
@@ -87,10 +88,11 @@ def kept(books: Ledger, kind: str, there: list[str]) -> Iterator[str]:
             yield f"{kind} {entity_id} was acknowledged and is there {counted[entity_id]} times: LOST or twice"
 
 
-def handed_twice(books: Ledger) -> Iterator[str]:
-    """Yields items that were handed out once more although the first reader lived on."""
+def handed_twice(books: Ledger, offered: Collection[str] = ()) -> Iterator[str]:
+    """Yields items that were handed out once more although the first reader lived on, but for those that may be
+    `offered` again: the end of a session announces tasks anew that it had read of and not begun."""
     for (agent_id, item), count in books.handed.items():
-        if count > 1:
+        if count > 1 and item not in offered:
             yield f"{agent_id} was handed {item} twice"
 
 
