@@ -249,6 +249,27 @@ def read_mail(base: str, reader: str) -> None:
     dying(base, prepare, act)
 
 
+def read_and_end(base: str) -> None:
+    """A session that has read an answer's mail at work, and ends regularly: killed at every write. The file `ending`
+    is there from the beginning of the end on."""
+
+    def prepare(services: Services) -> str:
+        admin = services.agents.get("admin")
+        services.task_creation.send(admin, "worker-a", "Build", "the house")
+        services.messages.send(admin, Draft(content="one", receiver_id="worker-a"))
+        return "worker-a"
+
+    def act(services: Services, agent_id: str) -> None:
+        session, worker = services.sessions.open(agent_id, "task"), services.agents.get(agent_id)
+        services.next_action.next_action(worker, session)
+        services.reading.read(worker, Query(), session.lease)
+        session.written(session.record.unconfirmed)
+        (services.root / "ending").touch()
+        session.end()
+
+    dying(base, prepare, act)
+
+
 def read_notifications(base: str) -> None:
     """A session that reads two notifications, killed at every write."""
 
@@ -414,6 +435,7 @@ JOBS: dict[str, Callable[..., None]] = {
         slow_writer,
         read_mail,
         read_notifications,
+        read_and_end,
     )
 }
 

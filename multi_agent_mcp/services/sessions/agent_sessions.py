@@ -261,8 +261,12 @@ class LiveSession:
         with self._mutex:
             if self._ending:
                 return
-            self._ending = self._refuses_leases = True
+            self._refuses_leases = True
             left = _without(self.record.unconfirmed, _drained(self._written_out) if confirm else ())
+            if left != self.record.unconfirmed:  # first: the process may be killed, or out of time, during the rest
+                self.record = self.record.with_unconfirmed(left)
+                self._write(sync=False)
+            self._ending = True
             self.record = self.record.with_unconfirmed(())  # the file names them until they are unread again
         self._sessions.requeue(self.record.agent_id, left)
         self._sessions.executions.finish_session(self.record, "session_ended")

@@ -94,6 +94,18 @@ def test_what_a_session_read_after_another_had_died_over_it_does_not_come_again(
         assert sorted([*first, *again]) == ["one", "three", "two"]
 
 
+def test_a_regular_end_that_is_killed_on_its_way_confirms_what_arrived_before_all_else(tmp_path: Path) -> None:
+    """Closing has a second, which is short on a busy machine, and ends executions and offers tasks again."""
+    came_again = []
+    for number, agent_id in enumerate(forked("read_and_end", tmp_path)):
+        services = forks.context(tmp_path / str(number))
+        if (services.root / "ending").exists():
+            services.sessions.recover(agent_id)
+            came_again.append("one" in contents(read(services, agent_id)))
+    assert len(came_again) > 2
+    assert not any(came_again[1:]), "only the very first write of the end may come too late"
+
+
 def test_a_notification_read_after_another_session_had_died_over_it_does_not_come_again(tmp_path: Path) -> None:
     for number, agent_id in enumerate(forked("read_notifications", tmp_path)):
         services = forks.context(tmp_path / str(number))
