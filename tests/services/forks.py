@@ -270,6 +270,39 @@ def read_and_end(base: str) -> None:
     dying(base, prepare, act)
 
 
+def recover_late(root: str) -> None:
+    """A recovery that is off the processor as soon as it has listed the sessions; meanwhile one of them, which has read
+    its mail, ends regularly and its process is gone."""
+    end, ending = os.pipe()
+    ready, reading = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _child(partial(_read_and_end_when_told, context(Path(root)), reading, end, ending))
+    os.close(reading)
+    assert os.read(ready, 1)
+    services = context(Path(root))
+
+    def overtake() -> None:
+        os.close(ending)
+        os.waitpid(pid, 0)
+
+    def recover() -> None:
+        os.close(ending)
+        _say(str(services.sessions.recover("worker-a")))
+
+    overtaken(recover, services.workspace.sessions, "open", overtake)
+
+
+def _read_and_end_when_told(services: Services, ready: int, end: int, ending: int) -> None:
+    os.close(ending)
+    session = services.sessions.open("worker-a", "task")
+    services.reading.read(services.agents.get("worker-a"), Query(), session.lease)
+    session.written(session.record.unconfirmed)
+    os.write(ready, b".")
+    os.read(end, 1)  # until everybody else has closed its other end
+    session.end()
+
+
 def read_notifications(base: str) -> None:
     """A session that reads two notifications, killed at every write."""
 
@@ -436,6 +469,7 @@ JOBS: dict[str, Callable[..., None]] = {
         read_mail,
         read_notifications,
         read_and_end,
+        recover_late,
     )
 }
 

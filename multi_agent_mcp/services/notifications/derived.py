@@ -319,4 +319,8 @@ def _interrupt_applies(notice: Notification, task: Task) -> bool:
         return not task.final and not was_reopened(task, notice.created_at)
     if notice.action not in INTERRUPT_ACTIONS.values():
         return True
-    return INTERRUPT_ACTIONS.get(task.status) == notice.action and task.interrupt_id in (None, notice.id)
+    if INTERRUPT_ACTIONS.get(task.status) != notice.action:
+        return False
+    if task.interrupt_id is None:  # it went to somebody else since, or back and forth by its assignee's own hand
+        return task.status_since <= notice.created_at
+    return task.interrupt_id == notice.id

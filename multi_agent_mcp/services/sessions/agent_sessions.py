@@ -105,8 +105,8 @@ class Sessions:
         whose file is lost. Returns the number of requeued files."""
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
-            for session in self.workspace.sessions.open(agent_id):
-                if self._has_died(session):
+            for listed in self.workspace.sessions.open(agent_id):
+                if (session := self._dead(listed)) is not None:
                     recovered += self.requeue(session.agent_id, session.unconfirmed)
                     self.executions.finish_session(session, "session_died")
                     self.workspace.sessions.update(
@@ -123,6 +123,13 @@ class Sessions:
         for agent in self.workspace.registry.active().values():
             if self.workspace.is_here(agent) and any(map(self._has_died, self.workspace.sessions.open(agent.id))):
                 self.recover(agent.id)
+
+    def _dead(self, listed: AgentSession) -> AgentSession | None:
+        """The last words of a session whose process is gone without having ended it, else None. They are read once
+        nobody writes them any more: it may have confirmed its mail and ended between the listing and the look at its
+        process."""
+        session = self.workspace.sessions.find(listed.id) if self._has_died(listed) else None
+        return session if session is not None and session.ended_at is None else None
 
     def _has_died(self, session: AgentSession) -> bool:
         return session.ended_at is None and self.is_here(session) and not self.is_running(session)

@@ -74,6 +74,20 @@ def test_an_interrupt_that_its_writer_was_killed_before_marking_read_is_marked_b
     assert first.id != again(services, task).interrupt_id
 
 
+def test_a_former_assignee_is_not_interrupted_by_what_the_next_one_blocks_itself(
+    services: Services, owner: Agent, admin: Agent, clock: Clock
+) -> None:
+    task = running(services)
+    services.task_changes.set_status(owner, task.id, "blocked")
+    services.task_changes.assign(admin, task.id, "worker-b")
+    ((_, first),) = services.workspace.notices("worker-a").unread()
+    assert services.derived_notices.applies(first)  # it has not stopped yet
+    for status in ("todo", "in_progress", "blocked"):
+        clock.advance(1)
+        services.task_changes.set_status(services.agents.get("worker-b"), task.id, status)
+    assert not services.derived_notices.applies(first)
+
+
 def test_a_task_that_was_blocked_and_then_cancelled_shows_what_is_true_now(services: Services, owner: Agent) -> None:
     task = running(services)
     services.task_changes.set_status(owner, task.id, "blocked")

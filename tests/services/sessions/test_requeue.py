@@ -106,6 +106,13 @@ def test_a_regular_end_that_is_killed_on_its_way_confirms_what_arrived_before_al
     assert not any(came_again[1:]), "only the very first write of the end may come too late"
 
 
+def test_a_session_that_ends_while_the_dead_are_looked_for_is_not_taken_for_one_of_them(tmp_path: Path) -> None:
+    services = forks.made(tmp_path)
+    services.messages.send(services.agents.get("admin"), Draft(content="one", receiver_id="worker-a"))
+    assert forked("recover_late", tmp_path) == ["0"]
+    assert contents(read(services, "worker-a")) == []
+
+
 def test_a_notification_read_after_another_session_had_died_over_it_does_not_come_again(tmp_path: Path) -> None:
     for number, agent_id in enumerate(forked("read_notifications", tmp_path)):
         services = forks.context(tmp_path / str(number))
