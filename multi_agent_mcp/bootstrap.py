@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.store.files.locks import ORDER_CHECK
 from multi_agent_mcp.store.shared_collection import ALONE, Authority
+from multi_agent_mcp.store.upgrade import upgrade
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_entered, require_own, require_root_entered
 from multi_agent_mcp.texts import catalogue
@@ -112,6 +113,7 @@ def open_session(
     workspace = Workspace(root, name, authority or _authority(root / name))
     if name not in session_names(root):  # by its exact name, even on file systems that ignore case
         raise NoSuchSession(session=name)
+    upgrade(workspace)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)
     return Services(workspace, settings, texts, clock, notifier)

@@ -273,7 +273,7 @@ class Hooks:
 
     def _unread(self, mailbox: Mailbox, names: Sequence[str], seen: int) -> list[ChangedMail]:
         try:
-            return [ChangedMail(*found) for found in mailbox.hot.open_among(names)] if names else []
+            return [ChangedMail(*found) for found in mailbox.unread_among(names)] if names else []
         except (StorageError, ValueError):  # a bad sector, which the index skips, or an invalid name
             return [ChangedMail(name, message, seen) for name, message in mailbox.unread()]
 

@@ -199,14 +199,13 @@ class Binding:
             self._watch = None
 
     def _prepare(self) -> Mapping[str, Any]:
-        """Runs in the doorbell's thread: registers the pane, starts the watch, tidies the mailbox. Returns `_place`."""
+        """Runs in the doorbell's thread: registers the pane, starts the watch. Returns `_place`."""
         agent_id = self._agent_id
         if agent_id is None:
             return self._place
         self._place.update(self._register_pane(agent_id) or {})
         if self._watch is not None:
             self._watch.__enter__()
-        self.services.reading.tidy(agent_id)
         return self._place
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:

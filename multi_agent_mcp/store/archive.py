@@ -1,19 +1,22 @@
-"""The archive of a directory, `archive/{YYYY-MM}/`: finished files move there, so that the directory stays small
-(docs/format.md, Archives).
+"""The archive of a directory, `archive/{YYYY-MM}/`: what is over moves there (docs/format.md, Where things lie).
 
-The index of each month is saved as a file in `.index/`, so that no process has to examine every archived file. It is
-derived data, and used only while the month's directory is unchanged.
+What lies in a month is noted in a file in `.index/`, so that no process has to examine every archived file. Whoever
+moves a file into a month adds its line there, under the archive's lock. The note is derived data, and trusted only
+while the month's directory has the modification time that the last line says: after a change by hand, or one without a
+line, the next reader makes it anew. A change by hand within the same tick of the kernel's clock as one of ours is seen
+with the next change.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import mmap
 import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -22,18 +25,201 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.store.index import Entry, Index
+from multi_agent_mcp.store.directory import ARCHIVE, Directory
+from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.file_status import careful, is_own_directory, is_settled, modified_at
 from multi_agent_mcp.system.files import storage_errors
 
-# The file names in one month of an inbox's archive, found by the first eight digits of an id, which they contain.
-#
-# They are saved in a file in `.index/`, sorted by these digits and once more by name. The file is derived data, and
-# used only while the month's directory is unchanged. A search is binary: it reads a few lines of however many there
-# are.
-
 E = TypeVar("E", bound=Entity)
+
+INDEXES = ".index"
+
+
+def month_of(moment: datetime) -> str:
+    return f"{moment:%Y-%m}"
+
+
+class Month(Directory[E]):
+    """One month of an archive, with its index. A subclass says what the index's lines hold. `lock` is the name of the
+    archive's lock."""
+
+    SUFFIX = ""
+
+    def __init__(self, files: Files, path: Path, entity_type: type[E], *, lock: str, **options: Any) -> None:
+        super().__init__(files, path, entity_type, **options)
+        self._lock = lock
+        self._index_path = files.base / INDEXES / f"{path.relative_to(files.base)}{self.SUFFIX}"
+
+    def _noted_at(self) -> int:
+        """Returns the modification time for which the index is good; -1 if there is none."""
+        raise NotImplementedError
+
+    def _is_current(self) -> bool:
+        return self._noted_at() == modified_at(self.path)
+
+    @contextmanager
+    def _opened(self) -> Iterator[mmap.mmap]:
+        """Yields the bytes of the index, made anew if it is out of date. Raises OSError or ValueError if there is
+        none that can be trusted, as on a disk that is read-only."""
+        if not self._is_current():
+            self._make_anew()
+        with self._mapped() as data:
+            yield data
+
+    @contextmanager
+    def _mapped(self) -> Iterator[mmap.mmap]:
+        """Yields the bytes of the index as it is. Raises OSError, or ValueError for an empty file."""
+        descriptor = careful(str(self._index_path), os.O_RDONLY)
+        try:
+            with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+                yield data
+        finally:
+            os.close(descriptor)
+
+    def _make_anew(self) -> None:
+        """Makes the index. Raises ValueError if it cannot be written or trusted."""
+        try:
+            with self.files.locks.held(self._lock):
+                if self._is_current():
+                    return  # the one that had moved a file has just added its line
+                mtime, began = modified_at(self.path), time.time_ns()
+                data = self._content(mtime)
+                if data is None or not is_settled(mtime, began) or modified_at(self.path) != mtime:
+                    raise ValueError(self.path)
+                self.files.replace(self._index_path, data, durable=False)
+        except StorageError as error:
+            raise ValueError(self.path) from error
+
+    def _content(self, mtime: int) -> bytes | None:
+        """Returns the index of the directory as it is; None if it cannot be represented."""
+        raise NotImplementedError
+
+    def _append(self, lines: Iterable[str]) -> None:
+        """Adds lines for files that were just moved here. Never raises: without them the index is made anew."""
+        with suppress(StorageError, UnicodeEncodeError):
+            self.files.append(self._index_path, "".join(f"{line}\n" for line in lines))
+
+
+class Row(NamedTuple):
+    """A finished entity: the name of its file, what it ended as (`done`), what it belongs to (the task of an
+    execution) or "", and when it came here, in nanoseconds since the epoch."""
+
+    name: str
+    label: str
+    group: str
+    at: int
+
+
+class FinishedMonth(Month[E]):
+    """One month of finished entities. Each line of the index is JSON, in the order in which they came: the fields of
+    the row, the directory's modification time after the move, and how many there were then, by label. So counting
+    reads the last line, and a page of the newest reads as many lines as it shows."""
+
+    SUFFIX = ".jsonl"
+
+    def __init__(self, *args: Any, rated: Callable[[E], tuple[str, str]], **options: Any) -> None:
+        """`rated` returns the label and the group of an entity."""
+        super().__init__(*args, **options)
+        self._rated = rated
+        self._groups: tuple[int, Counter[tuple[str, str]]] = -1, Counter()
+
+    def newest_first(self, label: str | None = None, group: str | None = None) -> Iterator[Row]:
+        """Yields the rows (with this label, of this group), the one that came last first."""
+        return (row for row in self._rows() if label in (None, row.label) and group in (None, row.group))
+
+    def counts(self) -> Counter[str]:
+        """Returns the number of entities by label."""
+        with suppress(OSError, ValueError), self._opened():
+            if (last := self._last()) is not None:
+                return Counter(last[5])
+        return Counter(row.label for row in self._listed())
+
+    def group_counts(self) -> Counter[tuple[str, str]]:
+        """Returns the number of entities by group and label."""
+        mtime = modified_at(self.path)
+        if self._groups[0] != mtime:
+            self._groups = mtime, Counter((row.group, row.label) for row in self._rows() if row.group)
+        return self._groups[1]
+
+    def add(self, name: str, entity: E, at: int) -> None:
+        """Notes an entity whose file was just moved here; `at` is its modification time. The caller holds the
+        archive's lock, and knows by `is_ready` that the index was good before."""
+        last = self._last()
+        label, group = self._rated(entity)
+        counts = Counter(last[5] if last else {})
+        counts[label] += 1
+        row = Row(name, label, group, max(at, last[3] if last else 0))
+        self._append([_line(row, modified_at(self.path), counts)])
+
+    def is_ready(self) -> bool:
+        """Returns whether `add` may note what is moved here next."""
+        return self._is_current() if self._index_path.exists() else not is_own_directory(self.path)
+
+    def _noted_at(self) -> int:
+        last = self._last()
+        return last[4] if last else -1
+
+    def _last(self) -> list[Any] | None:
+        """Returns the last line's values; None if there is none."""
+        with suppress(OSError, ValueError), self._mapped() as data:
+            found = json.loads(data[_last_line(data, len(data)) :])
+            if isinstance(found, list) and [*map(type, found)] == [str, str, str, int, int, dict]:
+                return found
+        return None
+
+    def _rows(self) -> Iterator[Row]:
+        try:
+            with self._opened() as data:
+                end = len(data)
+                while end > 0:
+                    begin = _last_line(data, end)
+                    row = Row(*json.loads(data[begin:end])[:4])
+                    if self.is_ours(row.name):
+                        yield row
+                    end = begin
+        except (OSError, ValueError, TypeError):
+            yield from reversed(self._listed())
+
+    def _content(self, mtime: int) -> bytes | None:
+        counts: Counter[str] = Counter()
+        lines = []
+        for row in self._listed():
+            counts[row.label] += 1
+            lines.append(f"{_line(row, mtime, counts)}\n")
+        return "".join(lines).encode() if lines else None
+
+    def _listed(self) -> list[Row]:
+        """Returns the rows of the files that are here, the one that came first first. Those that the old index knows
+        and that have not changed since are not read again."""
+        known = self._known()
+        rows = []
+        for name, status in self._listing():
+            row = known.get(name)
+            if row is None or row.at < status.st_mtime_ns:
+                entity = self.load(name)
+                if entity is None:
+                    continue
+                row = Row(name, *self._rated(entity), status.st_mtime_ns)
+            rows.append(row)
+        return sorted(rows, key=lambda row: (row.at, row.name))
+
+    def _known(self) -> dict[str, Row]:
+        with suppress(StorageError, ValueError, TypeError):
+            lines = (self.files.read(self._index_path) or b"").splitlines()
+            return {row.name: row for row in (Row(*json.loads(line)[:4]) for line in lines)}
+        return {}
+
+
+def _line(row: Row, mtime: int, counts: Counter[str]) -> str:
+    return json.dumps([*row, mtime, counts], separators=(",", ":"))
+
+
+def _last_line(data: mmap.mmap, end: int) -> int:
+    """Returns where the last line that ends at `end` begins."""
+    return data.rfind(b"\n", 0, end - 1) + 1
+
+
+# The file names in one month of an inbox's archive, found by the first eight digits of an id, which they contain.
 
 _OURS = r"[0-9]{8}_[0-9]{6}_[0-9a-f]{8}(?:\.[0-9]+)?\.md"
 OUR_NAME = re.compile(_OURS)
@@ -44,97 +230,126 @@ STRANGERS = "~"
 """The key of names that are not of our form; it sorts after all digits and letters."""
 _ARCHIVED_NAME = re.compile(r"\d{8}_\d{6}_(?P<key>[A-Za-z0-9]{1,8})(\.\d+)?\.md")
 """The name of an archived file, with the beginning of its id, be it one of ours or one written by hand."""
+ADDED_MAX = 1_000
+"""How many added lines an index may have, which are searched one by one, before it is sorted anew; or a tenth of the
+sorted ones."""
+LINE_BYTES = 60
 
 
-class ArchivedNames(Directory[E], Generic[E]):
-    """One month of an inbox's archive. A name of our form is taken to contain its file's id, without reading it."""
+class ReadMonth(Month[E]):
+    """One month of an inbox's archive. A name of our form is taken to contain its file's id, without reading it.
+
+    The first line of the index says the directory's modification time, the number of sorted names and the length of
+    the first list. Two lists follow, of the same names: sorted by the digits of their id, and by name; so a search is
+    binary, and reads a few lines of however many there are. Then come the names that were added since, each with the
+    modification time after its move."""
+
+    SUFFIX = ".names"
 
     def named_for(self, entity_id: str, *, strangers: bool = False) -> list[str]:
         """Returns the names that we would give a file with this id; with `strangers`, also all names that are not of
         our form."""
-        return self._keyed(id8(entity_id), *([STRANGERS] if strangers else []))
+        keys = [id8(entity_id), *([STRANGERS] if strangers else [])]
+        try:
+            with self._opened() as data:
+                head = _Head.of(data)
+                found = [name for key in keys for name in _search(data, head, key.encode())]
+                found += [name for name in _added(data, head) if _key(name) in keys]
+                return [name for name in found if "/" not in name]
+        except (OSError, ValueError):
+            return sorted(name for name in self.names() if _key(name) in keys)
 
     def newest_first(self, last: str | None = None) -> Iterator[str]:
         """Yields the names in descending order, without those of a later second than `last` (`YYYYMMDD_HHMMSS`)."""
-        mtime = modified_at(self.path)
-        with suppress(OSError, ValueError), self._opened() as data:
-            head = _head_of(data)
-            if head.mtime == mtime:
-                yield from (name for name in _backwards(data, head.by_name, last) if "/" not in name)
+        try:
+            with self._opened() as data:
+                head = _Head.of(data)
+                added = [name for name in _added(data, head) if last is None or name[:STAMP_LENGTH] <= last]
+                names = heapq.merge(_backwards(data, head, last), sorted(added, reverse=True), reverse=True)
+                yield from (name for name in names if "/" not in name)
                 return
-        yield from sorted((name for name in self.names() if last is None or name[:STAMP_LENGTH] <= last), reverse=True)
-
-    def _keyed(self, *keys: str) -> list[str]:
-        mtime, began = modified_at(self.path), time.time_ns()
-        if (found := self._kept(keys, mtime)) is None:
-            found = sorted(name for name in self._names(mtime, began) if _key(name) in keys)
-        return found
+        except (OSError, ValueError):
+            names = iter(self.names())
+        yield from sorted((name for name in names if last is None or name[:STAMP_LENGTH] <= last), reverse=True)
 
     def count(self) -> int:
         """Returns the number of files."""
-        mtime, began = modified_at(self.path), time.time_ns()
-        head = self._head()
-        return head.files if head is not None and head.mtime == mtime else len(self._names(mtime, began))
+        with suppress(OSError, ValueError), self._opened() as data:
+            head = _Head.of(data)
+            return head.files + len(_added(data, head))
+        return len(self.names())
 
-    def _names(self, mtime: int, began: int) -> list[str]:
-        """Lists the directory, and saves the index if it certainly did not change between `mtime` and the listing."""
+    def add(self, names: Sequence[str]) -> None:
+        """Notes files that were just moved here. The caller holds the archive's lock, and knows by `is_ready` that the
+        index was good before."""
+        mtime = modified_at(self.path)
+        if not self._index_path.exists():
+            with suppress(StorageError):
+                self.files.replace(self._index_path, _Head.line(0, 0, 0, 0), durable=False)
+        self._append(f"{mtime} {name}" for name in names)
+
+    def is_ready(self) -> bool:
+        """Returns whether `add` may note what is moved here next; not if it is time to sort the index anew."""
+        if not self._index_path.exists():
+            return not is_own_directory(self.path)
+        with suppress(OSError, ValueError), self._mapped() as data:
+            head = _Head.of(data)
+            is_short = len(data) - head.added < max(ADDED_MAX, head.files // 10) * LINE_BYTES
+            return is_short and _noted_at(data, head) == modified_at(self.path)
+        return False
+
+    def _noted_at(self) -> int:
+        with suppress(OSError, ValueError), self._mapped() as data:
+            return _noted_at(data, _Head.of(data))
+        return -1
+
+    def _content(self, mtime: int) -> bytes | None:
         names = file_names(self.path)
-        if mtime and self.is_unchanged(mtime, began):
-            self._keep(names, mtime)
-        return names
-
-    @property
-    def _index_path(self) -> Path:
-        base = self.files.base
-        return base / INDEXES / f"{self.path.relative_to(base)}.names"
-
-    def _kept(self, keys: Iterable[str], mtime: int) -> list[str] | None:
-        """Returns the names with these keys by the saved index; None if there is none or it is out of date."""
-        with suppress(OSError, ValueError), self._opened() as data:
-            head = _head_of(data)
-            if head.mtime == mtime:
-                found = (name for key in keys for name in _search(data, head, key.encode()))
-                return [name for name in found if "/" not in name]
-        return None
-
-    def _head(self) -> _Head | None:
-        with suppress(OSError, ValueError), self._opened() as data:
-            return _head_of(data)
-        return None
-
-    @contextmanager
-    def _opened(self) -> Iterator[mmap.mmap]:
-        descriptor = careful(str(self._index_path), os.O_RDONLY)
-        try:
-            with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-                yield data
-        finally:
-            os.close(descriptor)
-
-    def _keep(self, names: list[str], mtime: int) -> None:
         lines = sorted(f"{_key(name)} {name}\n" for name in names)
         if any(line.count("\n") > 1 for line in lines):
-            return
-        with suppress(StorageError, UnicodeEncodeError):  # without it the next reader lists the directory, too
-            keyed = "".join(lines).encode()
-            head = f"{mtime} {len(names)} {len(keyed)}\n".encode()
-            data = head + keyed + "".join(f"{name}\n" for name in sorted(names)).encode()
-            self.files.replace(self._index_path, data, durable=False)
+            return None
+        try:
+            keyed, named = "".join(lines).encode(), "".join(f"{name}\n" for name in sorted(names)).encode()
+            return _Head.line(mtime, len(names), len(keyed), len(named)) + keyed + named
+        except UnicodeEncodeError:
+            return None
 
 
 class _Head(NamedTuple):
-    """The directory's modification time, the number of its files, and the offset where each sorted part begins."""
+    """The directory's modification time, the number of sorted names, and the offsets where the list by digits, that by
+    name and the added names begin."""
 
     mtime: int
     files: int
     by_digits: int
     by_name: int
+    added: int
+
+    @classmethod
+    def of(cls, data: mmap.mmap) -> _Head:
+        """Raises ValueError."""
+        data.seek(0)
+        mtime, count, keyed, named = map(int, data.readline().split())
+        begin = data.tell()
+        return cls(mtime, count, begin, begin + keyed, begin + keyed + named)
+
+    @staticmethod
+    def line(mtime: int, count: int, keyed: int, named: int) -> bytes:
+        return f"{mtime} {count} {keyed} {named}\n".encode()
 
 
-def _head_of(data: mmap.mmap) -> _Head:
-    """Raises ValueError."""
-    mtime, count, length = map(int, data.readline().split())
-    return _Head(mtime, count, data.tell(), data.tell() + length)
+def _added(data: mmap.mmap, head: _Head) -> list[str]:
+    """Returns the names that were added since the index was sorted."""
+    lines = data[head.added :].decode(errors="replace").splitlines()
+    return [line.partition(" ")[2] for line in lines]
+
+
+def _noted_at(data: mmap.mmap, head: _Head) -> int:
+    """Returns the modification time for which the index is good. Raises ValueError."""
+    if len(data) == head.added:
+        return head.mtime
+    begin = max(data.rfind(b"\n", head.added, len(data) - 1) + 1, head.added)
+    return int(data[begin:].split(b" ", 1)[0])
 
 
 def _key(name: str) -> str:
@@ -149,9 +364,9 @@ def _search(data: mmap.mmap, head: _Head, key: bytes) -> Iterator[str]:
         yield found[len(key) + 1 : -1].decode()
 
 
-def _backwards(data: mmap.mmap, begin: int, last: str | None) -> Iterator[str]:
-    """Yields the lines after offset `begin`, last first, without those of a later second than `last`."""
-    end = len(data)
+def _backwards(data: mmap.mmap, head: _Head, last: str | None) -> Iterator[str]:
+    """Yields the lines of the list by name, last first, without those of a later second than `last`."""
+    begin, end = head.by_name, head.added
     if last is not None:
         latest = last.encode()
         end = _first(data, begin, end, lambda line: data[line : line + STAMP_LENGTH] > latest)
@@ -197,104 +412,36 @@ def fitting(names: Iterable[str], entity_id: str) -> list[str]:
     return [name for name in names if name.startswith(digits, STAMP_LENGTH)]
 
 
-HOT_MAX = 200
-"""The most finished files that stay in their directory; beyond that, all but the newest `HOT_KEPT` are archived."""
-HOT_KEPT = 100
-ARCHIVE, INDEXES = "archive", ".index"
+M = TypeVar("M", bound=Month[Any])
 
 
-def month_of(moment: datetime) -> str:
-    return f"{moment:%Y-%m}"
+class Archive(Generic[M]):
+    """The archive of one directory, by month. `made` makes the month of a path; `lock` is the name of its lock."""
 
-
-D = TypeVar("D", bound=Directory[Any])
-
-
-class Archive(Generic[D]):
-    """The archive of one directory, by month. `month` makes the `Directory` of a month from its path."""
-
-    def __init__(self, path: Path, month: Callable[[Path], D]) -> None:
+    def __init__(self, path: Path, lock: str, made: Callable[[Path], M]) -> None:
         self.path = path / ARCHIVE
-        self._month = month
+        self.lock = lock
+        self._made = made
         self._listed_at = -1
-        self._months: dict[str, D] = {}
+        self._months: dict[str, M] = {}
 
-    def months(self) -> list[D]:
-        """Returns the months' directories, newest first."""
+    def months(self) -> list[M]:
+        """Returns the months, newest first."""
         mtime, looked_at = modified_at(self.path), time.time_ns()
         if mtime != self._listed_at:
-            names = self._names()
-            self._months = {name: self._months.get(name) or self._month(self.path / name) for name in names}
+            self._months = {name: self._month(name) for name in self._names()}
             self._listed_at = mtime if is_settled(mtime, looked_at) else -1
         return list(self._months.values())
+
+    def month(self, moment: datetime) -> M:
+        """Returns the month for what belongs to this moment, also before it has a directory."""
+        return self._month(month_of(moment))
+
+    def _month(self, name: str) -> M:
+        return self._months.get(name) or self._made(self.path / name)
 
     def _names(self) -> list[str]:
         if not is_own_directory(self.path):
             return []
         with storage_errors(self.path):
             return sorted((item.name for item in self.path.iterdir() if is_own_directory(item)), reverse=True)
-
-
-class ArchivedFiles(Directory[E]):
-    """One month of finished entities, with its index saved in a file: the first line holds the modification time of the
-    directory and the counts, the second an entry for each file."""
-
-    def index(self, *, fresh: bool = False) -> Index[E]:
-        with self._mutex:
-            if not self._trusted and not self._index.entries:
-                self._restore()
-            known = self._index
-            found = super().index(fresh=fresh)
-            if found is not known and self._trusted:
-                self._keep()
-            return found
-
-    def expect(self, moved: Mapping[str, Entry[E]]) -> None:
-        """Adds the entries of files that were just moved here, so that they are not read again while unchanged."""
-        with self._mutex:
-            if not self._index.entries:
-                self._restore()
-            known = {name: entry for name, entry in moved.items() if entry.closed}
-            self._index, self._watch = self._index.changed(known), None
-            self._trusted = False
-
-    def closed_counts(self) -> Counter[str]:
-        with self._mutex:
-            if not self._trusted and (kept := self._kept()) is not None and kept[0]["mtime"] == modified_at(self.path):
-                return Counter(kept[0]["counts"])
-            return super().closed_counts()
-
-    @property
-    def _index_path(self) -> Path:
-        base = self.files.base
-        return base / INDEXES / f"{self.path.relative_to(base)}.json"
-
-    def _kept(self) -> tuple[dict[str, Any], bytes] | None:
-        try:
-            first, _, rest = (self.files.read(self._index_path) or b"").partition(b"\n")
-            head = json.loads(first)
-            return (head, rest) if isinstance(head["mtime"], int) and isinstance(head["counts"], dict) else None
-        except (StorageError, ValueError, LookupError, TypeError, RecursionError):
-            return None
-
-    def _restore(self) -> None:
-        """Loads the saved index. A wrong one does no harm: an entry is used only for a file with its signature."""
-        try:
-            head, rows = self._kept() or ({}, b"")
-            index: dict[str, Entry[E]] = {
-                name: Entry((int(mtime), int(size), int(inode)), None, str(closed), str(group))
-                for name, (mtime, size, inode, closed, group) in json.loads(rows).items()
-                if "/" not in name
-            }
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            return
-        self._index, self._seen_mtime, self._trusted = Index(index, self._order), head["mtime"], True
-
-    def _keep(self) -> None:
-        rows = {name: [*entry.signature, entry.closed, entry.group] for name, entry in self._index.entries.items()}
-        head = {"mtime": self._seen_mtime, "counts": self._index.closed_counts}
-        text = f"{json.dumps(head)}\n{json.dumps(rows, separators=(',', ':'))}\n"
-        try:
-            self.files.replace(self._index_path, text.encode(), durable=False)
-        except StorageError:
-            return  # the disk is full or read-only: the next reader examines the files, too

@@ -1,4 +1,5 @@
-"""A collection of entities, one file each, in partitions.
+"""A collection of entities, one file each: `tasks/{assignee_id}/{task_id}.md`. What is over lies in the archive beside
+what is open (docs/format.md, Where things lie).
 
 Concurrency rests on one method: `update(id, change)` runs a pure function under the entity's lock, between read and
 atomic replace. If two agents finish the same task at once, one wins and the other's change raises.
@@ -7,26 +8,154 @@ atomic replace. If two agents finish the same task at once, one wins and the oth
 from __future__ import annotations
 
 import heapq
+import logging
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice, takewhile
+from operator import attrgetter
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.times import from_timestamp
+from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
+from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
-from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.layout import Layout, Location, Partition, Partitions, Place, is_plain
+from multi_agent_mcp.system.file_status import Signature, is_own_directory, signature_of
+from multi_agent_mcp.system.files import storage_errors
 
 E = TypeVar("E", bound=Identified)
 
 LOCK_STRIPES = 256
+REMEMBERED = 10_000
+"""The number of entities whose last location a process remembers."""
+WHOLE = ""
+"""The name of the only partition of a collection whose entities have directories of their own."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Generic[E]):
+    """The layout of a collection. `partition` returns the sub-directory an entity belongs to; `missing` makes the error
+    for an unknown id.
+
+    With `file_name` every entity has its own directory, named by its id, and `file_name` is its file there; then there
+    is one partition, the collection's directory. `partition_field` is the field whose value the partition's name
+    decides. An entity's id is decided by the name of its file or directory, whatever the file says, as entities are
+    found by name.
+
+    `over` returns what an entity has ended as, "" while it is open: then its place is the archive, once `may_leave` is
+    true. Without `over` the place alone decides (see `Collection.retire`). `group` returns what it belongs to, for
+    counting. Open entities are sorted by the key `order`.
+    """
+
+    entity_type: type[E]
+    partition: Callable[[E], str]
+    missing: Callable[[str], Refusal]
+    file_name: str | None = None
+    partition_field: str | None = None
+    over: Callable[[E], str] | None = None
+    may_leave: Callable[[E], bool] = lambda _: True
+    group: Callable[[E], str] = lambda _: ""
+    order: Callable[[E], Any] = lambda _: None
+
+    def name(self, entity_id: str) -> str:
+        """Returns the name of an entity's file in its partition."""
+        return f"{entity_id}.md" if self.file_name is None else f"{entity_id}/{self.file_name}"
+
+    def label(self, entity: E) -> str:
+        """Returns what an entity has ended as, "" while it is open."""
+        return self.over(entity) if self.over is not None else ""
+
+
+class Place(NamedTuple, Generic[E]):
+    """The file of something that is over, and when it came there (seconds since the epoch)."""
+
+    changed_at: float
+    directory: Directory[E]
+    name: str
+
+
+class Partition(Generic[E]):
+    """One directory of a collection, `home`, with its archive."""
+
+    def __init__(self, home: Directory[E], archive: Archive[FinishedMonth[E]], layout: Layout[E]) -> None:
+        self.home = home
+        self.archive = archive
+        self.layout = layout
+
+    def open(self) -> list[E]:
+        return [entity for _, entity in self.home.entities() if not self.layout.label(entity)]
+
+    def left_over(self) -> list[tuple[str, E]]:
+        """Returns names and entities of what is over and still here: it may not leave yet, or whoever ended it was
+        killed, or is a person."""
+        return [item for item in self.home.entities() if self.layout.label(item[1])]
+
+    def newest_over(self, label: str | None, group: str | None) -> Iterator[Place[E]]:
+        """Yields what is over (as this label, of this group), what came last first. The archive, which holds older
+        things, is read only as far as requested."""
+        entries = self.home.entries()
+        here = [
+            Place(entries[name].signature[0] / 1e9, self.home, name)
+            for name, entity in self.left_over()
+            if label in (None, self.layout.label(entity)) and group in (None, self.layout.group(entity))
+        ]
+        months = self.archive.months()
+        rows = ((month, row) for month in months for row in month.newest_first(label, group))
+        archived = (Place(row.at / 1e9, month, row.name) for month, row in rows)
+        here.sort(key=attrgetter("changed_at"), reverse=True)
+        return heapq.merge(here, archived, key=attrgetter("changed_at"), reverse=True)
+
+    def counts(self) -> Counter[str]:
+        """Returns how many are over, by what they ended as."""
+        here = Counter(self.layout.label(entity) for _, entity in self.left_over())
+        return sum((month.counts() for month in self.archive.months()), here)
+
+    def group_counts(self) -> Counter[tuple[str, str]]:
+        found = ((self.layout.group(entity), self.layout.label(entity)) for _, entity in self.left_over())
+        here = Counter(item for item in found if item[0])
+        return sum((month.group_counts() for month in self.archive.months()), here)
+
+    def month_of(self, modified: int) -> FinishedMonth[E]:
+        """Returns the month for what was last changed at this time, in nanoseconds since the epoch."""
+        return self.archive.month(from_timestamp(modified / 1e9))
+
+    def put_away(self, name: str, entity: E, files_moved: Callable[[Path, Path], None]) -> bool:
+        """Moves a file from home to the archive; the caller holds the entity's lock. Does nothing if the name is taken
+        there, as nothing is overwritten, and returns whether it moved."""
+        source = self.home.path / name
+        found = signature_of(source)
+        if found is None:
+            return False
+        month = self.month_of(found[0])
+        item = name.partition("/")[0]  # the file, or the entity's directory
+        with self.home.files.locks.held(self.archive.lock):
+            if (month.path / item).exists():
+                return False
+            is_ready = month.is_ready()
+            files_moved(self.home.path / item, month.path / item)
+            if is_ready:
+                month.add(name, entity, found[0])
+        return True
+
+
+class Location(NamedTuple, Generic[E]):
+    """The place where an entity was found; `directory` is the partition's home or a month of its archive, `signature`
+    that of the file just before it was read."""
+
+    partition: Partition[E]
+    directory: Directory[E]
+    entity: E
+    signature: Signature | None = None
 
 
 class Collection(Generic[E]):
@@ -36,24 +165,17 @@ class Collection(Generic[E]):
         self.files = files
         self.base = base
         self.layout = layout
-        self.places = Partitions(files, base, layout, adopt=self._adopted, lock_of=self._lock)
+        self._looks = Looks()
+        self._partitions: dict[str, Partition[E]] = {}
+        self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
 
-    def add(self, entity: E) -> E:
-        """Creates the entity's file, exclusively and durably; raises `FileExistsError`."""
-        return self._create(entity)
+    # Reading
 
     def find(self, entity_id: str) -> E | None:
-        """Returns the entity, from any partition; None if there is none."""
-        # Twice: it may have moved from a partition not yet searched to one already searched.
-        located = self.places.locate(entity_id) or self.places.locate(entity_id)
+        """Returns the entity, open or over, from any partition; None if there is none."""
+        # Twice: it may have moved from a place not yet searched to one already searched.
+        located = self.locate(entity_id) or self.locate(entity_id)
         return located.entity if located else None
-
-    def indexed(self, entity_id: str, partition: str) -> E | None:
-        """Returns the open entity from this partition's index, without reading files while the directory is unchanged;
-        None if it is closed or not there."""
-        entries = self.directory(partition).entries() if is_plain(partition) else {}
-        entry = entries.get(self.layout.name(entity_id))
-        return None if entry is None or entry.closed else entry.entity
 
     def get(self, entity_id: str) -> E:
         """As `find`; raises the collection's own error for an unknown id."""
@@ -62,55 +184,24 @@ class Collection(Generic[E]):
             raise self.layout.missing(entity_id)
         return entity
 
-    def update(self, entity_id: str, change: Callable[[E], E]) -> E:
-        """Applies a pure change under the entity's lock and returns the new value. If `change` raises, nothing is
-        written.
-
-        An entity whose partition changes is rewritten in place and then moved: its content decides where it belongs.
-        """
-        with self.files.locks.held(self._lock(entity_id)):
-            partition, changed = self._change(entity_id, change)
-        if self.layout.ended(changed):
-            partition.has_grown()
-        return changed
-
-    def replace(self, entity: E, *, sync: bool = True) -> None:
-        """Writes an entity that only the caller changes, without locking, reading or moving it. `sync` as in
-        `Files.replace`."""
-        directory = self.directory(self.layout.partition(entity))
-        directory.replace(self.layout.name(entity.id), entity, sync=sync)
-
-    def accept_copy(self, entity_id: str, data: bytes, partition: str, modified: int | None = None) -> None:
-        """Writes the state of an entity that only another machine, that of `partition`, changes. Raises `Unreadable`
-        if the entity belongs to another partition."""
-        with self.files.locks.held(self._lock(entity_id)):
-            entity = self._adopted(codec(self.layout.entity_type).decode(data, id=entity_id), entity_id)
-            if self.layout.partition(entity) != partition:
-                raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
-            self._put(self.places.locate(entity_id), entity, modified)
-
-    def remove(self, entity: E) -> None:
-        """Removes an entity that was just added and not acknowledged to any caller."""
-        directory = self.directory(self.layout.partition(entity))
-        directory.remove(self.layout.name(entity.id))
-        self.places.drop_own_directory(directory)
-
-    def tidy(self, partition: str) -> None:
-        """Archives a partition's finished entities once there are more than `HOT_MAX`. Never raises."""
-        self.places.of(partition).tidy()
+    def indexed(self, entity_id: str, partition: str) -> E | None:
+        """Returns the open entity from this partition's index, without reading files while the directory is unchanged;
+        None if it is over or not there."""
+        entries = self.directory(partition).entries() if is_plain(partition) else {}
+        entry = entries.get(self.layout.name(entity_id))
+        return None if entry is None or entry.entity is None or self.layout.label(entry.entity) else entry.entity
 
     def all(self, partition: str | None = None) -> list[E]:
         """Returns every readable entity, of one partition or of all; a corrupt file is left out."""
         return [*self.open(partition), *self.closed(partition)]
 
     def open(self, partition: str | None = None) -> list[E]:
-        """Returns the open entities, of one partition or of all, without parsing closed ones."""
-        return [entity for chosen in self.places.chosen(partition) for _, entity in chosen.home.open_entities()]
+        """Returns the open entities, of one partition or of all. What is over costs nothing."""
+        return [entity for chosen in self._chosen(partition) for entity in chosen.open()]
 
     def open_in_order(self, partition: str | None = None) -> Iterator[E]:
         """Yields the open entities, of one partition or of all, in the order of the layout."""
-        found = ([entity for _, entity in chosen.home.open_entities()] for chosen in self.places.chosen(partition))
-        return heapq.merge(*found, key=self.layout.order)
+        return heapq.merge(*(chosen.open() for chosen in self._chosen(partition)), key=self.layout.order)
 
     def closed(
         self,
@@ -122,47 +213,181 @@ class Collection(Generic[E]):
         limit: int | None = None,
         since: datetime | None = None,
     ) -> list[E]:
-        """Returns `limit` closed entities after the first `offset`, the most recently changed first; each is parsed.
-        With `since`, only those changed since then, the least recently changed first; with `label` or `group`, only
-        those closed by it or belonging to it."""
-        found: Iterable[Place[E]] = self.places.newest_closed(partition, label, group)
+        """Returns `limit` entities that are over after the first `offset`, those that ended last first; each is parsed.
+        With `since`, only those that ended since then, the first first; with `label` or `group`, only those that ended
+        as this or belong to it."""
+        found: Iterable[Place[E]] = self._newest_over(partition, label, group)
         if since is not None:
             found = reversed(list(takewhile(lambda place: place.changed_at >= since.timestamp(), found)))
         loaded = (place.directory.load(place.name) for place in islice(found, offset, None))
         return list(islice((entity for entity in loaded if entity is not None), limit))
 
     def count_closed(self, since: datetime, until: datetime) -> int:
-        """Returns the number of closed entities that were last changed in this period."""
-        recent = takewhile(lambda place: place.changed_at >= since.timestamp(), self.places.newest_closed())
+        """Returns the number of entities that ended in this period."""
+        recent = takewhile(lambda place: place.changed_at >= since.timestamp(), self._newest_over())
         return sum(place.changed_at <= until.timestamp() for place in recent)
 
     def closed_counts(self, partition: str | None = None) -> Counter[str]:
-        """Returns the number of closed entities by label (the status that closed them)."""
-        return sum((directory.closed_counts() for directory in self.places.directories(partition)), Counter[str]())
+        """Returns how many entities are over, by what they ended as."""
+        return sum((chosen.counts() for chosen in self._chosen(partition)), Counter[str]())
 
     def count(self, partition: str, *, label: str | None = None, group: str | None = None) -> int:
-        """Returns the number of closed entities of a partition that `closed` would find."""
+        """Returns the number of entities of a partition that `closed` would find."""
         if group is not None:
-            return sum(1 for _ in self.places.newest_closed(partition, label, group))
+            return sum(1 for _ in self._newest_over(partition, label, group))
         counts = self.closed_counts(partition)
         return counts.total() if label is None else counts[label]
 
     def group_counts(self) -> Counter[tuple[str, str]]:
-        """Returns the number of closed entities by group and label."""
-        return sum(
-            (directory.group_counts() for directory in self.places.directories(None)), Counter[tuple[str, str]]()
-        )
+        """Returns how many entities are over, by group and what they ended as."""
+        return sum((chosen.group_counts() for chosen in self._chosen(None)), Counter[tuple[str, str]]())
 
     def read_once(self) -> AbstractContextManager[None]:
         """Returns a context in which this thread checks each directory for changes only once; see `Looks.once`."""
-        return self.places.looks.once()
+        return self._looks.once()
 
     def partitions(self) -> list[str]:
-        return self.places.names()
+        """Returns the names of the partitions, sorted."""
+        if self.layout.file_name is not None:
+            return [WHOLE]
+        with storage_errors(self.base, FileNotFoundError), suppress(FileNotFoundError):
+            return sorted(item.name for item in self.base.iterdir() if is_own_directory(item) and is_plain(item.name))
+        return []
 
     def directory(self, partition: str) -> Directory[E]:
         """Returns a partition's directory, without its archive. Raises `InvalidId` for a name that is not plain."""
-        return self.places.of(partition).home
+        return self.partition(partition).home
+
+    def directories(self, partition: str | None = None) -> Iterator[Directory[E]]:
+        """Yields the directories of one partition or of all, each followed by the months of its archive."""
+        for chosen in self._chosen(partition):
+            yield chosen.home
+            yield from chosen.archive.months()
+
+    def partition(self, name: str) -> Partition[E]:
+        """Returns a partition. Raises `InvalidId` for a name that is not plain, as in a hand-written file."""
+        if name not in self._partitions:
+            if not is_plain(name) and (name != WHOLE or self.layout.file_name is None):
+                raise InvalidId(value=repr(name)[:80])
+            self._partitions[name] = self._made(name)
+        return self._partitions[name]
+
+    # Writing
+
+    def add(self, entity: E) -> E:
+        """Creates the entity's file, exclusively and durably; raises `FileExistsError`."""
+        return self._create(entity)
+
+    def update(self, entity_id: str, change: Callable[[E], E]) -> E:
+        """Applies a pure change under the entity's lock and returns the new value. If `change` raises, nothing is
+        written.
+
+        An entity whose partition changes, or that is over, is rewritten in place and then moved: its content decides
+        where it belongs.
+        """
+        with self.files.locks.held(self._lock(entity_id)):
+            return self._change(entity_id, change)
+
+    def replace(self, entity: E, *, sync: bool = True) -> None:
+        """Writes an entity that only the caller changes, without locking or reading it; it moves to the archive if it
+        is over. `sync` as in `Files.replace`."""
+        partition, name = self.partition(self.layout.partition(entity)), self.layout.name(entity.id)
+        partition.home.replace(name, entity, sync=sync)
+        self._put_away(partition, name, entity)
+
+    def retire(self, entity_id: str) -> None:
+        """Moves an entity to the archive whose file does not say that it is over. Does nothing if it is there."""
+        with self.files.locks.held(self._lock(entity_id)):
+            located = self.locate(entity_id)
+            if located is not None and located.directory is located.partition.home:
+                located.partition.put_away(self.layout.name(entity_id), located.entity, self.files.move)
+
+    def settle(self, partition: str) -> None:
+        """Moves to the archive what is over and was left where it is by a process that was killed, or ended by hand.
+        Never raises: the next call tries again."""
+        try:
+            chosen = self.partition(partition)
+            for name, entity in chosen.left_over():
+                with self.files.locks.held(self._lock(entity.id)):
+                    current = chosen.home.load(name)
+                    if current is not None:
+                        self._put_away(chosen, name, current)
+        except StorageError as refusal:
+            logger.warning("what is over in %s is not archived yet: %s", self.base / partition, refusal)
+
+    def accept_copy(self, entity_id: str, data: bytes, partition: str, modified: int | None = None) -> None:
+        """Writes the state of an entity that only another machine, that of `partition`, changes. Raises `Unreadable`
+        if the entity belongs to another partition."""
+        with self.files.locks.held(self._lock(entity_id)):
+            entity = self._adopted(codec(self.layout.entity_type).decode(data, id=entity_id), entity_id)
+            if self.layout.partition(entity) != partition:
+                raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
+            self._put(self.locate(entity_id), entity, modified)
+
+    def remove(self, entity: E) -> None:
+        """Removes an entity that was just added and not acknowledged to any caller."""
+        directory, name = self.directory(self.layout.partition(entity)), self.layout.name(entity.id)
+        directory.remove(name)
+        self._drop_own_directory(directory, name)
+
+    # Finding places
+
+    def locate(self, entity_id: str) -> Location[E] | None:
+        """Returns where an entity is, with its value; None if there is none, or the id is no name."""
+        if not is_plain(entity_id):
+            return None  # a hand-written file may name anything as an id
+        name = self.layout.name(entity_id)
+        for partition, directory in self._places(entity_id):
+            signature = signature_of(f"{directory.path}/{name}")
+            entity = directory.load(name) if signature is not None else None
+            if entity is not None:
+                if len(self._last_seen) > REMEMBERED:
+                    self._last_seen.clear()
+                self._last_seen[entity_id] = partition, directory
+                return Location(partition, directory, entity, signature)
+        return None
+
+    def _places(self, entity_id: str) -> Iterator[tuple[Partition[E], Directory[E]]]:
+        """Yields the places where an entity may be, the likeliest first."""
+        if entity_id in self._last_seen:
+            yield self._last_seen[entity_id]
+        partitions = self._chosen(None)
+        yield from ((partition, partition.home) for partition in partitions)
+        yield from ((partition, month) for partition in partitions for month in partition.archive.months())
+
+    def _chosen(self, name: str | None) -> list[Partition[E]]:
+        """Returns the partition of this name, or all partitions for None."""
+        return [self.partition(each) for each in (self.partitions() if name is None else [name])]
+
+    def _belonging_to(self, entity: E) -> Partition[E] | None:
+        """Returns the partition an entity belongs to; None if the name in its file is not plain."""
+        with suppress(InvalidId):
+            return self.partition(self.layout.partition(entity))
+        return None
+
+    def _newest_over(
+        self, partition: str | None = None, label: str | None = None, group: str | None = None
+    ) -> Iterator[Place[E]]:
+        found = (chosen.newest_over(label, group) for chosen in self._chosen(partition))
+        return heapq.merge(*found, key=attrgetter("changed_at"), reverse=True)
+
+    def _made(self, name: str) -> Partition[E]:
+        layout, path, lock = self.layout, self.base / name, f"archive-{self.base.name}-{name or 'all'}"
+        settings: dict[str, Any] = {
+            "order": layout.order,
+            "nested": layout.file_name,
+            "place": {layout.partition_field: name} if layout.partition_field is not None else None,
+            "adopt": self._adopted,
+        }
+
+        def month(at: Path) -> FinishedMonth[E]:
+            rated = lambda entity: (layout.label(entity) or "ended", layout.group(entity))  # noqa: E731
+            return FinishedMonth(self.files, at, layout.entity_type, lock=lock, rated=rated, **settings)
+
+        home = Directory(self.files, path, layout.entity_type, looks=self._looks, **settings)
+        return Partition(home, Archive(path, lock, month), layout)
+
+    # Writing under an entity's lock
 
     def _adopted(self, entity: E, entity_id: str) -> E:
         """Returns an entity that was read, with the id that its file's name gives it."""
@@ -172,46 +397,58 @@ class Collection(Generic[E]):
         """Returns the entity as its file stores it. A subclass durably writes the rest elsewhere before it returns."""
         return entity
 
-    def _change(self, entity_id: str, change: Callable[[E], E]) -> tuple[Partition[E], E]:
+    def _change(self, entity_id: str, change: Callable[[E], E]) -> E:
         """Changes an entity; the caller holds its lock."""
         located = self._located(entity_id)
         return self._write(located, change(located.entity))
 
     def _located(self, entity_id: str) -> Location[E]:
-        located = self.places.locate(entity_id)
+        located = self.locate(entity_id)
         if located is None:
             raise self.layout.missing(entity_id)
         return located
 
     def _create(self, entity: E, modified: int | None = None) -> E:
-        directory = self.directory(self.layout.partition(entity))
+        """Creates an entity's file, in the archive if it is over."""
+        partition, name = self.partition(self.layout.partition(entity)), self.layout.name(entity.id)
         try:
-            directory.create(self.layout.name(entity.id), self._shortened(entity), modified=modified)
+            partition.home.create(name, self._shortened(entity), modified=modified)
         except StorageError:
-            self.places.drop_own_directory(directory)
+            self._drop_own_directory(partition.home, name)
             raise
+        self._put_away(partition, name, entity)
         return entity
 
-    def _write(
-        self, located: Location[E], changed: E, modified: int | None = None, *, guarded: bool = False
-    ) -> tuple[Partition[E], E]:
-        """Writes a new value in place of the old one and moves it to the partition it belongs to, which is returned.
-        `guarded`: raises `FileChanged` if the file has been saved since it was located."""
+    def _write(self, located: Location[E], changed: E, modified: int | None = None, *, guarded: bool = False) -> E:
+        """Writes a new value in place of the old one and moves it to where it belongs. `guarded`: raises `FileChanged`
+        if the file has been saved since it was located."""
         partition, directory, entity, signature = located
         name = self.layout.name(entity.id)
-        if directory is not partition.home and not self.layout.ended(changed):
-            partition.bring_back(directory, name)  # before its file says that it is open again
+        if directory is not partition.home and self.layout.over is not None and not self._is_over(changed):
+            self._bring_back(partition, directory, name)  # before its file says that it is open again
             directory = partition.home
         if changed != entity:
             unchanged = signature if guarded else None
             directory.replace(name, self._shortened(changed), modified=modified, unchanged=unchanged)
         if directory is partition.home:
             partition = self._moved_to_partition(partition, changed, name)
-        return partition, changed
+            self._put_away(partition, name, changed)
+        return changed
+
+    def _is_over(self, entity: E) -> bool:
+        return bool(self.layout.label(entity)) and self.layout.may_leave(entity)
+
+    def _put_away(self, partition: Partition[E], name: str, entity: E) -> None:
+        if self._is_over(entity):
+            partition.put_away(name, entity, self.files.move)
+
+    def _bring_back(self, partition: Partition[E], directory: Directory[E], name: str) -> None:
+        item = name.partition("/")[0]
+        self.files.move(directory.path / item, partition.home.path / item)
 
     def _moved_to_partition(self, found: Partition[E], entity: E, name: str) -> Partition[E]:
         """Moves an entity from its former partition to the one it belongs to, and returns that."""
-        target = self.places.belonging_to(entity) or found  # it stays if no partition can have that name
+        target = self._belonging_to(entity) or found  # it stays if no partition can have that name
         if target is not found:
             self.files.move(found.home.path / name, target.home.path / name)
         return target
@@ -224,8 +461,19 @@ class Collection(Generic[E]):
         else:
             self._write(located, entity, modified, guarded=guarded)
 
+    def _drop_own_directory(self, directory: Directory[E], name: str) -> None:
+        """Removes the entity's own directory after its file was removed or not created, unless it holds other files."""
+        if self.layout.file_name is not None:
+            with suppress(OSError):
+                (directory.path / name).parent.rmdir()
+
     def _lock(self, entity_id: str) -> str:
         """Returns the name of an entity's lock. Locks are striped to bound their number: never hold two of one
         collection."""
         stripe = zlib.crc32(entity_id.encode(errors="surrogateescape")) % LOCK_STRIPES
         return f"{self.base.name}-{stripe:02x}"
+
+
+def is_plain(name: str) -> bool:
+    """Returns whether the name can be a partition's: that of an agent or an entity, or `_unassigned`."""
+    return is_name(name.removeprefix("_"))

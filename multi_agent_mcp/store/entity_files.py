@@ -125,21 +125,21 @@ class EntityFiles(Generic[E]):
     def load(self, name: str) -> E | None:
         """Returns the entity; None if the file is gone or still being written, or was unreadable or somebody else's
         (docs/security.md, Other users' sessions) and quarantined."""
-        path, stem = f"{self.path}/{name}", os.path.splitext(name)[0]  # noqa: PTH122 - a `Path` takes ten times as long
+        path = f"{self.path}/{name}"
         for attempt in range(2):
-            self.require_inside()
+            self.require_inside(name)
             try:
                 data, status = _read(path)
             except (FileNotFoundError, IsADirectoryError):
                 return None
             except PermissionError as error:
-                self.quarantine.set_aside(Path(path), Reason("unreadable", error=error))
+                self._set_aside(path, Reason("unreadable", error=error))
                 return None
             try:
                 self.files.containment.require_owner(status, path)
-                return self.decode(data, stem, status.st_mtime)
+                return self.decode(data, id_in(name), status.st_mtime)
             except UntrustedSession as refusal:
-                self.quarantine.set_aside(Path(path), refusal.values["reason"])
+                self._set_aside(path, refusal.values["reason"])
                 return None
             except Unreadable as error:
                 if self._still_written(status):
@@ -147,7 +147,7 @@ class EntityFiles(Generic[E]):
                 if attempt == 0 and _age(status) < SETTLING_SECONDS:
                     time.sleep(SETTLING_SECONDS)  # a `cp` may still be writing it
                     continue
-                self.quarantine.set_aside(Path(path), error.reason)
+                self._set_aside(path, error.reason)
         return None
 
     def create(self, name: str, entity: E, *, modified: int | None = None) -> None:
@@ -171,10 +171,10 @@ class EntityFiles(Generic[E]):
         """Removes a file; see `Files.remove`."""
         self.files.remove(self.path / name, sync=sync)
 
-    def require_inside(self) -> None:
-        """Raises `StorageError` if a symbolic link in the path leads out of the session's directory."""
+    def require_inside(self, name: str = "") -> None:
+        """Raises `StorageError` if a symbolic link in the path (of this file) leads out of the session's directory."""
         with storage_errors(self.path):
-            self.files.containment.require(self.path)
+            self.files.containment.require(self.path / name.partition("/")[0] if "/" in name else self.path)
 
     def decode(self, data: bytes, stem: str, modified: float) -> E:
         """Returns the entity in a file's bytes. The stem of its name and its modification time (seconds since the
@@ -186,9 +186,18 @@ class EntityFiles(Generic[E]):
                 raise Unreadable("misplaced", name=name, value=f"{said!r:.80}", owner=value)
         return self._adopt(entity, stem)
 
+    def _set_aside(self, path: str, reason: Reason) -> None:
+        Quarantine(self.files, Path(path).parent).set_aside(Path(path), reason)
+
     def _still_written(self, status: os.stat_result) -> bool:
         """Returns whether a file is new and still empty: a `cp` or an editor is writing it."""
         return status.st_size == 0 and _age(status) < EMPTY_FILE_GRACE_SECONDS
+
+
+def id_in(name: str) -> str:
+    """Returns the id that a file's name gives its entity: `{id}.md`, or `{id}/conversation.md` in a directory of its
+    own."""
+    return name.rpartition("/")[0] or os.path.splitext(name)[0]  # noqa: PTH122 - a `Path` takes ten times as long
 
 
 def _age(status: os.stat_result) -> float:

@@ -1,46 +1,47 @@
-"""A directory of items that are read once: `{YYYYMMDD_HHMMSS}_{id8}.md`, older read ones in `archive/{YYYY-MM}/`.
+"""A directory of items that are read once: `{YYYYMMDD_HHMMSS}_{id8}.md`. Mailboxes and notifications are inboxes.
 
-Mailboxes and notifications are inboxes. The hot directory stays small: read files are moved to the archive (never
-deleted), so counting and listing cost the same after ten messages and after ten thousand.
+What lies in the directory is unread, whatever its header says, unless it was handed out and is not confirmed yet: then
+an agent session's file names it (docs/protocol.md, Confirmation). Once that is confirmed, it moves to
+`archive/{YYYY-MM}/`. So a file that somebody puts back is read again, and `ls` shows what waits.
 
 A file is identified by its path: its id is part of its content, and two files may have the same.
 """
 
 from __future__ import annotations
 
+import heapq
 import os
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.times import format_time, parse_time, stamp
 from multi_agent_mcp.store.archive import (
-    ARCHIVE,
-    HOT_KEPT,
-    HOT_MAX,
+    DIGITS,
     OUR_NAME,
+    STAMP_LENGTH,
     Archive,
-    ArchivedNames,
+    ReadMonth,
     file_names,
     fitting,
     month_of,
 )
-from multi_agent_mcp.store.directory import Directory
+from multi_agent_mcp.store.directory import ARCHIVE, Directory
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.inbox_views import Addresses, Position, newest_first
-from multi_agent_mcp.store.index import Entry
+from multi_agent_mcp.system.file_status import modified_at
 from multi_agent_mcp.system.files import spelled, sync_directory
 
 R = TypeVar("R", bound=Readable)
 
-# It matches only times: `none` or `NULL`, written by hand, must not hide a message.
-_READ = re.compile(rb"\nread_at:[ \t]*['\"]?(?P<closed>\d{4}-\d\d-\d\dT[^'\"\r\n]*)")
 _UNREAD = b"\nread_at: null\n"
+
+Position = tuple[datetime, str, str]
+"""The sort key of a file (descending): its time, its id, its path in the inbox."""
 
 
 def file_name(entity: Readable) -> str:
@@ -48,14 +49,23 @@ def file_name(entity: Readable) -> str:
     return f"{stamp(entity.created_at)}_{id8(entity.id)}.md"
 
 
+class Standing(NamedTuple, Generic[R]):
+    """What stays in its directory after it was read, because it is in force: `stays` says whether an entity may be
+    that, `ends` whether the first ends the second (a resumption ends an earlier pause)."""
+
+    stays: Callable[[R], bool] = lambda _: False
+    ends: Callable[[R, R], bool] = lambda _, __: False
+
+
 class Inbox(Generic[R]):
-    """The inbox of one agent. Files are marked read under the lock `lock`, durably.
+    """The inbox of one agent. Files are marked read and moved under the lock `lock`, durably.
 
     Unread entities are sorted by the key `order`, by default oldest first.
 
-    `held` returns the references of files that were handed out and not confirmed yet (see `reference`): they are not
-    archived, so that they can be made unread again. With `keeps_names`, archiving does not give a file the name of its
-    id: on several machines a file is the same only under the same name.
+    `handed_out` returns the references of the files that the agent's sessions have handed out and not confirmed yet
+    (see `reference`). `is_foreign` returns whether the agent's home is another machine, which alone decides what it has
+    read. With `keeps_names`, a file is not renamed in the archive either: on several machines it is the same only under
+    the same name.
     """
 
     def __init__(
@@ -65,8 +75,9 @@ class Inbox(Generic[R]):
         entity_type: type[R],
         *,
         lock: str,
-        held: Callable[[], Collection[str]] = frozenset,
-        grouped: re.Pattern[bytes] | None = None,
+        handed_out: Callable[[], Collection[str]] = frozenset,
+        is_foreign: Callable[[], bool] = lambda: False,
+        standing: Standing[R] | None = None,
         indexed: Callable[[R], R] = lambda entity: entity,
         order: Callable[[R], Any] | None = None,
         keeps_names: bool = False,
@@ -75,19 +86,13 @@ class Inbox(Generic[R]):
         self.files = files
         self.path = path
         self.lock = lock
-        self.hot: Directory[R] = Directory(
-            files,
-            path,
-            entity_type,
-            closed=_READ,
-            grouped=grouped,
-            indexed=indexed,
-            order=order or age,
-            over=_read_at,
-            **defaults,
-        )
-        self._archived_months = Archive(path, partial(ArchivedNames, files, entity_type=entity_type, **defaults))
-        self._held = held
+        self.hot: Directory[R] = Directory(files, path, entity_type, indexed=indexed, order=order or age, **defaults)
+        archive_lock = f"archive-{path.parent.name}-{path.name}"
+        made = partial(ReadMonth, files, entity_type=entity_type, lock=archive_lock, **defaults)
+        self.archive: Archive[ReadMonth[R]] = Archive(path, archive_lock, made)
+        self._handed_out = handed_out
+        self._is_foreign = is_foreign
+        self._standing: Standing[R] = standing or Standing()
         self._keeps_names = keeps_names
         self._prefix = f"{path.relative_to(files.base)}/"
 
@@ -96,9 +101,58 @@ class Inbox(Generic[R]):
         what an agent session records when it hands the file out."""
         return f"{self._prefix}{spelled(name)}" + (f" {format_time(read_at)}" if read_at else "")
 
-    def has_any(self, held: Iterable[str]) -> bool:
-        """Returns whether one of these references may be to a file of this inbox; see `requeue`."""
-        return any(item.startswith(self._prefix) or not _is_path(item) for item in held)
+    def has_any(self, references: Iterable[str]) -> bool:
+        """Returns whether one of these references is to a file of this inbox."""
+        return any(item.startswith(self._prefix) for item in references)
+
+    # What waits
+
+    def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
+        """Returns names and entities of the unread files in the inbox's order, with the parts that the index keeps
+        (`indexed`, see `Directory`)."""
+        return self._without_read(self.hot.entities(fresh=fresh))
+
+    def unread_among(self, names: Iterable[str]) -> list[tuple[str, R, int]]:
+        """Returns the unread ones of these files: name, entity, and change time (`st_ctime_ns`, which cannot be set).
+        Reads each file, without making the index."""
+        times, found = {}, []
+        for name in names:
+            if (entity := self.hot.load(name)) is not None:
+                found.append((name, entity))
+                times[name] = _changed_at(self.path / name)
+        return [(name, entity, times[name]) for name, entity in self._without_read(found)]
+
+    def in_force(self) -> list[tuple[str, R]]:
+        """Returns names and entities of what may be in force (`Standing.stays`), read or not."""
+        return [item for item in self.hot.entities() if self._standing.stays(item[1])]
+
+    def any_unread(self, ids: frozenset[str]) -> bool:
+        """Returns whether an entity with one of these ids is unread, found by file name. A file whose name is not of
+        our form may be missed."""
+        digits = set(map(id8, ids))
+        likely = (self.hot.load(name) for name in file_names(self.path) if name[-11:-3] in digits)  # `…_{id8}.md`
+        return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
+
+    def _without_read(self, found: list[tuple[str, R]]) -> list[tuple[str, R]]:
+        """Returns those that are unread. Whoever confirms a file moves it before its session's file stops naming it, so
+        one that is neither named nor gone was put here by hand."""
+        if all(entity.read_at is None for _, entity in found):
+            return found
+        if self._is_foreign():
+            return [item for item in found if item[1].read_at is None]
+        handed_out = self._handed_out()
+        return [
+            (name, entity)
+            for name, entity in found
+            if entity.read_at is None
+            or not (
+                self.reference(name, entity.read_at) in handed_out
+                or self._standing.stays(entity)
+                or not (self.path / name).exists()
+            )
+        ]
+
+    # What arrives
 
     def deliver(self, entity: R) -> None:
         """Creates the entity's file, exclusively; raises `FileExistsError`."""
@@ -110,95 +164,150 @@ class Inbox(Generic[R]):
         return (self.path / name).exists() or (self.path / ARCHIVE / month_of(entity.created_at) / name).exists()
 
     def accept(self, name: str, data: bytes, modified: int, read_at: datetime | None = None) -> R | None:
-        """Stores a file of another machine under its name, its bytes unchanged except for `read_at`; returns None if it
-        exists already, here or in the archive. An empty file does not count: a power cut has left it from an earlier
-        attempt (`Files.in_bulk`)."""
+        """Stores a file of another machine under its name, its bytes unchanged except for `read_at`, with which it
+        belongs in the archive; returns None if it exists already, here or there. An empty file does not count: a power
+        cut has left it from an earlier attempt (`Files.in_bulk`)."""
         entity = self.hot.decode(data, name.removesuffix(".md"), modified / 1e9)
         month = f"{self.path}/{ARCHIVE}/{month_of(entity.created_at)}"
-        if any(map(_has_bytes, {f"{self.path}/{name}", f"{month}/{name}", f"{month}/{file_name(entity)}"})):
+        if any(map(_has_bytes, (f"{self.path}/{name}", f"{month}/{name}"))):
             return None
-        if read_at is not None:
-            entity = entity.mark_read(read_at)
-            data = _marked_read(data, read_at) or self.hot.codec.encode(entity)
-        self.files.replace(self.path / name, data, modified=modified)
+        if read_at is None:
+            self.files.replace(self.path / name, data, modified=modified)
+            return entity
+        entity = entity.mark_read(read_at)
+        marked = _marked_read(data, read_at) or self.hot.codec.encode(entity)
+        self._into_month(entity, [name], lambda place: self.files.replace(place / name, marked, modified=modified))
         return entity
-
-    def accept_read(self, name: str, at: datetime | None) -> None:
-        """Sets `read_at` to its value on the agent's own machine. With None, the file also moves back from the
-        archive."""
-        with self.files.locks.held(self.lock):
-            if at is None:
-                archived = [item.path / name for item in self.directories() if item is not self.hot]
-                self.files.relocate([(path, self.path / name) for path in archived if path.exists()])
-            entity = self.hot.load(name)
-            if entity is not None and entity.read_at != at:
-                self.hot.replace(name, entity.mark_read(at))
 
     def remove(self, entity: R) -> None:
         """Removes an entity that was just delivered and not acknowledged to any caller."""
         self.hot.remove(file_name(entity))
 
-    def unread(self, *, fresh: bool = False) -> list[tuple[str, R]]:
-        """Returns names and entities of the unread files in the inbox's order, with the parts that the index keeps
-        (`indexed`, see `IndexedFiles`)."""
-        return self.hot.open_entities(fresh=fresh)
-
-    def read_of(self, groups: Collection[str]) -> list[R]:
-        """Returns the read entities of these groups (see `IndexedFiles`) that are not archived."""
-        names = [name for name, entry in self.hot.entries().items() if entry.group in groups]
-        return [entity for name in names if (entity := self.hot.load(name)) is not None]
-
-    def read_since(self, moment: datetime) -> list[R]:
-        """Returns the entities that were read after `moment` and are not archived."""
-        border = format_time(moment)
-        names = [name for name, entry in self.hot.entries().items() if _closed_at(entry) > border]
-        return [entity for name in names if (entity := self.hot.load(name)) is not None]
-
-    def names_since(self, moment: datetime) -> tuple[list[str], list[str]]:
-        """Returns all file names in the hot directory, and those of our form from this second on."""
-        names, second = file_names(self.path), stamp(moment)
-        return names, [name for name in names if name >= second and OUR_NAME.fullmatch(name)]
-
-    def any_unread(self, ids: frozenset[str]) -> bool:
-        """Returns whether an entity with one of these ids is unread, found by file name. A file whose name is not of
-        our form may be missed."""
-        digits = set(map(id8, ids))
-        likely = (self.hot.load(name) for name in file_names(self.path) if name[-11:-3] in digits)  # `…_{id8}.md`
-        return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
+    # What is read; the caller of these holds the lock, unless they say otherwise
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:
-        """Sets `read_at` of these files, None to make them unread again; the caller holds the lock."""
+        """Sets `read_at` of these files, which were leased, None to make them unread again."""
         changed = False
         for name in names:
             entity = self.hot.load(name)
-            if entity is not None and (entity.read_at is None) != (at is None):
+            if entity is not None and entity.read_at != at:
                 self.hot.replace(name, entity.mark_read(at), sync=False)
                 changed = True
         if changed:
             sync_directory(self.path)
 
-    def requeue(self, held: Iterable[str]) -> list[R]:
+    def settle(self, names: Iterable[str], at: datetime) -> None:
+        """Moves these files to the archive, as read at this time: nobody has to be handed them (any more)."""
+        found = []
+        for name in dict.fromkeys(names):
+            entity = self.hot.load(name)
+            if entity is not None:
+                if entity.read_at is None:
+                    entity = entity.mark_read(at)
+                    self.hot.replace(name, entity, sync=False)
+                found.append((name, entity))
+        self._put_away(found)
+
+    def read(self, names: list[str], at: datetime) -> None:
+        """Marks files read that need no confirmation, as a person has seen them, and moves them to the archive. What is
+        in force stays."""
+        self.mark_read(names, at)
+        found = [(name, entity) for name in names if (entity := self.hot.load(name)) is not None]
+        self._put_away([item for item in found if not self._standing.stays(item[1])])
+
+    def confirm(self, references: Iterable[str]) -> None:
+        """Moves the files with these references to the archive, unless they were marked read at another time since.
+        What is in force stays. Takes the lock."""
+        with self.files.locks.held(self.lock):
+            self._put_away([item for item in self._referred(references) if not self._standing.stays(item[1])])
+
+    def requeue(self, references: Iterable[str]) -> list[R]:
         """Makes the files with these references unread again, unless they were marked read at another time than the
-        reference says: by another reader, after the one that holds it had died. The caller holds the lock. Earlier
-        versions recorded no time, or ids: such a reference means every file with that id, also in the archive. Returns
-        the entities as they were before."""
-        held = set(held)
+        reference says: by another reader, after the one that holds it had died. Returns the entities as they were
+        before."""
+        found = self._referred(references, unread_too=True)
+        self.mark_read([name for name, entity in found if entity.read_at is not None], None)
+        return [entity for _, entity in found]
+
+    def bring_back(self, ids: Collection[str]) -> None:
+        """Makes the items with these ids unread again, also out of the archive."""
+        found = {path for like in ids for path, _ in self.find_all(lambda entity: entity.id in ids, like=like)}
+        archived = [path for path in found if path.parent != self.path]
+        back = self.files.relocate([(path, self.path / path.name) for path in archived])
+        self.mark_read([path.name for path in (*back, *(found - {*archived}))], None)
+
+    def accept_read(self, name: str, at: datetime | None) -> None:
+        """Sets `read_at` to its value on the agent's own machine, and moves the file to the archive; with None, back
+        from there. Takes the lock."""
+        with self.files.locks.held(self.lock):
+            if at is None:
+                archived = [month.path / name for month in self.months()]
+                self.files.relocate([(path, self.path / name) for path in archived if path.exists()])
+            entity = self.hot.load(name)
+            if entity is not None and entity.read_at != at:
+                entity = entity.mark_read(at)
+                self.hot.replace(name, entity)
+            if entity is not None and at is not None and not self._standing.stays(entity):
+                self._put_away([(name, entity)])
+
+    def _referred(self, references: Iterable[str], *, unread_too: bool = False) -> list[tuple[str, R]]:
+        """Returns names and entities of the files that these references name, as far as they are marked read at the
+        time that the reference says."""
         times: dict[str, set[datetime | None]] = {}
-        for path, time in map(_parted, held):
+        for path, time in map(_parted, references):
             times.setdefault(path, set()).add(time)
-        found = {}
-        for name in file_names(self.path):
-            marked = times.get(self.reference(name))
-            entity = self.hot.load(name) if marked is not None else None
-            if entity is not None and marked is not None and not marked.isdisjoint({None, entity.read_at}):
-                found[self.path / name] = entity
-        ids = {item for item in held if not _is_path(item)}
-        for like in ids:
-            found.update(self.find_all(lambda entity: entity.id in ids, like=like))
-        read = [path for path, entity in found.items() if entity.read_at is not None]
-        back = self.files.relocate([(path, self.path / path.name) for path in read if path.parent != self.path])
-        self.mark_read([path.name for path in [*back, *(path for path in read if path.parent == self.path)]], None)
-        return list(found.values())
+        found = []
+        for name in file_names(self.path) if times else ():
+            marked = times.get(self.reference(name), ())
+            entity = self.hot.load(name) if marked else None
+            if entity is not None and (entity.read_at in marked or (unread_too and entity.read_at is None)):
+                found.append((name, entity))
+        return found
+
+    def _put_away(self, found: list[tuple[str, R]]) -> None:
+        """Moves files to the months of their entities. First what they end, so that it is never in force again."""
+        if not found:
+            return
+        names = {name for name, _ in found}
+        ended = [
+            (name, old)
+            for name, old in self.in_force()
+            if name not in names and any(self._standing.ends(entity, old) for _, entity in found)
+        ]
+        by_month: dict[str, list[tuple[str, R]]] = {}
+        for name, entity in [*ended, *found]:
+            by_month.setdefault(month_of(entity.created_at), []).append((name, entity))
+        for items in by_month.values():
+            moves = [(name, self._free_name(name, entity)) for name, entity in items]
+            self._into_month(items[0][1], [target for _, target in moves], partial(self._moved, moves))
+        sync_directory(self.path)
+
+    def _moved(self, moves: Sequence[tuple[str, str]], place: Path) -> None:
+        for name, target in moves:
+            self.files.move(self.path / name, place / target, sync=False)
+        sync_directory(place)
+
+    def _into_month(self, entity: R, names: Sequence[str], moved: Callable[[Path], object]) -> None:
+        """Calls `moved`, which puts files with these names into the entity's month, and notes them in its index."""
+        month = self.archive.month(entity.created_at)
+        with self.files.locks.held(self.archive.lock):
+            is_ready = month.is_ready()
+            moved(month.path)
+            if is_ready:
+                month.add(names)
+
+    def _free_name(self, name: str, entity: R) -> str:
+        """Returns the name for a file in its month: its own, with a number if another file has it. A name of our form
+        is taken there to say the id: a copy under another's name gets that of its own."""
+        is_true = self._keeps_names or not OUR_NAME.fullmatch(name) or name[DIGITS] == id8(entity.id)
+        wanted = Path(name if is_true else file_name(entity))
+        place, candidate, number = self.path / ARCHIVE / month_of(entity.created_at), wanted.name, 0
+        while os.path.lexists(place / candidate):
+            number += 1
+            candidate = f"{wanted.stem}.{number}{wanted.suffix}"
+        return candidate
+
+    # Finding, here and in the archive
 
     def find(self, named: str, *, fresh: bool = True) -> tuple[Path, R] | None:
         """Returns the file with this path in the inbox (`note.md`, `archive/2026-11/….md`), else the oldest one with
@@ -218,7 +327,7 @@ class Inbox(Generic[R]):
         with the same eight digits as `like`."""
         return [
             (directory.path / name, entity)
-            for directory, name in self.likely(like)
+            for directory, name in self.likely(like, thorough=True)
             if (entity := directory.load(name)) is not None and wanted(entity)
         ]
 
@@ -239,17 +348,18 @@ class Inbox(Generic[R]):
 
     def _at(self, named: str) -> tuple[Path, R] | None:
         place, _, last = named.rpartition("/")
-        directory = next((item for item in self.directories() if self.within(item.path) == (place or ".")), None)
-        if directory is None:
-            return None
-        names = [last] if "\\" not in last else file_names(directory.path)  # names that are not UTF-8 are escaped
-        name = next((name for name in names if spelled(name) == last), None)
-        entity = directory.load(name) if name is not None else None
-        return (directory.path / last, entity) if name is not None and entity is not None else None
+        for directory in self.directories():  # one that was just handed out may be in the archive since
+            if place in ("", self.within(directory.path)):
+                names = [last] if "\\" not in last else file_names(directory.path)  # not UTF-8: they are escaped
+                name = next((name for name in names if spelled(name) == last), None)
+                entity = directory.load(name) if name is not None else None
+                if entity is not None:
+                    return directory.path / last, entity
+        return None
 
     def addresses(self) -> Addresses[R]:
         """Returns the addresses of the files as of now."""
-        return Addresses(self.path, self.hot.index(), partial(self.find, fresh=False), self.within)
+        return Addresses(self)
 
     def within(self, path: Path) -> str:
         """Returns a path relative to the inbox, escaped as in answers."""
@@ -260,47 +370,92 @@ class Inbox(Generic[R]):
         return (entity for _, entity in self.newest_first())
 
     def newest_first(self, before: Position | None = None) -> Iterator[tuple[Path, R]]:
-        """Yields paths and entities, read or not, newest first; with `before`, those after this position."""
-        return newest_first(self.hot, self.months(), before)
+        """Yields paths and entities, read or not, newest first; with `before`, those after this position. A file that
+        is archived meanwhile is yielded once."""
+        index = self.hot.entries()
+        known = ((self.path / name, entry.entity) for name, entry in index.items())
+        order = sorted((self.position(path, entity) for path, entity in known if entity), reverse=True)
+        recent = (
+            (self.path / name, entity)
+            for at in order
+            if (before is None or at < before) and (entity := self.hot.load(name := at[2])) is not None
+        )
+        seen = {entry.signature[2] for entry in index.values()}
+        archived = (item for item in self._archived_first(before) if _inode(item[0]) not in seen)
+        return heapq.merge(recent, archived, key=lambda item: self.position(*item), reverse=True)
 
-    def archive_read(self, *, keep: int = HOT_KEPT, above: int = HOT_MAX) -> int:
-        """Archives all but the newest `keep` read files if there are more than `above`. Returns the number archived."""
-        if self.hot.closed_counts().total() <= above:
-            return 0
-        read = [name for name, entry in self.hot.entries().items() if entry.closed]
-        entities = [(name, entity) for name in read if (entity := self.hot.load(name)) is not None]
-        entities.sort(key=lambda item: age(item[1]))
-        return self._archive(entities[: len(entities) - keep])
+    def position(self, path: Path, entity: R) -> Position:
+        """Returns a file's position in the order of `newest_first`."""
+        return entity.created_at, entity.id, str(path.relative_to(self.path))
 
-    def archive_older(self, than: datetime) -> int:
-        """Archives the files read before `than`, and returns their number. The others are not parsed: the index knows
-        when they were read."""
-        border = format_time(than)
-        old = [name for name, entry in self.hot.entries().items() if "" < _closed_at(entry) < border]
-        entities = [(name, entity) for name in old if (entity := self.hot.load(name)) is not None]
-        return self._archive([item for item in entities if item[1].read_at is not None and item[1].read_at < than])
+    def _archived_first(self, before: Position | None) -> Iterator[tuple[Path, R]]:
+        """Yields paths and entities in the archive, newest first; with `before`, those after this position."""
+        last = None if before is None else stamp(before[0])
+        for month in self.months():
+            if before is not None and month.path.name > month_of(before[0]):
+                continue
+            for _, same_second in groupby(month.newest_first(last), key=lambda name: name[:STAMP_LENGTH]):
+                loaded = ((month.path / name, month.load(name)) for name in same_second)
+                found = [(path, entity) for path, entity in loaded if entity is not None]
+                for item in sorted(found, key=lambda item: self.position(*item), reverse=True):
+                    if before is None or self.position(*item) < before:
+                        yield item
 
-    def _archive(self, entities: list[tuple[str, R]]) -> int:
-        held = {path for path, _ in map(_parted, self._held())} if entities else ()
-        moves = [
-            (self.path / name, self.path / ARCHIVE / month_of(entity.created_at) / self._archived_name(name, entity))
-            for name, entity in entities
-            if self.reference(name) not in held
-        ]
-        self.files.relocate(moves)
-        return len(moves)
+    def since(self, moment: datetime) -> Iterator[tuple[Directory[R], str]]:
+        """Yields the files of our form that were created in this second or later, by their names alone."""
+        second = stamp(moment)
+        yield from ((self.hot, name) for name in self.hot.names() if name >= second and OUR_NAME.fullmatch(name))
+        for month in self.months():
+            if month.path.name < month_of(moment):
+                return
+            for name in month.newest_first():
+                if name[:STAMP_LENGTH] < second:
+                    break
+                if OUR_NAME.fullmatch(name):
+                    yield month, name
 
-    def _archived_name(self, name: str, entity: R) -> str:
-        return name if self._keeps_names else file_name(entity)
+    def read_since(self, moment: datetime) -> Iterator[R]:
+        """Yields the entities that were read after `moment`."""
+        for directory in self.directories():
+            if directory is self.hot or modified_at(directory.path) / 1e9 >= moment.timestamp():
+                recent = (name for name, at in directory.changed() if at / 1e9 >= moment.timestamp())
+                loaded = (entity for name in recent if (entity := directory.load(name)) is not None)
+                yield from (entity for entity in loaded if entity.read_at is not None and entity.read_at > moment)
 
     def directories(self) -> Iterator[Directory[R]]:
         """Yields the hot directory and the archive's months, newest first."""
         yield self.hot
         yield from self.months()
 
-    def months(self) -> list[ArchivedNames[R]]:
+    def months(self) -> list[ReadMonth[R]]:
         """Returns the archive's months, newest first."""
-        return self._archived_months.months()
+        return self.archive.months()
+
+
+class Addresses(Generic[R]):
+    """The addresses of an inbox's files at one moment: a file's id, or its path if the id finds another file."""
+
+    def __init__(self, inbox: Inbox[R]) -> None:
+        self._inbox = inbox
+        self._by_digits: Mapping[str, int] | None = None
+
+    def of(self, path: Path, entity: R) -> str:
+        """Returns the address by which `Inbox.find` finds this file."""
+        if path.parent == self._inbox.path and not entity.id.endswith(".md") and self._is_alone(path.name):
+            return entity.id  # the usual case: an id given by us is not also in the archive
+        found = self._inbox.find(entity.id, fresh=False)
+        return entity.id if found is not None and found[0] == path else self._inbox.within(path)
+
+    def _is_alone(self, name: str) -> bool:
+        """Returns whether no other file in the hot directory has a name with the same digits or one that is not of our
+        form and could have any id."""
+        if self._by_digits is None:
+            counts: dict[str, int] = {}
+            for known in self._inbox.hot.entries():
+                counts[_digits(known)] = counts.get(_digits(known), 0) + 1
+            self._by_digits = counts
+        digits = _digits(name)
+        return digits != "" and self._by_digits.get(digits) == 1 and "" not in self._by_digits
 
 
 def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
@@ -311,12 +466,32 @@ def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
     inbox.files.create_all({to.path / file_name(entity): to.hot.codec.encode(entity) for to, entity in entities})
 
 
+def _digits(name: str) -> str:
+    """Returns the digits of the id in a name of our form, else ""."""
+    return name[DIGITS] if OUR_NAME.fullmatch(name) else ""
+
+
 def _has_bytes(path: str) -> bool:
     """Returns whether the file exists and is not empty."""
     try:
         return os.stat(path).st_size > 0  # noqa: PTH116 - a `Path` takes five times as long
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.lstat().st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _inode(path: Path) -> int | None:
+    """Returns a file's inode; None if it has been moved."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _marked_read(data: bytes, at: datetime) -> bytes | None:
@@ -328,27 +503,13 @@ def _marked_read(data: bytes, at: datetime) -> bytes | None:
     )
 
 
-def _is_path(held: str) -> bool:
-    """Returns whether a reference is a path, and not an id as in earlier versions."""
-    return "/" in held
-
-
-def _parted(held: str) -> tuple[str, datetime | None]:
-    """Returns the path of a reference, and the time of its mark; None as in earlier versions."""
-    path, _, time = held.rpartition(" ")
-    return (held, None) if held.endswith(".md") else (path, parse_time(time))
+def _parted(reference: str) -> tuple[str, datetime | None]:
+    """Returns the path of a reference, and the time of its mark, if it has one."""
+    path, _, time = reference.rpartition(" ")
+    return (reference, None) if reference.endswith(".md") else (path, parse_time(time))
 
 
 def _precedence(item: tuple[Path, R]) -> tuple[datetime, str]:
     """Returns a sort key that does not change when the file is marked read or archived: its time, then its content."""
     _, entity = item
     return entity.created_at, repr(entity.mark_read(None))
-
-
-def _closed_at(entry: Entry[R]) -> str:
-    """Returns the time at which the entry's file was read, as it says; "" if it is unread."""
-    return entry.closed.strip("'\"")
-
-
-def _read_at(entity: Readable) -> str:
-    return format_time(entity.read_at) if entity.read_at else ""

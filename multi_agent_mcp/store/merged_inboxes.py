@@ -24,7 +24,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.times import stamp
-from multi_agent_mcp.store.archive import OUR_NAME, STAMP_LENGTH, ArchivedNames
+from multi_agent_mcp.store.archive import OUR_NAME, STAMP_LENGTH, ReadMonth
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.system.file_status import Signature, modified_at, signature
@@ -68,7 +68,7 @@ class MergedInbox(Generic[R]):
         """Returns the approximate number of files of these seconds, by their names alone."""
         return sum(
             directory.count()
-            if first[:6] < month < last[:6] and isinstance(directory, ArchivedNames)
+            if first[:6] < month < last[:6] and isinstance(directory, ReadMonth)
             else sum(first <= name[:STAMP_LENGTH] <= last for name in self._names(directory))
             for month, directories in self._months(inboxes, first, last).items()
             for directory in directories

@@ -12,10 +12,9 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
 from multi_agent_mcp.store.codec.frontmatter import codec
-from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.collection import Collection, Layout, Location, is_plain
 from multi_agent_mcp.store.conflicts import Conflicts
 from multi_agent_mcp.store.files.durable_files import FileChanged, Files
-from multi_agent_mcp.store.layout import Layout, Location, Partition, is_plain
 
 # The authority orders the changes of a shared entity: this machine's files alone, or the hub of several machines
 # (docs/protocol.md, Several machines).
@@ -151,7 +150,7 @@ class SharedCollection(Collection[E]):
         if not self.is_shared:
             return super().add(entity)
         with self.files.locks.held(self._lock(entity.id)):  # else the relay would write the hub's value, too
-            if self.places.locate(entity.id) is not None:
+            if self.locate(entity.id) is not None:
                 raise FileExistsError(entity.id)
             try:
                 return self._create(self._agreed(None, entity))
@@ -179,7 +178,7 @@ class SharedCollection(Collection[E]):
         `edited` is the revision in the mark of this machine's file when it was sent as this value, after an edit by
         hand: if it has been edited again since, it is left to `push`."""
         with self.files.locks.held(self._lock(entity_id)):
-            located = self.places.locate(entity_id)
+            located = self.locate(entity_id)
             if located is not None:
                 entity, known = located.entity, revision_of(located.entity)
                 if known >= shared.revision or (known == edited and self._is_edited(entity, shared)):
@@ -196,7 +195,7 @@ class SharedCollection(Collection[E]):
         """Sends an entity to the authority whose file was made or edited by hand, or has a revision before `first`,
         which is one of a former hub. If the authority has a newer value, that is taken over instead."""
         with self.files.locks.held(self._lock(entity_id)):
-            located = self.places.locate(entity_id)
+            located = self.locate(entity_id)
             if located is None:
                 return
             if 0 < revision_of(located.entity) < first:
@@ -212,7 +211,7 @@ class SharedCollection(Collection[E]):
     def restore(self, entity_id: str) -> None:
         """Writes the authority's value again if the file is gone, or was unreadable and set aside."""
         with self.files.locks.held(self._lock(entity_id)):
-            if is_plain(entity_id) and self.places.locate(entity_id) is None:
+            if is_plain(entity_id) and self.locate(entity_id) is None:
                 current = self.authority.current(f"{self.kind}.{entity_id}")
                 if current is not None:
                     self._take_over(entity_id, current, None)
@@ -221,7 +220,7 @@ class SharedCollection(Collection[E]):
         """Yields every entity as it is sent: its key, its bytes, and the revision in its mark."""
         return ((self._key(entity), self._payload(entity), revision_of(entity)) for entity in self.all())
 
-    def _change(self, entity_id: str, change: Callable[[E], E]) -> tuple[Partition[E], E]:
+    def _change(self, entity_id: str, change: Callable[[E], E]) -> E:
         while True:
             located = self._located(entity_id)
             try:
@@ -273,11 +272,11 @@ class SharedCollection(Collection[E]):
             try:
                 self._put(located, entity, modified, guarded=True)
             except FileChanged:
-                return self._take_over(entity_id, shared, self.places.locate(entity_id), modified)
+                return self._take_over(entity_id, shared, self.locate(entity_id), modified)
             return entity
         if located is not None:
             located.directory.remove(self.layout.name(entity_id), sync=True)
-            self.places.drop_own_directory(located.directory)
+            self._drop_own_directory(located.directory, self.layout.name(entity_id))
         return None
 
     def _set_aside(self, located: Location[E]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -28,15 +27,14 @@ from multi_agent_mcp.errors import (
     InvalidSession,
     TaskNotFound,
 )
-from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.collection import WHOLE, Collection, Layout
 from multi_agent_mcp.store.conflicts import Conflicts
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import serving_lock
-from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.store.inbox import Inbox, Standing
 from multi_agent_mcp.store.intents import Intents
 from multi_agent_mcp.store.journal import AuditLog, DeliveryLog, TravelLog
-from multi_agent_mcp.store.layout import Layout
 from multi_agent_mcp.store.records import SHARE, KeyFile, Record, RelayState
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.store.shared_collection import ALONE, Authority, SharedCollection
@@ -46,26 +44,13 @@ from multi_agent_mcp.system.ownership import require_entered, require_own
 
 UNASSIGNED = "_unassigned"
 
-# Finished entities are counted by their header alone. A cancelled task with an interrupt is still parsed: if its
-# notification is missing, the next reader writes it.
-_FINISHED_TASK = re.compile(
-    rb"^status: (?P<closed>done|cancelled(?=.*^interrupt_id: null$))$", re.MULTILINE | re.DOTALL
-)
-_FINAL_TASK = re.compile(rb"^status: (?P<closed>done|cancelled)$", re.MULTILINE)
-_PART_OF = re.compile(rb"^parent_task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
-_PAUSING = re.compile(rb"^action: (?P<group>pause|resume)$", re.MULTILINE)
-_FOR_TASK = re.compile(rb"^task_id: (?P<group>tsk_[0-9a-f]+)$", re.MULTILINE)
-_ENDED = re.compile(rb"^state: (?P<closed>\w+)$(?=.*^ended_at: '?[0-9])", re.MULTILINE | re.DOTALL)
-_COMPLETED = re.compile(rb"^status: (?P<closed>\w+)$(?=.*^completed_at: '?[0-9])", re.MULTILINE | re.DOTALL)
-
 CONVERSATION = "conversation.md"
 _TASKS = Layout(
     entity_type=Task,
     partition=lambda task: task.assignee_id or UNASSIGNED,
     missing=lambda task_id: TaskNotFound(task_id=task_id),
-    closed=_FINISHED_TASK,
-    archived=_FINAL_TASK,
-    grouped=_PART_OF,
+    over=lambda task: task.status if task.final else "",
+    group=lambda task: task.parent_task_id or "",
     order=status_order,
 )
 _SESSIONS = Layout(
@@ -73,11 +58,9 @@ _SESSIONS = Layout(
     partition=lambda session: session.agent_id,
     partition_field="agent_id",
     missing=lambda _: InvalidSession(),
-    closed=_ENDED,
-    archived=_ENDED,
-    ended=lambda session: session.ended_at is not None,
+    over=lambda session: session.state if session.ended_at is not None else "",
 )
-_DELEGATIONS = Layout(
+_DELEGATIONS = Layout(  # over with their conversation: `Workspace.retire_delegations`
     entity_type=Delegation,
     partition=lambda delegation: delegation.agent_id,
     partition_field="agent_id",
@@ -85,19 +68,22 @@ _DELEGATIONS = Layout(
 )
 _CONVERSATIONS = Layout(
     entity_type=Conversation,
-    partition=lambda conversation: conversation.id,
+    partition=lambda _: WHOLE,
     missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
     file_name=CONVERSATION,
+    over=lambda conversation: "ended" if conversation.status == "ended" else "",
 )
 _EXECUTIONS = Layout(
     entity_type=Execution,
     partition=lambda execution: execution.agent_id,
     partition_field="agent_id",
     missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
-    closed=_COMPLETED,
-    archived=_COMPLETED,
-    grouped=_FOR_TASK,
-    ended=lambda execution: not execution.running,
+    over=lambda execution: "" if execution.running else execution.status,
+    group=lambda execution: execution.task_id or "",
+)
+_PAUSES = Standing[Notification](
+    stays=lambda notice: notice.action == "pause",
+    ends=lambda notice, pause: notice.action == "resume" and notice.created_at > pause.created_at,
 )
 
 R = TypeVar("R", bound=Readable)
@@ -179,7 +165,7 @@ class Workspace:
         if agent_id not in self._notices:
             path = self.path / "notifications" / parse_agent_id(agent_id)
             lock = f"notifications-{agent_id}"
-            kept = {"grouped": _PAUSING, "order": pressing_order}
+            kept = {"standing": _PAUSES, "order": pressing_order}
             self._notices[agent_id] = self._inbox(path, Notification, lock, **kept, target_agent_id=agent_id)
         return self._notices[agent_id]
 
@@ -187,20 +173,24 @@ class Workspace:
         """Returns the number of an agent's unread messages and notifications."""
         return len(self.mailbox(agent_id).unread()) + len(self.notices(agent_id).unread())
 
-    def _inbox(self, path: Path, entity_type: type[R], lock: str, **defaults: Any) -> Inbox[R]:
+    def _inbox(self, path: Path, entity_type: type[R], lock: str, **options: Any) -> Inbox[R]:
         return Inbox(
             self.files,
             path,
             entity_type,
             lock=lock,
-            held=partial(self._unconfirmed, path.name),
+            handed_out=partial(self._handed_out, path.name),
+            is_foreign=partial(self._is_foreign, path.name),
             keeps_names=self.authority.here is not None,
-            **defaults,
+            **options,
         )
 
-    def _unconfirmed(self, agent_id: str) -> frozenset[str]:
+    def _handed_out(self, agent_id: str) -> frozenset[str]:
         """Returns the references of the files that were handed to the agent's sessions and are not confirmed."""
         return frozenset(held for session in self.sessions.open(agent_id) for held in session.unconfirmed)
+
+    def _is_foreign(self, agent_id: str) -> bool:
+        return self.authority.here is not None and self.elsewhere(self.registry.all().get(agent_id)) is not None
 
     def served_purposes(self, agent_id: AgentId | str) -> set[str]:
         """Returns the purposes of the agent's living servers on this machine, which ring for it, also between a logout
@@ -241,13 +231,14 @@ class Workspace:
 
     @cached_property
     def tasks(self) -> Tasks:
-        layout = replace(_TASKS, ended=self._is_settled)
+        layout = replace(_TASKS, may_leave=self._has_told)
         return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")
 
-    def _is_settled(self, task: Task) -> bool:
-        """Returns whether a task is finished, and the agent that this interrupted, if any, has its notification."""
+    def _has_told(self, task: Task) -> bool:
+        """Returns whether the agent that a task's end interrupted, if any, has its notification: until then the task
+        stays where the next reader, who writes it, looks."""
         notice = interrupt_of(task) if is_name(task.assignee_id) else None  # a hand-written file may name anything
-        return task.final and (notice is None or self.notices(notice.target_agent_id).has(notice))
+        return notice is None or self.notices(notice.target_agent_id).has(notice)
 
     @cached_property
     def sessions(self) -> Collection[AgentSession]:
@@ -263,7 +254,17 @@ class Workspace:
         return SharedCollection(self.files, self.path / "conversations", _CONVERSATIONS, self.authority, "cnv")
 
     def conversation_messages(self, conversation_id: str) -> Directory[Message]:
-        return Directory(self.files, self.path / "conversations" / conversation_id, Message, named=CONVERSATION.__ne__)
+        """Returns the messages of a conversation, beside its own file."""
+        located = self.conversations.locate(conversation_id)
+        place = located.directory.path if located is not None else self.conversations.base
+        return Directory(self.files, place / conversation_id, Message, named=CONVERSATION.__ne__)
+
+    def retire_delegations(self, agent_id: str) -> None:
+        """Moves the agent's delegations whose conversation has ended to the archive."""
+        for delegation in self.delegations.open(agent_id):
+            talk = self.conversations.find(delegation.reserved_id) if delegation.reserved_id is not None else None
+            if talk is not None and talk.status == "ended":
+                self.delegations.retire(delegation.id)
 
     @cached_property
     def executions(self) -> Collection[Execution]:

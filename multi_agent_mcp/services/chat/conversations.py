@@ -163,12 +163,15 @@ class Conversations:
             intent.facts["conversation_id"],
             lambda found: found if intent.again and found.ended_at is not None else found.end(by, at),
         )
-        return ended, self.outbox.put(intent.facts["letters"], again=intent.again)
+        stored = self.outbox.put(intent.facts["letters"], again=intent.again)
+        for agent_id in (ended.initiator_id, ended.target_agent_id):
+            self.workspace.retire_delegations(agent_id)
+        return ended, stored
 
     def messages_of(self, conversation_id: str) -> list[Message]:
         """The messages of a conversation, oldest first."""
         directory = self.workspace.conversation_messages(conversation_id)
-        return sorted((message for _, message in directory.open_entities()), key=age)
+        return sorted((message for _, message in directory.entities()), key=age)
 
     def newest(self, conversation_id: str, limit: int) -> tuple[list[Message], int]:
         """The newest `limit` messages of a conversation, oldest first, and their total number. Older ones are read only
@@ -231,7 +234,7 @@ class Conversations:
     def _remove_copies(self, conversation: Conversation) -> None:
         """Deletes the copies of messages that never became mail."""
         directory = self.workspace.conversation_messages(conversation.id)
-        for name, _ in directory.open_entities():
+        for name, _ in directory.entities():
             directory.remove(name)
 
     def _belongs_to(self, conversation: Conversation, message: Message) -> bool:

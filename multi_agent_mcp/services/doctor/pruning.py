@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.session import AgentSession, Execution
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.doctor.tree import is_leftover
-from multi_agent_mcp.store.files.containment import header
+from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.files.durable_files import Node, walk
 from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
 
-_SAYS_SO = {
-    "ipc": re.compile(rb"\nread_at:[ \t]*['\"]?\d"),
-    "tasks": re.compile(rb"\nstatus:[ \t]*['\"]?(done|cancelled)\b"),
-    "sessions": re.compile(rb"\nended_at:[ \t]*['\"]?\d"),
-    "executions": re.compile(rb"\ncompleted_at:[ \t]*['\"]?\d"),
+_SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], bool]]] = {
+    "ipc": (Message, lambda message: message.read_at is not None),
+    "notifications": (Notification, lambda notice: notice.read_at is not None),
+    "tasks": (Task, lambda task: task.final),
+    "sessions": (AgentSession, lambda session: session.ended_at is not None),
+    "executions": (Execution, lambda execution: not execution.running),
 }
-"""Patterns in the header of files that are over (read, finished, ended), whatever directory they are in."""
+"""How a file says that it is over (read, finished, ended), whatever directory it is in."""
 LOCK_AGE = timedelta(days=30)
 """The least age of lock files to delete: they are small and recreated on use, so deleting recent ones is pointless."""
 
@@ -31,15 +37,15 @@ _MAY_BE_OVER = re.compile(
     | (?P<owner_wait>     owner_wait/archive/[^/]+\.md )
     | (?P<tasks>          tasks/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<histories>      tasks/_history/[^/]+\.jsonl )
-    | (?P<sessions>       sessions/\w[\w-]*/(?:archive/[^/]+/)?[^/]+\.md )
-    | (?P<executions>     executions/\w[\w-]*/(?:archive/[^/]+/)?[^/]+\.md )
+    | (?P<sessions>       sessions/\w[\w-]*/archive/[^/]+/[^/]+\.md )
+    | (?P<executions>     executions/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<logs>           executions/\w[\w-]*/logs/[^/]+\.log )
-    | (?P<delegations>    delegations/\w[\w-]*/[^/]+\.md )
-    | (?P<conversations>  conversations/cnv_[0-9a-f]{12}/[^/]+\.md )
+    | (?P<delegations>    delegations/\w[\w-]*/archive/[^/]+/[^/]+\.md )
+    | (?P<conversations>  conversations/archive/[^/]+/cnv_[0-9a-f]{12}/[^/]+\.md )
     | (?P<audit>          audit/[^/]+\.jsonl )
     | (?P<claims>         \.claims/[^/]+/[^/]+\.json )
     | (?P<locks>          \.locks/[^/]+\.lock )
-    | (?P<index>          \.index/.+\.json )
+    | (?P<index>          \.index/.+\.(?:json|jsonl|names) )
     | (?P<scratch>        \.tmp/[^/]+\.tmp )
     """,
     re.VERBOSE | re.ASCII,
@@ -101,14 +107,14 @@ class _Search:
         """The ids of the conversations of unread mail."""
         self.conditions: dict[str, Callable[[Node], bool]] = {
             "ipc": lambda node: self._says_so("ipc", node),
-            "notifications": lambda node: self._says_so("ipc", node),
+            "notifications": lambda node: self._says_so("notifications", node),
             "tasks": lambda node: node.last.partition(".")[0] not in self.needed and self._says_so("tasks", node),
             "histories": lambda node: workspace.tasks.find(PurePath(node.name).stem) is None,
             "sessions": lambda node: self._says_so("sessions", node),
             "executions": lambda node: self._says_so("executions", node),
             "logs": lambda node: not self._is_running(_owner(node), f"{PurePath(node.name).stem}.md"),
-            "delegations": lambda node: self._is_carried_out(_owner(node), node.last),
-            "conversations": lambda node: self._has_ended(_owner(node)),
+            "delegations": lambda node: self._is_carried_out(PurePath(node.name).stem),
+            "conversations": lambda node: self._has_ended(PurePath(node.name).parent.name),
             "locks": lambda node: node.status.st_mtime < self.oldest_lock,
         }
         """By kind, the test whether an old file may be deleted; old files of other kinds always may."""
@@ -150,15 +156,19 @@ class _Search:
         """Whether the file's header says that it is over. Files that cannot be read stay."""
         if not self.reads_archives and "/archive/" in node.name:
             return True
-        data = header(node.last, node.place) if node.is_file else b""
-        return _SAYS_SO[kind].search(data, 0, max(data.find(b"\n---"), 0) or len(data)) is not None
+        entity_type, is_over = _SAYS_SO[kind]
+        data = self.workspace.files.read(self.workspace.path / node.name) if node.is_file else None
+        try:
+            return data is not None and is_over(codec(entity_type).decode(data, id=PurePath(node.name).stem))
+        except Unreadable:
+            return False
 
     def _is_running(self, agent_id: str, name: str) -> bool:
-        executions = self.workspace.executions.directory(agent_id)
-        return (executions.path / name).exists() and not executions.is_closed(name)
+        execution = self.workspace.executions.directory(agent_id).load(name)
+        return execution is not None and execution.running
 
-    def _is_carried_out(self, agent_id: str, name: str) -> bool:
-        delegation = self.workspace.delegations.directory(agent_id).load(name)
+    def _is_carried_out(self, delegation_id: str) -> bool:
+        delegation = self.workspace.delegations.find(delegation_id)
         conversation_id = delegation.reserved_id if delegation is not None else None
         return conversation_id is not None and self._has_ended(conversation_id)
 

@@ -230,8 +230,8 @@ def _directories(context: CheckContext) -> Iterator[tuple[Directory[Message], st
     for agent_id in context.agents.registry.all():
         for directory in context.workspace.mailbox(agent_id).directories():
             yield directory, agent_id
-    for conversation_id in context.workspace.conversations.partitions():
-        yield context.workspace.conversation_messages(conversation_id), None
+    for conversation in context.workspace.conversations.all():
+        yield context.workspace.conversation_messages(conversation.id), None
 
 
 def _judged(context: CheckContext, path: Path, message: Message, mailbox_of: str | None) -> Iterator[Finding]:

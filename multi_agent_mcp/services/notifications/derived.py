@@ -98,13 +98,13 @@ class DerivedNotices:
             mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
             seen = {directory: _version(directory) for directory in mine}
             still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
-            tasks, delegations = [entity for _, entity in mine[0].open_entities()], mine[1]
+            tasks, delegations = [entity for _, entity in mine[0].entities()], mine[1]
             for awaited in (still_open.get(awaited) for task in tasks for awaited in task.dependencies):
                 if awaited is not None:
                     directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
                     seen.setdefault(directory, _version(directory))
         self._check(agent_id, tasks, still_open)
-        for _, delegation in delegations.open_entities():
+        for _, delegation in delegations.entities():
             self.ensure_delegation(delegation)
         self.settle(agent_id)  # reads the tasks again: one may have been handed over meanwhile
         self._looked_at[agent_id] = seen
@@ -161,7 +161,7 @@ class DerivedNotices:
             inbox = self.workspace.notices(agent_id)
             waiting = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
             with self.workspace.locks.held(inbox.lock):
-                inbox.requeue(arrival.notice_id for arrival in map(arrival_of, waiting) if arrival is not None)
+                inbox.bring_back({arrival.notice_id for arrival in map(arrival_of, waiting) if arrival is not None})
         except Refusal as refusal:
             logger.warning("tasks of %s that nobody has begun are not announced again: %s", agent_id, refusal)
 
@@ -179,7 +179,7 @@ class DerivedNotices:
             inbox = self.workspace.notices(agent_id)
             if self._over(agent_id, taken_up, about):
                 with self.workspace.locks.held(inbox.lock):
-                    inbox.mark_read(self._over(agent_id, taken_up, about), self.clock())
+                    inbox.settle(self._over(agent_id, taken_up, about), self.clock())
         except Refusal as refusal:
             logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
 
@@ -247,10 +247,10 @@ class DerivedNotices:
         return task.status in WITH_ASSIGNEE and task.status_since <= notice.created_at
 
     def _over(self, agent_id: str, taken_up: Task | None, about: Collection[str] | None) -> list[str]:
-        told = set() if taken_up is None else _ids_told_by(taken_up)
+        told, inbox = set() if taken_up is None else _ids_told_by(taken_up), self.workspace.notices(agent_id)
         return [
             name
-            for name, notice in self.workspace.notices(agent_id).unread()
+            for name, notice in (*inbox.unread(), *inbox.in_force())
             if about is None or notice.task_id in about
             if not self.applies(notice) or notice.id in told
         ]

@@ -35,7 +35,7 @@ BY_AGE = attrgetter("created_at", "id")
 
 
 class RecentMail:
-    """Caches the mail of the mailboxes that were asked for, until it is archived."""
+    """Caches the recent mail of the mailboxes that were asked for."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -56,13 +56,14 @@ class RecentMail:
 
     def _received(self, agent_id: str, moment: datetime) -> list[Letter]:
         inbox, known = self._workspace.mailbox(agent_id), self._known.get(agent_id, {})
-        names, recent = inbox.names_since(moment)
-        letters = {name: letter for name in names if (letter := known.get(name)) is not None}
-        for name in recent:
-            if name not in letters and (message := inbox.hot.load(name)) is not None:
+        letters: dict[str, Letter] = {}
+        for directory, name in inbox.since(moment):
+            if (letter := known.get(name)) is not None:
+                letters[name] = letter
+            elif (message := directory.load(name)) is not None:
                 letters[name] = Letter.of(message)
         self._known[agent_id] = letters
-        return [letters[name] for name in recent if name in letters]
+        return list(letters.values())
 
 
 logger = logging.getLogger(__name__)

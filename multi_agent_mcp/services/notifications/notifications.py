@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.entity import age
@@ -22,7 +22,6 @@ from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-READ_KEPT = timedelta(days=30)
 MESSAGE_CHARACTERS = 1_000  # shown beside the answers of other tools
 
 
@@ -105,8 +104,9 @@ class Notifications:
                 now = self.clock()
                 if lease is not None:
                     lease(tuple(inbox.reference(name, now) for name, _ in mine))
-                inbox.mark_read([name for name, _ in mine], now)
-                inbox.archive_older(now - READ_KEPT)
+                    inbox.mark_read([name for name, _ in mine], now)
+                else:
+                    inbox.read([name for name, _ in mine], now)
         return answer[: len(mine)]
 
     def from_chat(

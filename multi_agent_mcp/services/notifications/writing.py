@@ -147,9 +147,7 @@ class Interrupts:
         return any(other.created_at > notice.created_at for other in others)
 
     def _pausing(self, agent_id: str) -> list[Notification]:
-        inbox = self.workspace.notices(agent_id)
-        unread = [notice for _, notice in inbox.unread() if notice.action in PAUSING]
-        return unread + inbox.read_of(PAUSING)
+        return [notice for _, notice in self.workspace.notices(agent_id).hot.entities() if notice.action in PAUSING]
 
     def _next_moment(self, agent_id: str) -> datetime:
         """The current time, but always after the last pause or resumption, even if the clock was set back: the newest

@@ -114,7 +114,8 @@ class Sessions:
                     )
             self.executions.finish_orphans(agent_id)
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
-            collection.tidy(agent_id)
+            collection.settle(agent_id)
+        self.workspace.retire_delegations(agent_id)
         return recovered
 
     def recover_dead(self) -> None:
@@ -142,6 +143,13 @@ class Sessions:
     def is_here(self, session: AgentSession) -> bool:
         """Whether the session's process is, or was, on this machine."""
         return session.machine in (None, self.workspace.authority.here)
+
+    def confirm(self, agent_id: str, files: Sequence[str]) -> None:
+        """Moves mail and notifications that are known to have arrived to the archives, by their files (see
+        `Inbox.reference`)."""
+        for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
+            if inbox.has_any(files):
+                inbox.confirm(files)
 
     def requeue(self, agent_id: str, files: Sequence[str]) -> int:
         """Makes mail and notifications unread again, by their files (see `Inbox.reference`), and restores an Owner's
@@ -214,14 +222,28 @@ class LiveSession:
     def touch(self) -> None:
         """Called at the start of each call: confirms the files of answers that were written, and renews the session."""
         self.requeue(_drained(self._to_requeue))
+        confirmed = self._confirm()
         with self._mutex:
             now = self._sessions.clock()
-            confirmed = _drained(self._written_out)
             left = _without(self.record.unconfirmed, confirmed)
             self.record = self.record.touch(now).with_unconfirmed(left)
             recent = is_recent(self._written.last_activity_at, now, self._sessions.activity_written_every)
             if confirmed or not (recent and self._written.called):
                 self._write(sync=False)
+
+    def _confirm(self) -> tuple[str, ...]:
+        """Moves the files of answers that were written to the archives, and returns them: this session's file names
+        them until the caller has written it. After a failure they are still handed out, and the next call tries
+        again."""
+        files = _drained(self._written_out)
+        try:
+            if files:
+                self._sessions.confirm(self.record.agent_id, files)
+        except Refusal as refusal:
+            logger.warning("what was delivered is not archived yet: %s", refusal)
+            self._written_out.extend(files)
+            return ()
+        return files
 
     def lease(self, files: tuple[str, ...]) -> None:
         """Leases files (see `Lease`), durably. Raises `InvalidSession` when the session is ending, because nobody would
@@ -265,11 +287,12 @@ class LiveSession:
     def end(self, state: str = "ended", *, confirm: bool = True) -> None:
         """Ends the session, at logout or at the end of the process, and requeues unconfirmed files. With `confirm` the
         files of answers that were written count as confirmed."""
+        self.refuse_leases()
+        confirmed = self._confirm() if confirm else ()
         with self._mutex:
             if self._ending:
                 return
-            self._refuses_leases = True
-            left = _without(self.record.unconfirmed, _drained(self._written_out) if confirm else ())
+            left = _without(self.record.unconfirmed, confirmed)
             if left != self.record.unconfirmed:  # first: the process may be killed, or out of time, during the rest
                 self.record = self.record.with_unconfirmed(left)
                 self._write(sync=False)

@@ -21,7 +21,6 @@ from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.team.agents import Agents, Signatures
 from multi_agent_mcp.services.turn.report_effects import Reports
-from multi_agent_mcp.store.inbox_views import position
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -112,12 +111,6 @@ class Reading:
         """The number of the mailbox's files quarantined since the last call."""
         return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
 
-    def tidy(self, agent_id: str) -> None:
-        """Moves messages that were read long ago into the mailbox's archive."""
-        mailbox = self.workspace.mailbox(agent_id)
-        with self.workspace.locks.held(mailbox.lock):
-            mailbox.archive_read()
-
     def count(self, agent: Agent) -> int:
         """The number of unread messages, for the agent itself. Examines every file, and counts as a check of a waiting
         Owner: raises `PollingBlocked`."""
@@ -200,7 +193,7 @@ class Reading:
                 yield mailbox.path / name, message
 
     def _page(self, mailbox: Mailbox, query: Query) -> Iterable[tuple[Path, Message]]:
-        before = None if query.before is None else position(mailbox.path, *self._found(mailbox, query.before))
+        before = None if query.before is None else mailbox.position(*self._found(mailbox, query.before))
         for path, message in mailbox.newest_first(before):
             if query.message_type in (None, message.message_type):
                 yield path, message
@@ -224,9 +217,10 @@ class Reading:
         if lease is not None:
             lease(tuple(mailbox.reference(name, batch.at) for name in names))
         self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
-        if batch.query.unread_only:  # archiving would shift the pages of a reader of history
-            mailbox.archive_read()  # before marking, while the index is fresh
-        mailbox.mark_read(names, batch.at)
+        if lease is not None:
+            mailbox.mark_read(names, batch.at)
+        else:
+            mailbox.read(names, batch.at)
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:

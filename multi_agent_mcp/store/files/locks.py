@@ -57,6 +57,7 @@ class Level(NamedTuple):
 
 ORDER = (
     Level("mutex:binding", "who this process is: its session, its doorbell, its watch"),
+    Level("upgrade", "a session directory that was made by an earlier version"),
     Level("windows", "the windows that the team has in tmux, and what is noted of them"),
     Level("intents", "the intents of dead processes, while they are carried out"),
     Level("recover-{agent}", "the ending of an agent's dead sessions"),
@@ -76,6 +77,7 @@ ORDER = (
     Level("hub-users", "who may use the hub that runs here"),
     Level("journal-{name}", "a journal while it begins again"),
     Level("mutex:session", "this process's own session, in memory and in its file"),
+    Level("archive-{kind}-{owner}", "what moves into an archive, and its index"),
     Level("mutex:directory", "the index of a directory"),
     Level("place-{stripe}", "a name, where the file system has no hard links"),
     Level("mutex:quarantine", "which quarantined files an agent was notified of"),
