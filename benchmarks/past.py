@@ -28,7 +28,6 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change, History
 from multi_agent_mcp.store.codec.frontmatter import as_text
 from multi_agent_mcp.store.collection import Collection
-from multi_agent_mcp.store.layout import MOVED_AT_ONCE
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import FILE_MODE, make_directory
 
@@ -210,8 +209,7 @@ class Past:
     def _over(self, collection: Collection[Any], partition: str, count: int, stencil: Stencil, prefix: str) -> str:
         """Writes entities as `_identified`, and archives the finished ones."""
         oldest = self._identified(count, stencil, collection.directory(partition).path, prefix)
-        for _ in range(0, count, MOVED_AT_ONCE):
-            collection.tidy(partition)
+        collection.settle(partition)
         return oldest
 
     def _tasks(self, count: int, statuses: tuple[str, ...], assignee_id: str, fields: Mapping[str, Any]) -> str:

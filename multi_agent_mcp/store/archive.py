@@ -267,10 +267,9 @@ class ReadMonth(Month[E]):
                 added = [name for name in _added(data, head) if last is None or name[:STAMP_LENGTH] <= last]
                 names = heapq.merge(_backwards(data, head, last), sorted(added, reverse=True), reverse=True)
                 yield from (name for name in names if "/" not in name)
-                return
         except (OSError, ValueError):
-            names = iter(self.names())
-        yield from sorted((name for name in names if last is None or name[:STAMP_LENGTH] <= last), reverse=True)
+            listed = (name for name in self.names() if last is None or name[:STAMP_LENGTH] <= last)
+            yield from sorted(listed, reverse=True)
 
     def count(self) -> int:
         """Returns the number of files."""

@@ -29,7 +29,7 @@ from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.file_status import Signature, is_own_directory, signature_of
-from multi_agent_mcp.system.files import storage_errors
+from multi_agent_mcp.system.files import storage_errors, sync_directory
 
 E = TypeVar("E", bound=Identified)
 
@@ -306,12 +306,19 @@ class Collection(Generic[E]):
         """Moves to the archive what is over and was left where it is by a process that was killed, or ended by hand.
         Never raises: the next call tries again."""
         try:
-            chosen = self.partition(partition)
+            chosen, places = self.partition(partition), set[Path]()
+
+            def moved(source: Path, target: Path) -> None:
+                self.files.move(source, target, sync=False)
+                places.update((target.parent, source.parent))
+
             for name, entity in chosen.left_over():
                 with self.files.locks.held(self._lock(entity.id)):
                     current = chosen.home.load(name)
-                    if current is not None:
-                        self._put_away(chosen, name, current)
+                    if current is not None and self._is_over(current):
+                        chosen.put_away(name, current, moved)
+            for place in sorted(places, reverse=True):
+                sync_directory(place)
         except StorageError as refusal:
             logger.warning("what is over in %s is not archived yet: %s", self.base / partition, refusal)
 

@@ -232,17 +232,19 @@ class Inbox(Generic[R]):
     def bring_back(self, ids: Collection[str]) -> None:
         """Makes the items with these ids unread again, also out of the archive."""
         found = {path for like in ids for path, _ in self.find_all(lambda entity: entity.id in ids, like=like)}
-        archived = [path for path in found if path.parent != self.path]
-        back = self.files.relocate([(path, self.path / path.name) for path in archived])
-        self.mark_read([path.name for path in (*back, *(found - {*archived}))], None)
+        for path in found:
+            if path.parent != self.path and not (self.path / path.name).exists():
+                self.files.move(path, self.path / path.name)
+        self.mark_read([path.name for path in found], None)
 
     def accept_read(self, name: str, at: datetime | None) -> None:
         """Sets `read_at` to its value on the agent's own machine, and moves the file to the archive; with None, back
         from there. Takes the lock."""
         with self.files.locks.held(self.lock):
             if at is None:
-                archived = [month.path / name for month in self.months()]
-                self.files.relocate([(path, self.path / name) for path in archived if path.exists()])
+                archived = next((path for month in self.months() if (path := month.path / name).exists()), None)
+                if archived is not None and not (self.path / name).exists():
+                    self.files.move(archived, self.path / name)
             entity = self.hot.load(name)
             if entity is not None and entity.read_at != at:
                 entity = entity.mark_read(at)

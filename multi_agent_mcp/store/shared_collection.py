@@ -199,7 +199,7 @@ class SharedCollection(Collection[E]):
             if located is None:
                 return
             if 0 < revision_of(located.entity) < first:
-                self._bring_back(located)
+                self._share_again(located)
             elif not self._is_as_marked(located.entity):
                 try:
                     agreed = self._agreed(located.entity, located.entity, is_edited=True)
@@ -246,7 +246,7 @@ class SharedCollection(Collection[E]):
             revision = self.authority.swap(self._key(after), revision_of(before), data, edited=is_edited)
         return after if revision is None else marked(after, Shared(revision, data))
 
-    def _bring_back(self, located: Location[E]) -> None:
+    def _share_again(self, located: Location[E]) -> None:
         """Sends an entity of a former hub to the new one. If another machine was faster, `accept` decides later which
         of the two is newer."""
         entity = located.entity

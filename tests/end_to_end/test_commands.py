@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.support import COMMAND, SESSION, TEAM, UP, Pane, Ran, Team, Terminal, line, run, wait_until
+from tests.store.support import confirm_read
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31mred\r\n\u202eevil\x00\x7f"
 TERMINAL_COMMANDS = set(map(chr, [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x202E]))
@@ -406,7 +407,7 @@ def test_prune_deletes_only_what_is_archived_and_only_when_told(team: Team) -> N
         team.send("worker-a", str(number))
     inbox = team.services.workspace.mailbox("worker-a")
     inbox.mark_read([name for name, _ in inbox.unread()], team.services.clock())
-    assert inbox.archive_read(keep=1, above=1) == 2
+    assert confirm_read(inbox) == 2
     team.send("worker-a", "unread")
     assert team.ask("prune")["files"] == []
     dry = team.ask("prune", "--older-than", "0", "--dry-run")

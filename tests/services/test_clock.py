@@ -18,6 +18,7 @@ from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, read, send, unread
 from tests.services.tasks_support import converse, moved, new, open_session
+from tests.store.support import confirm_read
 
 HOUR, DAY, YEAR = 3_600.0, 86_400.0, 365 * 86_400.0
 LEAPS = (-HOUR, -YEAR, HOUR, YEAR)
@@ -50,7 +51,7 @@ def test_mail_is_read_archived_and_found_in_whatever_order_its_times_are(
         clock.advance(leap if number % 2 else -leap / 2)
     assert sorted(contents(read(services, "worker-a"))) == [f"text {number}" for number in range(4)]
     mailbox = services.workspace.mailbox("worker-a")
-    assert mailbox.archive_read(keep=0, above=0) == 4
+    assert confirm_read(mailbox) == 4
     assert {message.id for message in mailbox.history()} == set(sent)
     assert all(mailbox.find(message_id) for message_id in sent)
 
@@ -61,7 +62,7 @@ def test_a_dead_readers_mail_comes_back(services: Services, clock: Clock, leap: 
     session = open_session(services, "worker-a")
     read(services, "worker-a", session.lease)
     clock.advance(leap)
-    services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    confirm_read(services.workspace.mailbox("worker-a"))
     services.sessions.requeue("worker-a", session.record.unconfirmed)
     assert unread(services, "worker-a") == 1
     assert contents(read(services, "worker-a")) == ["hello"]

@@ -24,6 +24,7 @@ from multi_agent_mcp.wiring import Services
 from tests.services import forks
 from tests.services.support import send
 from tests.services.tasks_support import again, inbox, new, notices, running
+from tests.store.support import confirm_read
 
 
 def left_by_the_dead(services: Services, intent: Intent) -> None:
@@ -111,7 +112,7 @@ def test_a_broadcast_whose_first_copy_was_read_meanwhile_is_completed_without_a_
     services.outbox.store(prepared.messages[:1], None)
     box = services.workspace.mailbox(prepared.messages[0].receiver_id)
     box.mark_read([name for name, _ in box.unread()], services.clock())
-    box.archive_read(keep=0, above=0)
+    confirm_read(box)
     assert services.operations.finish() == 1
     copies = [len(list(services.workspace.mailbox(message.receiver_id).history())) for message in prepared.messages]
     assert copies == [1, 1, 1]

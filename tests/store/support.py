@@ -70,3 +70,8 @@ def umask(mask: int) -> Iterator[None]:
         yield
     finally:
         os.umask(before)
+
+
+def confirm_read(inbox: Inbox[Any]) -> None:
+    """Confirms what is marked read, as the next call of whoever it was handed to."""
+    inbox.confirm([inbox.reference(name, entity.read_at) for name, entity in inbox.hot.entities() if entity.read_at])

@@ -16,13 +16,13 @@ from multi_agent_mcp.domain.notification import interrupt_of
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
-from multi_agent_mcp.store.archive import HOT_KEPT, HOT_MAX
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.tasks import Tasks
 from multi_agent_mcp.store.workspace import Workspace
 from tests.store.support import NOON, in_processes, put
 
 LAST_MONTH = NOON - timedelta(days=30)
+COUNT = 12
 
 
 @pytest.fixture
@@ -57,34 +57,32 @@ def archived(tasks: Tasks) -> list[str]:
     return sorted(path.stem for path in tasks.base.glob("worker-a/archive/*/*.md"))
 
 
-def test_what_is_over_moves_on_once_there_is_much_of_it(workspace: Workspace) -> None:
+def test_what_is_finished_lies_in_the_archive_and_what_is_open_does_not(workspace: Workspace) -> None:
     tasks = workspace.tasks
-    finished(tasks, HOT_MAX)
-    tasks.tidy("worker-a")
-    assert archived(tasks) == []
-    tasks.add(Task(id=name(HOT_MAX), status="in_progress", assignee_id="worker-a"))
-    tasks.update(name(HOT_MAX), lambda task: task.move_to("done", Change(by="worker-a", at=NOON)))
-    assert archived(tasks) == [name(number) for number in range(HOT_MAX + 1 - HOT_KEPT)]
-    month = tasks.base / "worker-a" / "archive" / f"{LAST_MONTH:%Y-%m}"
-    assert sorted(path.stem for path in month.iterdir()) == archived(tasks)
+    for number in (1, 2):
+        tasks.add(Task(id=name(number), status="in_progress", assignee_id="worker-a"))
+    done = tasks.update(name(1), lambda task: task.move_to("done", Change(by="worker-a", at=NOON)))
+    (archived_file,) = tasks.base.glob("worker-a/archive/*/*.md")
+    assert (archived_file.stem, tasks.get(name(1)), tasks.closed_counts()) == (name(1), done, {"done": 1})
+    assert [path.stem for path in tasks.base.glob("worker-a/*.md")] == [name(2)]
 
 
-def test_the_archived_is_found_counted_and_listed_as_before(workspace: Workspace) -> None:
-    finished(workspace.tasks, HOT_MAX)
-    finished(workspace.tasks, 50, status="cancelled", first=HOT_MAX)
+def test_what_a_person_finishes_by_hand_is_over_at_once_and_moves_with_the_next_server(workspace: Workspace) -> None:
+    finished(workspace.tasks, COUNT)
     looked = [facts(again(workspace.root).tasks)]
-    workspace.tasks.tidy("worker-a")
-    assert len(archived(workspace.tasks)) == HOT_MAX + 50 - HOT_KEPT
+    assert (archived(workspace.tasks), workspace.tasks.open()) == ([], [])
+    workspace.tasks.settle("worker-a")
+    assert len(archived(workspace.tasks)) == COUNT
     looked += [facts(workspace.tasks), facts(again(workspace.root).tasks), facts(again(workspace.root).tasks)]
     assert looked == [looked[0]] * 4
 
 
 def facts(tasks: Tasks) -> object:
-    since = LAST_MONTH + timedelta(seconds=20)
+    since = LAST_MONTH + timedelta(seconds=5)
     return (
         tasks.closed_counts(),
         tasks.group_counts(),
-        [task.id for task in tasks.closed(limit=120)],
+        [task.id for task in tasks.closed(limit=9)],
         [task.id for task in tasks.closed("worker-a", label="done", offset=3, limit=5)],
         [task.id for task in tasks.closed(since=since, limit=7)],
         len(tasks.closed(group=name(4095))),
@@ -96,26 +94,26 @@ def facts(tasks: Tasks) -> object:
 
 @pytest.mark.parametrize("behind", ["edited", "removed", "added", "damaged", "deleted"])
 def test_the_index_of_a_month_is_not_believed_when_it_should_not_be(workspace: Workspace, behind: str) -> None:
-    finished(workspace.tasks, HOT_MAX + 1)
-    workspace.tasks.tidy("worker-a")
+    finished(workspace.tasks, COUNT)
+    workspace.tasks.settle("worker-a")
     (month,) = workspace.tasks.base.glob("worker-a/archive/*")
     long_ago = NOON.timestamp()
     os.utime(month, (long_ago, long_ago))  # so that it is settled, and the index is kept
-    assert again(workspace.root).tasks.closed_counts() == {"done": HOT_MAX + 1}
-    (index,) = workspace.path.glob(".index/tasks/worker-a/archive/*.json")
+    assert again(workspace.root).tasks.closed_counts() == {"done": COUNT}
+    (index,) = workspace.path.glob(".index/tasks/worker-a/archive/*.jsonl")
     first = month / f"{name(0)}.md"
-    expected = {"done": HOT_MAX + 1}
+    expected = {"done": COUNT}
     if behind == "edited":
         shutil.copy(first, month / "copy.tmp")
         (month / "copy.tmp").write_bytes(first.read_bytes().replace(b"status: done", b"status: cancelled"))
         (month / "copy.tmp").replace(first)
-        expected = {"done": HOT_MAX, "cancelled": 1}
+        expected = {"done": COUNT - 1, "cancelled": 1}
     elif behind == "removed":
         first.unlink()
-        expected = {"done": HOT_MAX}
+        expected = {"done": COUNT - 1}
     elif behind == "added":
         shutil.copy(first, month / f"{name(9999)}.md")
-        expected = {"done": HOT_MAX + 2}
+        expected = {"done": COUNT + 1}
     elif behind == "damaged":
         index.write_text("{")
     else:
@@ -126,22 +124,22 @@ def test_the_index_of_a_month_is_not_believed_when_it_should_not_be(workspace: W
 
 
 def test_counting_opens_no_archived_file(workspace: Workspace) -> None:
-    finished(workspace.tasks, HOT_MAX + 1)
-    workspace.tasks.tidy("worker-a")
+    finished(workspace.tasks, COUNT)
+    workspace.tasks.settle("worker-a")
     (month,) = workspace.tasks.base.glob("worker-a/archive/*")
     os.utime(month, (NOON.timestamp(), NOON.timestamp()))
-    assert again(workspace.root).tasks.closed_counts("worker-a").total() == HOT_MAX + 1
+    assert again(workspace.root).tasks.closed_counts("worker-a").total() == COUNT
     unread = {path: path.stat().st_mtime_ns for path in month.iterdir()}
     for path in unread:
         path.write_bytes(b"not even a header")  # in place: whoever opens one sets it aside
-    assert again(workspace.root).tasks.closed_counts("worker-a").total() == HOT_MAX + 1
+    assert again(workspace.root).tasks.closed_counts("worker-a").total() == COUNT
     assert set(month.iterdir()) == set(unread)
 
 
 def test_a_task_that_is_opened_again_comes_back(workspace: Workspace) -> None:
     tasks = workspace.tasks
-    finished(tasks, HOT_MAX + 1)
-    tasks.tidy("worker-a")
+    finished(tasks, COUNT)
+    tasks.settle("worker-a")
     kept = tasks.update(name(0), lambda task: replace(task, title="Named later"))
     assert (kept.title, name(0) in archived(tasks)) == ("Named later", True)
     tasks.update(name(0), lambda task: replace(task, status="todo"))
@@ -153,42 +151,42 @@ def test_a_task_that_is_opened_again_comes_back(workspace: Workspace) -> None:
 
 def test_a_cancelled_task_stays_until_its_interrupt_is_there(workspace: Workspace) -> None:
     tasks = workspace.tasks
-    finished(tasks, HOT_MAX + 1)
+    finished(tasks, COUNT)
     task = replace(
         tasks.get(name(0)), status="cancelled", interrupt_id="ntf_0123456789ab", status_changed_at=LAST_MONTH
     )
     path = tasks.directory("worker-a").path / f"{name(0)}.md"
     tasks.directory("worker-a").replace(path.name, task)
     os.utime(path, (LAST_MONTH.timestamp(), LAST_MONTH.timestamp()))
-    tasks.tidy("worker-a")
-    assert archived(tasks) == []  # one is not over yet, and the others are not too many
+    tasks.settle("worker-a")
+    assert (name(0) in archived(tasks), len(archived(tasks))) == (False, COUNT - 1)
     notice = interrupt_of(task)
     assert notice is not None
     workspace.notices("worker-a").deliver(notice)
-    tasks.tidy("worker-a")
+    tasks.settle("worker-a")
     assert name(0) in archived(tasks)
-    assert tasks.closed_counts() == {"done": HOT_MAX, "cancelled": 1}
+    assert tasks.closed_counts() == {"done": COUNT - 1, "cancelled": 1}
 
 
 def test_nothing_in_an_archive_is_written_over(workspace: Workspace) -> None:
     tasks = workspace.tasks
-    finished(tasks, HOT_MAX + 1)
+    finished(tasks, COUNT)
     month = tasks.base / "worker-a" / "archive" / f"{LAST_MONTH:%Y-%m}"
     month.mkdir(parents=True)
     (month / f"{name(0)}.md").write_bytes(b"somebody's")
-    tasks.tidy("worker-a")
+    tasks.settle("worker-a")
     assert (month / f"{name(0)}.md").read_bytes() == b"somebody's"
     assert (tasks.base / "worker-a" / f"{name(0)}.md").exists()
 
 
 def test_ended_sessions_move_on_too(workspace: Workspace) -> None:
-    for number in range(HOT_MAX + 1):
+    for number in range(COUNT):
         session = AgentSession(id=f"ses_{number:012x}", agent_id="worker-a", created_at=NOON).end(NOON)
         put(workspace.sessions.base / "worker-a" / f"{session.id}.md", codec(AgentSession).encode(session))
-    workspace.sessions.tidy("worker-a")
-    assert len(list(workspace.sessions.base.glob("worker-a/archive/*/*.md"))) == HOT_MAX + 1 - HOT_KEPT
-    assert len(workspace.sessions.all("worker-a")) == HOT_MAX + 1
-    assert all(workspace.sessions.get(f"ses_{number:012x}").ended_at == NOON for number in (0, HOT_MAX))
+    workspace.sessions.settle("worker-a")
+    assert len(list(workspace.sessions.base.glob("worker-a/archive/*/*.md"))) == COUNT
+    assert len(workspace.sessions.all("worker-a")) == COUNT
+    assert all(workspace.sessions.get(f"ses_{number:012x}").ended_at == NOON for number in (0, COUNT - 1))
 
 
 def test_a_long_history_is_divided_and_stays_one(workspace: Workspace) -> None:
@@ -235,11 +233,12 @@ def finish_forty(root: Path, tenth: int) -> None:
 
 def test_several_processes_archive_at_once_and_lose_nothing(workspace: Workspace) -> None:
     finished(workspace.tasks, 160, status="in_progress")
-    finished(workspace.tasks, HOT_MAX - 40, first=160)
+    finished(workspace.tasks, COUNT, first=160)
     in_processes(finish_forty, *((workspace.root, tenth) for tenth in range(4)))
-    workspace.tasks.tidy("worker-a")
-    total = 120 + HOT_MAX
+    workspace.tasks.settle("worker-a")
+    total = 160 + COUNT
     assert workspace.tasks.closed_counts() == {"done": total}
     assert {task.id for task in workspace.tasks.all()} == {name(number) for number in range(total)}
-    assert len(archived(workspace.tasks)) > 0
+    assert len(archived(workspace.tasks)) == total
+    assert again(workspace.root).tasks.closed_counts() == {"done": total}
     assert not list(workspace.path.rglob("quarantine"))

@@ -12,9 +12,8 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
-from multi_agent_mcp.store.inbox_views import position
 from multi_agent_mcp.store.merged_inboxes import MergedInbox
-from tests.store.support import NOON, mailbox, message, put
+from tests.store.support import NOON, confirm_read, mailbox, message, put
 
 COUNT = 40
 
@@ -113,9 +112,25 @@ def test_a_page_begins_below_a_message_and_looks_at_none_above_it(files: Files, 
     for number in range(10, COUNT):
         (month / file_name(message(number))).write_bytes(b"whoever reads this sets it aside")
     inbox = mailbox(files)
-    before = position(inbox.path, month / file_name(message(9)), message(9))
+    before = inbox.position(month / file_name(message(9)), message(9))
     assert [item.id for _, item in inbox.newest_first(before)] == [message(number).id for number in range(8, -1, -1)]
     assert len(list(month.iterdir())) == COUNT
+
+
+def test_what_is_confirmed_is_added_to_the_index_and_found(files: Files, month: Path) -> None:
+    inbox = mailbox(files)
+    assert inbox.find(message(0).id) is not None
+    (made,) = index(files)
+    before = made.stat().st_ino
+    for number in range(COUNT, COUNT + 5):
+        inbox.deliver(message(number))
+        inbox.mark_read([file_name(message(number))], NOON)
+        confirm_read(inbox)
+    for looking in (inbox, mailbox(files)):
+        assert [item.count() for item in looking.months()] == [COUNT + 5]
+        assert [item.id for item in looking.history()] == [message(n).id for n in range(COUNT + 4, -1, -1)]
+        assert all(looking.find(message(number).id) for number in range(COUNT + 5))
+    assert made.stat().st_ino == before  # grown, and not made anew
 
 
 def test_only_the_months_that_are_asked_for_are_listed(files: Files, month: Path) -> None:

@@ -17,9 +17,8 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.hub.relay_client import relay_client_of
-from multi_agent_mcp.store.collection import Collection
+from multi_agent_mcp.store.collection import Collection, Layout
 from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.layout import Layout
 from multi_agent_mcp.store.shared_collection import ALONE, SharedCollection, without_mark
 from tests.hub.support import DESK, machines
 from tests.store.support import NOON, in_processes, put, written
@@ -207,7 +206,7 @@ def test_a_task_that_is_handed_over_while_it_is_looked_for_is_found(
         mover.update(TASK.id, assign("worker-a"))
         return listed
 
-    monkeypatch.setattr(searching.places, "names", handed_over_right_after)
+    monkeypatch.setattr(searching, "partitions", handed_over_right_after)
     found = searching.find(TASK.id)
     assert found is not None
     assert found.assignee_id == "worker-a"

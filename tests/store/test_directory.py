@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ from multi_agent_mcp.system import file_status
 from tests.store.support import NOON, mail_directory, message, put
 
 GOOD = "---\nid: a\n---\n\nbody"
-READ = re.compile(rb"^read_at: '(?P<closed>2[^']*)", re.MULTILINE)
 
 
 @pytest.fixture
@@ -30,11 +28,11 @@ def directory(files: Files) -> Directory[Message]:
 
 
 def names(directory: Directory[Message]) -> set[str]:
-    return {name for name, _ in directory.open_entities(fresh=True)}
+    return {name for name, _ in directory.entities(fresh=True)}
 
 
 def names_now(directory: Directory[Message]) -> set[str]:
-    return {name for name, _ in directory.open_entities()}
+    return {name for name, _ in directory.entities()}
 
 
 def age(directory: Directory[Message]) -> None:
@@ -49,7 +47,7 @@ def test_a_directory_that_is_not_there_yet_is_empty(directory: Directory[Message
 
 def test_a_created_entity_is_found(directory: Directory[Message]) -> None:
     directory.create("a.md", message(1))
-    assert dict(directory.open_entities()) == {"a.md": message(1)}
+    assert dict(directory.entities()) == {"a.md": message(1)}
     assert directory.load("a.md") == message(1)
 
 
@@ -62,7 +60,7 @@ def test_creating_is_exclusive(directory: Directory[Message]) -> None:
 
 def test_a_note_copied_in_by_hand_is_an_entity(directory: Directory[Message]) -> None:
     put(directory.path / "note.md", "---\nsubject: hello\n---\n\nlook at this\n")
-    (note,) = [entity for _, entity in directory.open_entities()]
+    (note,) = [entity for _, entity in directory.entities()]
     assert (note.id, note.receiver_id, note.created_at) == ("note", "worker-a", NOON)
     assert (note.subject, note.content, note.message_type) == ("hello", "look at this\n", "request")
 
@@ -191,8 +189,8 @@ def test_an_old_scan_is_trusted_until_the_directory_changes(directory: Directory
     age(directory)
     directory.entries()
     path.write_text("---\nid: changed\n---\n\nin place")
-    assert [entity.id for _, entity in directory.open_entities()] == ["a"]
-    assert [entity.id for _, entity in directory.open_entities(fresh=True)] == ["changed"]
+    assert [entity.id for _, entity in directory.entities()] == ["a"]
+    assert [entity.id for _, entity in directory.entities(fresh=True)] == ["changed"]
 
 
 def test_a_scan_right_after_a_change_is_not_trusted(
@@ -204,7 +202,7 @@ def test_a_scan_right_after_a_change_is_not_trusted(
     seen = directory.path.stat()
     put(directory.path / "b.md", GOOD)
     os.utime(directory.path, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # both within one tick of the kernel's clock
-    assert {name for name, _ in directory.open_entities()} == {"a.md", "b.md"}
+    assert {name for name, _ in directory.entities()} == {"a.md", "b.md"}
 
 
 def test_what_others_change_within_the_same_tick_as_a_change_of_our_own_is_seen(
@@ -224,7 +222,7 @@ def test_what_others_change_within_the_same_tick_as_a_change_of_our_own_is_seen(
     put(directory.path / "5.md", GOOD)  # in place: the name and the inode stay the same
     other.remove("3.md")
     os.utime(directory.path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
-    subjects = {name: entity.subject for name, entity in directory.open_entities()}
+    subjects = {name: entity.subject for name, entity in directory.entities()}
     assert subjects == {"1.md": "ours", "2.md": "theirs", "4.md": message(4).subject, "5.md": ""}
 
 
@@ -266,7 +264,7 @@ def test_a_directory_dated_in_the_future_is_never_trusted(directory: Directory[M
     directory.entries()
     put(directory.path / "b.md", GOOD)
     os.utime(directory.path, (future, future))
-    assert {name for name, _ in directory.open_entities()} == {"a.md", "b.md"}
+    assert {name for name, _ in directory.entities()} == {"a.md", "b.md"}
 
 
 def test_an_entry_whose_file_has_gone_is_forgotten(directory: Directory[Message]) -> None:
@@ -274,15 +272,6 @@ def test_an_entry_whose_file_has_gone_is_forgotten(directory: Directory[Message]
     assert len(directory.entries()) == 1
     (directory.path / "a.md").unlink()
     assert directory.entries() == {}
-
-
-def test_only_what_the_header_closes_is_counted_out(files: Files) -> None:
-    directory: Directory[Message] = Directory(files, files.base / "ipc", Message, closed=READ)
-    directory.create("read.md", message(1).mark_read(NOON))
-    directory.create("unread.md", message(2, content="read_at: '2026-11-21T12:00:00.000000Z'\n"))
-    directory.create("long.md", message(3, subject="x" * 5000).mark_read(NOON))
-    assert [name for name, _ in sorted(directory.open_entities())] == ["unread.md"]
-    assert directory.entries()["read.md"].closed
 
 
 def test_replacing_keeps_what_a_foreign_program_added(directory: Directory[Message]) -> None:

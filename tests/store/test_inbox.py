@@ -11,7 +11,7 @@ import pytest
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
-from tests.store.support import NOON, mailbox, message, put
+from tests.store.support import NOON, confirm_read, mailbox, message, put
 
 
 @pytest.fixture
@@ -43,23 +43,45 @@ def test_delivering_is_exclusive(inbox: Inbox[Message]) -> None:
     assert [entity.content for _, entity in inbox.unread()] == ["text 1"]
 
 
-def test_what_was_marked_read_is_no_longer_unread_until_it_is_taken_back(inbox: Inbox[Message]) -> None:
+def test_what_is_handed_out_is_not_unread_until_it_is_taken_back(files: Files) -> None:
+    held: set[str] = set()
+    inbox = Inbox(files, files.base / "ipc" / "worker-a", Message, lock="mailbox-worker-a", handed_out=lambda: held)
     for number in (1, 2):
         inbox.deliver(message(number))
+    held.add(inbox.reference(file_name(message(1)), NOON))
+    assert unread_ids(inbox) == {message(1).id, message(2).id}  # leased, and not marked yet
     inbox.mark_read([file_name(message(1))], NOON)
     assert unread_ids(inbox) == {message(2).id}
     assert inbox.hot.load(file_name(message(1))) == message(1).mark_read(NOON)
-    inbox.mark_read([file_name(message(1))], None)
+    assert [item.id for item in inbox.requeue(held)] == [message(1).id]
     assert unread_ids(inbox) == {message(1).id, message(2).id}
 
 
-def test_marking_read_twice_keeps_the_first_time(inbox: Inbox[Message]) -> None:
+def test_what_is_confirmed_lies_in_the_archive_and_is_read_again_when_it_is_put_back(inbox: Inbox[Message]) -> None:
+    for number in (1, 2):
+        inbox.deliver(message(number))
+    name = file_name(message(1))
+    inbox.mark_read([name], NOON)
+    inbox.confirm([inbox.reference(name, NOON + timedelta(hours=1)), inbox.reference("gone.md", NOON)])
+    assert archived(inbox) == []  # another reader's mark
+    inbox.confirm([inbox.reference(name, NOON)])
+    assert (unread_ids(inbox), archived(inbox)) == ({message(2).id}, [f"archive/2026-11/{name}"])
+    (inbox.path / "archive" / "2026-11" / name).rename(inbox.path / name)
+    assert unread_ids(inbox) == {message(1).id, message(2).id}
+    inbox.mark_read([name], NOON + timedelta(hours=2))
+    assert inbox.find(message(1).id) == (inbox.path / name, message(1).mark_read(NOON + timedelta(hours=2)))
+
+
+def test_another_machines_mail_is_read_when_that_machine_says_so(files: Files) -> None:
+    path = files.base / "ipc" / "worker-a"
+    inbox = Inbox(files, path, Message, lock="mailbox-worker-a", is_foreign=lambda: True)
     inbox.deliver(message(1))
-    inbox.mark_read([file_name(message(1)), "gone.md"], NOON)
-    inbox.mark_read([file_name(message(1))], NOON + timedelta(hours=1))
-    found = inbox.find(message(1).id)
-    assert found is not None
-    assert found[1].read_at == NOON
+    inbox.mark_read([file_name(message(1))], NOON)
+    assert unread_ids(inbox) == set()
+    inbox.accept_read(file_name(message(1)), NOON)
+    assert archived(inbox) == [f"archive/2026-11/{file_name(message(1))}"]
+    inbox.accept_read(file_name(message(1)), None)
+    assert (unread_ids(inbox), archived(inbox)) == ({message(1).id}, [])
 
 
 @pytest.mark.parametrize(
@@ -70,10 +92,9 @@ def test_a_hand_written_read_at_that_is_no_time_leaves_the_message_unread(inbox:
     assert unread_ids(inbox) == {"a"}
 
 
-@pytest.mark.parametrize("value", ["2026-11-21", "'2026-11-21T12:00:00Z'", '"2026-11-21T12:00:00"', "2026-11-21 12:00"])
-def test_a_hand_written_read_at_is_believed(inbox: Inbox[Message], value: str) -> None:
-    put(inbox.path / "note.md", f"---\nid: a\nread_at: {value}\n---\n\nbody")
-    assert unread_ids(inbox) == set()
+def test_a_file_written_by_hand_is_new_mail_even_if_it_says_that_it_was_read(inbox: Inbox[Message]) -> None:
+    put(inbox.path / "note.md", "---\nid: a\nread_at: 2026-11-21\n---\n\nbody")
+    assert unread_ids(inbox) == {"a"}
 
 
 def test_a_body_that_looks_like_a_header_does_not_mark_a_message_read(inbox: Inbox[Message]) -> None:
@@ -81,33 +102,13 @@ def test_a_body_that_looks_like_a_header_does_not_mark_a_message_read(inbox: Inb
     assert unread_ids(inbox) == {message(1).id}
 
 
-def test_the_oldest_read_files_move_on_and_nothing_is_lost(inbox: Inbox[Message]) -> None:
-    for number in range(8):
+def test_what_is_over_unread_is_settled_into_the_archive(inbox: Inbox[Message]) -> None:
+    for number in (1, 2):
         inbox.deliver(message(number))
-    read_all(inbox)
-    inbox.deliver(message(8))
-    assert inbox.archive_read(keep=2, above=8) == 0
-    assert inbox.archive_read(keep=2, above=5) == 6
-    assert archived(inbox) == [f"archive/2026-11/{file_name(message(number))}" for number in range(6)]
-    assert unread_ids(inbox) == {message(8).id}
-    assert [entity.id for entity in inbox.history()] == [message(number).id for number in range(8, -1, -1)]
-
-
-def test_unread_mail_is_never_archived(inbox: Inbox[Message]) -> None:
-    for number in range(4):
-        inbox.deliver(message(number))
-    assert inbox.archive_read(keep=0, above=0) == 0
-    assert inbox.archive_older(NOON + timedelta(days=1000)) == 0
-    assert archived(inbox) == []
-
-
-def test_what_was_read_long_ago_moves_on(inbox: Inbox[Message]) -> None:
-    inbox.deliver(message(1))
-    read_all(inbox)
-    inbox.deliver(message(2))
-    read_all(inbox, 60)
-    assert inbox.archive_older(NOON + timedelta(seconds=30)) == 1
-    assert archived(inbox) == [f"archive/2026-11/{file_name(message(1))}"]
+    inbox.settle([file_name(message(1)), file_name(message(1)), "gone.md"], NOON)
+    assert (unread_ids(inbox), archived(inbox)) == ({message(2).id}, [f"archive/2026-11/{file_name(message(1))}"])
+    inbox.bring_back({message(1).id})
+    assert (unread_ids(inbox), archived(inbox)) == ({message(1).id, message(2).id}, [])
 
 
 def test_history_is_newest_first_over_months_and_read_only_as_far_as_asked(inbox: Inbox[Message]) -> None:
@@ -115,7 +116,7 @@ def test_history_is_newest_first_over_months_and_read_only_as_far_as_asked(inbox
     for number, day in enumerate(days):
         inbox.deliver(message(number, created_at=NOON + timedelta(days=day)))
     read_all(inbox)
-    inbox.archive_read(keep=1, above=0)
+    confirm_read(inbox)
     put(inbox.path / "archive" / "2026-10" / "20261001_000000_ffffffff.md", "unreadable")
     assert [entity.id for entity in islice(inbox.history(), 4)] == [message(number).id for number in (4, 3, 2, 1)]
     assert (inbox.path / "archive" / "2026-10" / "20261001_000000_ffffffff.md").exists()
@@ -126,27 +127,15 @@ def test_history_orders_messages_of_one_second_by_their_microseconds(inbox: Inbo
     for number in (3, 1, 2):
         inbox.deliver(message(number, created_at=NOON + timedelta(microseconds=number)))
     read_all(inbox)
-    inbox.archive_read(keep=0, above=0)
+    confirm_read(inbox)
     assert [entity.id for entity in inbox.history()] == [message(number).id for number in (3, 2, 1)]
-
-
-def test_a_crash_while_archiving_shows_no_message_twice(inbox: Inbox[Message]) -> None:
-    inbox.deliver(message(1))
-    read_all(inbox)
-    hot = inbox.path / file_name(message(1))
-    target = inbox.path / "archive" / "2026-11" / hot.name
-    target.parent.mkdir(parents=True)
-    target.hardlink_to(hot)
-    assert [entity.id for entity in inbox.history()] == [message(1).id]
-    assert inbox.archive_read(keep=0, above=0) == 1
-    assert archived(inbox) == [f"archive/2026-11/{hot.name}"]
 
 
 def test_a_message_is_found_in_the_archive(inbox: Inbox[Message]) -> None:
     for number in range(3):
         inbox.deliver(message(number))
     read_all(inbox)
-    inbox.archive_read(keep=0, above=0)
+    confirm_read(inbox)
     found = inbox.find(message(1).id)
     assert found is not None
     assert (found[0].parent.name, found[1].id) == ("2026-11", message(1).id)
@@ -160,7 +149,7 @@ def test_two_messages_with_one_file_name_are_both_found_in_the_archive(inbox: In
             f"---\nid: weekly-report-{number}\ncreated_at: 2026-11-21\n---\n\n{number}",
         )
     read_all(inbox)
-    assert inbox.archive_read(keep=0, above=0) == 2
+    confirm_read(inbox)
     for number in (1, 2):
         found = inbox.find(f"weekly-report-{number}")
         assert found is not None
@@ -226,4 +215,4 @@ def test_every_copy_with_the_same_first_digits_is_found(inbox: Inbox[Message]) -
 
 
 def test_an_empty_mailbox_holds_nothing(inbox: Inbox[Message]) -> None:
-    assert (inbox.unread(), list(inbox.history()), inbox.find("x"), inbox.archive_read()) == ([], [], None, 0)
+    assert (inbox.unread(), list(inbox.history()), inbox.find("x")) == ([], [], None)

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.merged_inboxes import HEAD_CHARACTERS, MergedInbox, position
-from tests.store.support import NOON, mailbox, message, put
+from tests.store.support import NOON, confirm_read, mailbox, message, put
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_archive_follows_and_a_file_left_at_both_places_by_a_crash_is_one(
     for number in (1, 2, 3):
         inbox.deliver(message(number))
     inbox.mark_read([file_name(message(number)) for number in (1, 2)], NOON)
-    inbox.archive_read(keep=0, above=0)
+    confirm_read(inbox)
     (month,) = (inbox.path / "archive").iterdir()
     os.link(month / file_name(message(2)), inbox.path / file_name(message(2)))
     assert contents(merged, inbox) == ["text 3", "text 2", "text 1"]
@@ -106,7 +106,7 @@ def test_what_cannot_be_read_hides_nothing_else(merged: MergedInbox[Message], in
 def test_unread_messages_are_those_not_marked_read(merged: MergedInbox[Message], inbox: Inbox[Message]) -> None:
     for number in (1, 2, 3):
         inbox.deliver(message(number))
-    inbox.mark_read([file_name(message(2))], NOON)
+    inbox.read([file_name(message(2))], NOON)
     assert [head.content for head in merged.heads(merged.unread([inbox]))] == ["text 3", "text 1"]
 
 
@@ -126,7 +126,7 @@ def test_an_archived_message_is_believed_its_name_and_looked_at_only_where_it_ma
 ) -> None:
     inbox.deliver(message(1))
     inbox.mark_read([file_name(message(1))], NOON)
-    inbox.archive_read(keep=0, above=0)
+    confirm_read(inbox)
     (month,) = (inbox.path / "archive").iterdir()
     never_read = month / file_name(message(2))
     put(never_read, "no message: whoever reads it sets it aside")

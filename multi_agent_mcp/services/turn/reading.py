@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -49,13 +49,13 @@ class Query:
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """The messages chosen for one answer at the time `at`: the `slices`, the number of `unread` messages before it, and
-    whether there are `more` messages than fit."""
+    """The messages chosen for one answer at the time `at`: the `slices`, the names of the files that were `unread`
+    before it, and whether there are `more` messages than fit."""
 
     reader: Agent
     query: Query
     mailbox: Path
-    unread: int
+    unread: Collection[str]
     slices: Sequence[Slice]
     more: bool
     at: datetime
@@ -84,7 +84,7 @@ class ReadBatch:
 
     def _is_fresh(self, item: Slice) -> bool:
         """Whether this reading marks the message read. Files that somebody put unread into an archive stay unread."""
-        return self.query.mark_as_read and item.message.read_at is None and item.path.parent == self.mailbox
+        return self.query.mark_as_read and item.path.parent == self.mailbox and item.path.name in self.unread
 
 
 @dataclass(eq=False)
@@ -142,7 +142,7 @@ class Reading:
             self.owner_waits.checked(agent, len(unread))
         slices, more = self._choose(mailbox, query, unread)
         judged = [replace(item, verified=self.signatures.verifies(item.message, agent.id)) for item in slices]
-        return ReadBatch(agent, query, mailbox.path, len(unread), judged, more, self.clock())
+        return ReadBatch(agent, query, mailbox.path, {name for name, _ in unread}, judged, more, self.clock())
 
     def preview(self, batch: ReadBatch) -> dict[str, Any]:
         """The answer for a batch that is marked read only after it has been printed; see `complete`."""
@@ -163,7 +163,7 @@ class Reading:
         return {
             "messages": shown,
             "count": len(shown),
-            "unread_remaining": batch.unread - len(batch.names),
+            "unread_remaining": len(batch.unread) - len(batch.names),
             "dashboard_updated": dashboard_updated,
             **self._how_to_go_on(batch),
         }

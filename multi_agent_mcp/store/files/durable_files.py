@@ -40,7 +40,6 @@ from multi_agent_mcp.system.files import (
     write_all,
     write_new,
 )
-from multi_agent_mcp.system.inotify import Inotify
 
 # A walk through a session's directory for `doctor` and `prune`, one file at a time, however many there are.
 
@@ -136,7 +135,6 @@ class Files:
         self.scratch = base / ".tmp"
         self.containment = Containment(base)
         self.locks = Locks(base / ".locks", self.containment)
-        self.inotify = Inotify(self.scratch)
         self._in_bulk = False
         self._this_thread = threading.local()
 

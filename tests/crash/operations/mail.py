@@ -16,6 +16,7 @@ from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import of_one_piece, whole
 from tests.crash.stage import Aftermath, Deed, Facts, Operation
+from tests.store.support import confirm_read
 
 OTHERS = ("owner", "admin", "worker-b")
 LETTERS = ("one", "two", "three")
@@ -146,7 +147,7 @@ def with_old_mail(services: Services) -> Facts:
 def archive(deed: Deed) -> None:
     box = deed.services.workspace.mailbox("worker-a")
     with deed.services.workspace.locks.held(box.lock):
-        deed.acknowledge({"moved": box.archive_read(keep=3, above=5)})
+        deed.acknowledge({"moved": confirm_read(box)})
 
 
 def archived(after: Aftermath) -> Iterator[str]:
@@ -157,7 +158,7 @@ def archived(after: Aftermath) -> Iterator[str]:
 
 def with_an_archive(services: Services) -> Facts:
     facts = with_old_mail(services)
-    services.workspace.mailbox("worker-a").archive_read(keep=3, above=5)
+    confirm_read(services.workspace.mailbox("worker-a"))
     fresh = with_mail(services)
     with_an_ended_conversation(services)
     base = services.workspace.path

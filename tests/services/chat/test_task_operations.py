@@ -29,6 +29,7 @@ from tests.services import forks
 from tests.services.support import read, send, syncs
 from tests.services.tasks_support import UNKNOWN, again, mailed, moved, new, notices, running, snapshot
 from tests.services.tasks_support import open_session as open_task_session
+from tests.store.support import confirm_read
 
 # Owner
 #   ├─ manager-dev ── worker-frontend-01, worker-frontend-02
@@ -233,7 +234,7 @@ class TestStart:
     def test_a_message_that_was_read_and_archived_counts_as_written(self, services: Services) -> None:
         send(services, "owner", "worker-a")
         read(services, "worker-a")
-        services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+        confirm_read(services.workspace.mailbox("worker-a"))
         start(services, "worker-a", new(services), "owner")
         assert "mismatch" not in audit(services)[0]
 

@@ -20,6 +20,7 @@ from multi_agent_mcp.system.process import running_files
 from multi_agent_mcp.wiring import Services
 from tests.end_to_end.support import wait_until
 from tests.services.support import by_hand, read, send, unread
+from tests.store.support import confirm_read
 
 MONTH = timedelta(days=30)
 
@@ -199,7 +200,7 @@ def test_it_says_what_takes_how_much(services: Services) -> None:
     for _ in range(2):
         send(services, "admin", "worker-a")
     read(services, "worker-a", limit=1)
-    services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    confirm_read(services.workspace.mailbox("worker-a"))
     doctor = services.doctor(lambda _: None)
     for _ in range(2):
         doctor.examine()

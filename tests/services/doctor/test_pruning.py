@@ -16,6 +16,7 @@ from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read, send, unread
+from tests.store.support import confirm_read
 
 MONTH = timedelta(days=30)
 LATER = datetime.now(UTC) + timedelta(days=900)
@@ -46,7 +47,7 @@ def lived_in(services: Services, owner: Agent, clock: Clock) -> Services:
     """A session with some of everything: archived, read and unread mail, tasks, sessions, a released lock."""
     send(services, "admin", "worker-a", "archived", idempotency_key="k")
     read(services, "worker-a")
-    services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    confirm_read(services.workspace.mailbox("worker-a"))
     clock.advance(1)
     send(services, "admin", "worker-a", "read")
     read(services, "worker-a")

@@ -20,6 +20,7 @@ from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.services.support import by_hand, contents, mail, read, send, unread
 from tests.services.tasks_support import UNKNOWN
+from tests.store.support import confirm_read
 
 
 @pytest.fixture
@@ -224,7 +225,7 @@ class TestVerify:
         services.conversations.begin(admin, worker, "first words")
         send(services, "admin", None)
         read(services, "worker-a")
-        services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+        confirm_read(services.workspace.mailbox("worker-a"))
         assert self.verdicts(services) == {}
 
     def test_each_kind_is_told_apart(self, services: Services) -> None:
@@ -249,7 +250,7 @@ class TestVerify:
     def test_an_archived_message_that_was_changed_is_found(self, services: Services) -> None:
         send(services, "admin", "worker-a")
         read(services, "worker-a")
-        services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+        confirm_read(services.workspace.mailbox("worker-a"))
         (path,) = mail(services)
         path.write_bytes(path.read_bytes().replace(b"hello", b"goodbye"))
         assert self.verdicts(services) == {path.name: "tampered"}

@@ -29,6 +29,7 @@ from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, mail, read, send, size, unread
+from tests.store.support import confirm_read
 
 
 def test_keys_that_are_old_are_forgotten_by_themselves_once_a_day(services: Services) -> None:
@@ -277,7 +278,7 @@ def test_keys_of_different_senders_and_different_keys_do_not_meet(services: Serv
 def test_a_key_holds_after_the_message_was_read_and_archived(services: Services) -> None:
     first = send(services, "admin", "worker-a", idempotency_key="k")
     read(services, "worker-a")
-    assert services.workspace.mailbox("worker-a").archive_read(keep=0, above=0) == 1
+    assert confirm_read(services.workspace.mailbox("worker-a")) == 1
     assert send(services, "admin", "worker-a", idempotency_key="k").message_id == first.message_id
     assert unread(services, "worker-a") == 0
     assert len(mail(services)) == 1

@@ -17,6 +17,7 @@ from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread
+from tests.store.support import confirm_read
 
 
 def search(services: Services, *words: str, **wanted: object) -> list[Found]:
@@ -97,7 +98,7 @@ def test_what_was_changed_moved_or_removed_is_found_as_it_is_now(services: Servi
     assert len(search(services, "by hand")) == 1
     assert len(search(services, "archived")) == 1
     read(services, "worker-a")
-    services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    confirm_read(services.workspace.mailbox("worker-a"))
     (found,) = search(services, "archived")
     assert "/archive/" in found.path
     (by_hand_found,) = search(services, "by hand")

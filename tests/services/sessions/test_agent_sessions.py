@@ -18,6 +18,7 @@ from multi_agent_mcp.services.sessions.receipts import Receipt
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import contents, mail, read, send, syncs, unread
+from tests.store.support import confirm_read
 
 HOUR = 3600
 
@@ -170,7 +171,7 @@ def test_a_message_is_not_archived_before_it_is_confirmed(services: Services) ->
     send(services, "admin", "worker-a", "old")
     session = services.sessions.open("worker-a")
     handed_out(services, session)
-    assert services.workspace.mailbox("worker-a").archive_read(keep=0, above=0) == 0
+    assert confirm_read(services.workspace.mailbox("worker-a")) == 0
     die(services, session)
     assert services.sessions.recover("worker-a") == 1
     assert contents(read(services, "worker-a")) == ["old"]
@@ -182,7 +183,7 @@ def test_what_an_earlier_version_noted_by_its_id_comes_back(services: Services, 
     session = services.sessions.open("worker-a")
     read(services, "worker-a")
     if archived:
-        services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+        confirm_read(services.workspace.mailbox("worker-a"))
     services.workspace.sessions.update(session.record.id, lambda found: found.with_unconfirmed((sent.message_id,)))
     die(services, session)
     assert services.sessions.recover("worker-a") == 1

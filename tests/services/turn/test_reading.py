@@ -15,6 +15,7 @@ from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, mail, read, send, size, unread
+from tests.store.support import confirm_read
 
 LIMIT = 9_000
 
@@ -94,7 +95,7 @@ def test_history_pages_newest_first_into_the_archive(services: Services, clock: 
         send(services, "admin", "worker-a", str(number))
         clock.advance(40 * 86_400)
     read(services, "worker-a")
-    services.workspace.mailbox("worker-a").archive_read(keep=2, above=0)
+    confirm_read(services.workspace.mailbox("worker-a"))
     send(services, "admin", "worker-a", "unread")
     pages: list[list[str]] = []
     before = None

@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, read, send, unread
 from tests.services.tasks_support import dies, open_session
+from tests.store.support import confirm_read
 
 SAME = "---\nid: template\ncreated_at: '2026-11-21T12:00:00.000000Z'\nsubject: s\n{more}---\n\n{body}"
 
@@ -82,7 +82,7 @@ def test_paging_shows_every_file_once_in_the_archive_too(services: Services, cur
     twins(services, 5)
     read(services, "worker-a")
     mailbox = services.workspace.mailbox("worker-a")
-    assert mailbox.archive_read(keep=2, above=0) == 3
+    assert confirm_read(mailbox) == 3
     found = pages(services, 2, cursor)
     assert sorted(item["sender_id"] for item in found) == [f"a{number}" for number in range(5)]
 
@@ -119,7 +119,7 @@ def test_a_copy_of_a_message_takes_nothing_from_the_original(services: Services)
     ((name, _),) = mailbox.unread()
     (mailbox.path / "0.md").write_bytes((mailbox.path / name).read_bytes())  # comes first by its name
     assert {item["id"] for item in read(services, "worker-a")["messages"]} == {sent.message_id, "0.md"}
-    mailbox.archive_read(keep=0, above=0)
+    confirm_read(mailbox)
     found = pages(services, 1, "id")
     assert [item["content"] for item in found] == ["original"] * 2
     assert found[0]["id"] != found[1]["id"]
@@ -137,7 +137,7 @@ def test_an_id_leads_to_the_same_file_whatever_was_archived_since(
     mailbox = services.workspace.mailbox("worker-a")
     for name in moves:
         mailbox.mark_read([name], clock())
-        assert mailbox.archive_older(clock() + timedelta(seconds=1)) == 1
+        confirm_read(mailbox)
     (again,) = read(services, "worker-a", message_id="template")["messages"]
     assert (again["id"], again["sender_id"]) == ("template", shown["template"])
 
@@ -145,7 +145,7 @@ def test_an_id_leads_to_the_same_file_whatever_was_archived_since(
 def test_a_file_whose_id_an_archived_one_has_is_told_from_it(services: Services) -> None:
     twins(services, 1, more="sender_id: earlier\n")
     read(services, "worker-a")
-    services.workspace.mailbox("worker-a").archive_read(keep=0, above=0)
+    confirm_read(services.workspace.mailbox("worker-a"))
     twins(services, 1, more="sender_id: later\n")
     (later,) = read(services, "worker-a")["messages"]
     assert (later["id"], later["duplicate_of"]) == ("0.md", "template")
