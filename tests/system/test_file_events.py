@@ -42,9 +42,8 @@ def test_an_archived_message_is_told_as_gone(files: Files) -> None:
     told: queue.Queue[Path] = queue.Queue()
     inbox: Inbox[Message] = mailbox(files)
     inbox.deliver(message(1))
-    inbox.mark_read([name for name, _ in inbox.unread()], message(2).created_at)
     with Watch([inbox.path], told.put):
-        assert inbox.archive_read(keep=0, above=0) == 1
+        inbox.settle([name for name, _ in inbox.unread()], message(2).created_at)
         assert told.get(timeout=PATIENCE_SECONDS) == inbox.path
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import KEPT, Change
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.store import layout
 from multi_agent_mcp.store.codec.frontmatter import codec
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices
@@ -162,20 +161,18 @@ def own_blocked(after: Aftermath) -> Iterator[str]:
     yield from whole(after, status=int(task(after).status == "blocked"), told=len(told))
 
 
-HOT_MAX = 8
+OVER = 8
 
 
 def with_much_behind_it(services: Services) -> Facts:
-    """A task with as many lines in its file as may be there, beside as many finished ones as may lie there: fewer than
-    elsewhere, for the tree is copied for each moment."""
-    layout.HOT_MAX, layout.HOT_KEPT = HOT_MAX, HOT_MAX // 2  # type: ignore[attr-defined]
+    """A task with as many lines in its file as may be there, beside finished ones that nobody has archived."""
     facts = with_work(services)
     tasks = services.workspace.tasks
     for number in range(KEPT):
         change = Change(by="worker-a", at=NOON, reason=str(number))
         tasks.update(facts["task_id"], lambda found, change=change: found.recorded(change))  # type: ignore[misc]
     mine = tasks.directory("worker-a")
-    for number in range(HOT_MAX):
+    for number in range(OVER):
         done = Task(id=f"tsk_{number:012x}", status="done", assignee_id="worker-a")
         (mine.path / f"{done.id}.md").write_bytes(codec(Task).encode(done))
     return {**facts, "lines": len(tasks.get(facts["task_id"]).history)}
@@ -192,9 +189,9 @@ def finished(after: Aftermath) -> Iterator[str]:
     yield from whole(after, done=int(found.status == "done"), line=len(found.history) - after.told["lines"])
     if [line["reason"] for line in found.history if "reason" in line] != [str(number) for number in range(KEPT)]:
         yield f"lines of the history are lost: {list(found.history)}"
-    if (count := len(tasks.all("worker-a"))) != HOT_MAX + 1:
-        yield f"{count} tasks are left of {HOT_MAX + 1}"
-    if any(tasks.find(f"tsk_{number:012x}") is None for number in range(HOT_MAX)):
+    if (count := len(tasks.all("worker-a"))) != OVER + 1:
+        yield f"{count} tasks are left of {OVER + 1}"
+    if any(tasks.find(f"tsk_{number:012x}") is None for number in range(OVER)):
         yield "a finished task is not found any more"
 
 

@@ -278,7 +278,7 @@ def test_keys_of_different_senders_and_different_keys_do_not_meet(services: Serv
 def test_a_key_holds_after_the_message_was_read_and_archived(services: Services) -> None:
     first = send(services, "admin", "worker-a", idempotency_key="k")
     read(services, "worker-a")
-    assert confirm_read(services.workspace.mailbox("worker-a")) == 1
+    confirm_read(services.workspace.mailbox("worker-a"))
     assert send(services, "admin", "worker-a", idempotency_key="k").message_id == first.message_id
     assert unread(services, "worker-a") == 0
     assert len(mail(services)) == 1

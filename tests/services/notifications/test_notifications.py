@@ -12,7 +12,6 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments
-from multi_agent_mcp.services.notifications.notifications import READ_KEPT
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.tasks_support import notices, running, shown
@@ -57,25 +56,6 @@ def test_a_purpose_is_told_what_is_meant_for_it(
     } == purposes
     assert {purpose for purpose in ("task", "chat") if shown(services, "worker-a", purpose)} == purposes
     assert not services.notifications.refresh("worker-b", "task").some
-
-
-def test_read_ones_are_kept_for_thirty_days_and_then_archived(services: Services, clock: Clock) -> None:
-    old = told(services, clock, 1)
-    services.notifications.read("worker-a", "task")
-    inbox = services.workspace.notices("worker-a")
-    clock.advance(READ_KEPT.total_seconds() - 60)
-    told(services, clock, 2)
-    services.notifications.read("worker-a", "task")
-    assert len(list(inbox.path.glob("*.md"))) == 2
-    clock.advance(120)
-    told(services, clock, 3)
-    services.notifications.read("worker-a", "task")
-    assert len(list(inbox.path.glob("*.md"))) == 2
-    (archived,) = (inbox.path / "archive" / f"{old.created_at:%Y-%m}").glob("*.md")
-    assert archived.name == f"{old.created_at:%Y%m%d_%H%M%S}_00000000.md"
-    found = inbox.find(old.id)
-    assert found is not None
-    assert found[1].message == "text 1"
 
 
 def test_unread_ones_are_never_archived(services: Services, clock: Clock) -> None:
