@@ -195,7 +195,7 @@ class FinishedMonth(Month[E]):
         rows = []
         for name, status in self._listing():
             row = known.get(name)
-            if row is None or row.at < status.st_mtime_ns:
+            if row is None or row.at != status.st_mtime_ns:
                 entity = self.load(name)
                 if entity is None:
                     continue
@@ -249,7 +249,9 @@ class ReadMonth(Month[E]):
     def named_for(self, entity_id: str, *, strangers: bool = False) -> list[str]:
         """Returns the names that we would give a file with this id; with `strangers`, also all names that are not of
         our form."""
-        keys = [id8(entity_id), *([STRANGERS] if strangers else [])]
+        return self._keyed(id8(entity_id), *([STRANGERS] if strangers else []))
+
+    def _keyed(self, *keys: str) -> list[str]:
         try:
             with self._opened() as data:
                 head = _Head.of(data)
@@ -260,16 +262,21 @@ class ReadMonth(Month[E]):
             return sorted(name for name in self.names() if _key(name) in keys)
 
     def newest_first(self, last: str | None = None) -> Iterator[str]:
-        """Yields the names in descending order, without those of a later second than `last` (`YYYYMMDD_HHMMSS`)."""
+        """Yields the names that begin with their second (`YYYYMMDD_HHMMSS`) in descending order, without those of a
+        later second than `last`; for the others see `strangers`."""
         try:
             with self._opened() as data:
                 head = _Head.of(data)
                 added = [name for name in _added(data, head) if last is None or name[:STAMP_LENGTH] <= last]
                 names = heapq.merge(_backwards(data, head, last), sorted(added, reverse=True), reverse=True)
-                yield from (name for name in names if "/" not in name)
+                yield from (name for name in names if _key(name) != STRANGERS)
         except (OSError, ValueError):
             listed = (name for name in self.names() if last is None or name[:STAMP_LENGTH] <= last)
-            yield from sorted(listed, reverse=True)
+            yield from sorted((name for name in listed if _key(name) != STRANGERS), reverse=True)
+
+    def strangers(self) -> list[str]:
+        """Returns the names, given by people, that say neither a time nor an id."""
+        return self._keyed(STRANGERS)
 
     def count(self) -> int:
         """Returns the number of files."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -40,8 +41,9 @@ R = TypeVar("R", bound=Readable)
 
 _UNREAD = b"\nread_at: null\n"
 
-Position = tuple[datetime, str, str]
-"""The sort key of a file (descending): its time, its id, its path in the inbox."""
+Position = tuple[datetime, str, str, str]
+"""The sort key of a file (descending): its time, its id, its name, its directory. The name comes before the directory,
+so that what a reader of history has read and archived does not shift the next page."""
 
 
 def file_name(entity: Readable) -> str:
@@ -350,14 +352,30 @@ class Inbox(Generic[R]):
 
     def _at(self, named: str) -> tuple[Path, R] | None:
         place, _, last = named.rpartition("/")
-        for directory in self.directories():  # one that was just handed out may be in the archive since
-            if place in ("", self.within(directory.path)):
+        for directory in self.directories():
+            if self.within(directory.path) == (place or "."):
                 names = [last] if "\\" not in last else file_names(directory.path)  # not UTF-8: they are escaped
                 name = next((name for name in names if spelled(name) == last), None)
                 entity = directory.load(name) if name is not None else None
                 if entity is not None:
                     return directory.path / last, entity
-        return None
+        return self._put_away_last(last) if not place else None
+
+    def _put_away_last(self, name: str) -> tuple[Path, R] | None:
+        """Returns the file that had this name in the inbox last, before it was archived: whoever was just handed it
+        goes on reading it by that name."""
+        stem = name.removesuffix(".md")
+        form = re.compile(rf"{re.escape(stem)}(\.\d+)?\.md")
+        found = [
+            month.path / known
+            for month in self.months()
+            for known in month.strangers()
+            if form.fullmatch(spelled(known))
+        ]
+        path = max(found, key=_changed_at, default=None)
+        month = next((month for month in self.months() if path is not None and month.path == path.parent), None)
+        entity = month.load(path.name) if month is not None and path is not None else None
+        return (path, entity) if path is not None and entity is not None else None
 
     def addresses(self) -> Addresses[R]:
         """Returns the addresses of the files as of now."""
@@ -388,7 +406,7 @@ class Inbox(Generic[R]):
 
     def position(self, path: Path, entity: R) -> Position:
         """Returns a file's position in the order of `newest_first`."""
-        return entity.created_at, entity.id, str(path.relative_to(self.path))
+        return entity.created_at, entity.id, path.name, path.parent.name
 
     def _archived_first(self, before: Position | None) -> Iterator[tuple[Path, R]]:
         """Yields paths and entities in the archive, newest first; with `before`, those after this position."""
@@ -396,12 +414,17 @@ class Inbox(Generic[R]):
         for month in self.months():
             if before is not None and month.path.name > month_of(before[0]):
                 continue
-            for _, same_second in groupby(month.newest_first(last), key=lambda name: name[:STAMP_LENGTH]):
-                loaded = ((month.path / name, month.load(name)) for name in same_second)
-                found = [(path, entity) for path, entity in loaded if entity is not None]
-                for item in sorted(found, key=lambda item: self.position(*item), reverse=True):
-                    if before is None or self.position(*item) < before:
-                        yield item
+            seconds = groupby(month.newest_first(last), key=lambda name: name[:STAMP_LENGTH])
+            dated = (item for _, same_second in seconds for item in self._loaded(month, same_second))
+            others = self._loaded(month, month.strangers())
+            for item in heapq.merge(dated, others, key=lambda item: self.position(*item), reverse=True):
+                if before is None or self.position(*item) < before:
+                    yield item
+
+    def _loaded(self, month: ReadMonth[R], names: Iterable[str]) -> list[tuple[Path, R]]:
+        loaded = ((month.path / name, month.load(name)) for name in names)
+        found = [(path, entity) for path, entity in loaded if entity is not None]
+        return sorted(found, key=lambda item: self.position(*item), reverse=True)
 
     def since(self, moment: datetime) -> Iterator[tuple[Directory[R], str]]:
         """Yields the files of our form that were created in this second or later, by their names alone."""

@@ -62,7 +62,6 @@ def test_a_dead_readers_mail_comes_back(services: Services, clock: Clock, leap: 
     session = open_session(services, "worker-a")
     read(services, "worker-a", session.lease)
     clock.advance(leap)
-    confirm_read(services.workspace.mailbox("worker-a"))
     services.sessions.requeue("worker-a", session.record.unconfirmed)
     assert unread(services, "worker-a") == 1
     assert contents(read(services, "worker-a")) == ["hello"]

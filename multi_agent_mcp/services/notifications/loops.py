@@ -31,6 +31,7 @@ from multi_agent_mcp.store.workspace import Workspace
 # Recent mail between two agents, by subject or conversation. Each file is read once, because nothing in it changes but
 # `read_at`.
 
+LETTERS_REMEMBERED = 1_000
 BY_AGE = attrgetter("created_at", "id")
 
 
@@ -62,7 +63,8 @@ class RecentMail:
                 letters[name] = letter
             elif (message := directory.load(name)) is not None:
                 letters[name] = Letter.of(message)
-        self._known[agent_id] = letters
+        newest = sorted({**known, **letters})[-LETTERS_REMEMBERED:]
+        self._known[agent_id] = {name: letters.get(name) or known[name] for name in newest}
         return list(letters.values())
 
 

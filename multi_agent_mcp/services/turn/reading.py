@@ -180,7 +180,8 @@ class Reading:
 
         if query.message_id is not None:
             path, message = self._found(mailbox, query.message_id)
-            return [cut(addressed(path, message), query.offset, budget)], False
+            asked_for = Slice(message, path, query.message_id, message.content)
+            return [cut(asked_for, query.offset, budget)], False
         candidates = self._unread(mailbox, query, unread) if query.unread_only else self._page(mailbox, query)
         return pack((addressed(*item) for item in candidates), query.limit, budget)
 

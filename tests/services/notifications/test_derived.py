@@ -113,7 +113,7 @@ def test_work_that_somebody_else_makes_is_told_to_its_assignee_once(services: Se
     assert not services.notifications.refresh("worker-a", "chat").some
     fresh = forks.context(services.workspace.root)
     fresh.notifications.refresh("worker-a", "task")
-    assert len(list(fresh.workspace.notices("worker-a").path.glob("*.md"))) == len(
+    assert len(list(fresh.workspace.notices("worker-a").path.rglob("*.md"))) == len(
         list(services.workspace.notices("worker-a").history())
     )
 
@@ -151,7 +151,7 @@ def test_a_notification_that_was_read_and_archived_does_not_come_back(services: 
     clock.advance(timedelta(days=31).total_seconds())
     other = new(services, "other")
     assert [item["task_id"] for item in services.notifications.read("worker-a", "task")] == [other.id]
-    assert len(list(services.workspace.notices("worker-a").path.glob("archive/*/*.md"))) == 1
+    assert len(list(services.workspace.notices("worker-a").path.glob("archive/*/*.md"))) == 2
     assert not forks.context(services.workspace.root).notifications.refresh("worker-a", "task").some
 
 

@@ -40,7 +40,7 @@ def test_an_interrupt_that_was_read_and_archived_does_not_come_back(
     services.task_changes.set_status(owner, other.id, status)
     assert [item["task_id"] for item in services.notifications.read("worker-a", "task")] == [other.id]
     inbox = services.workspace.notices("worker-a").path
-    assert [len(list(inbox.glob(kind))) for kind in ("*.md", "archive/*/*.md")] == [1, 1]
+    assert [len(list(inbox.glob(kind))) for kind in ("*.md", "archive/*/*.md")] == [0, 2]
     assert not forks.context(services.workspace.root).notifications.refresh("worker-a", "task").some
 
 

@@ -18,7 +18,6 @@ from tests.services.tasks_support import (
     moved,
     new,
     open_session,
-    path_of,
     running,
     shown,
     snapshot,
@@ -170,7 +169,9 @@ def test_tasks_that_were_finished_long_ago_are_in_the_period_they_were_finished_
     began = clock.now
     for number in range(6):
         task = moved(services, running(services, str(number)), "done")
-        os.utime(path_of(services, task), (clock.now.timestamp(), clock.now.timestamp()))
+        (path,) = services.workspace.tasks.base.glob(f"*/archive/*/{task.id}.md")
+        for changed in (path, path.parent):
+            os.utime(changed, (clock.now.timestamp(), clock.now.timestamp()))
         clock.advance(60)
     newest = services.timeline.of()
     assert [bar.title for bar in newest.bars] == ["4", "5"]

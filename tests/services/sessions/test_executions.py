@@ -63,7 +63,7 @@ def test_the_newest_of_a_history_are_given_without_reading_the_others(
         clock.advance(1)
         begun = services.executions.begin(session.record, new(services).id)
         finished.append(services.executions.finish(begun))
-    oldest = services.workspace.executions.directory("worker-a").path / f"{finished[0].id}.md"
+    (oldest,) = services.workspace.executions.base.glob(f"worker-a/archive/*/{finished[0].id}.md")
     oldest.write_text(oldest.read_text().replace("agent_id:", "agent_id: ["))  # reading it sets it aside
     os.utime(oldest, (0, 0))
     found, total = services.executions.history("worker-a", limit=1)

@@ -292,7 +292,7 @@ class TestReport:
         if read_between:
             assert read(services, "admin")["dashboard_updated"]
         report(services, session, result, "the walls stand")
-        total = len(services.workspace.mailbox("admin").hot.entries(fresh=True))
+        total = len(list(services.workspace.mailbox("admin").history()))
         assert total == 1
         read(services, "admin")
         after = again(services, task)

@@ -78,7 +78,7 @@ def test_a_report_that_is_read_again_counts_once(services: Services, task: Task)
     read(services, "admin")
     done = services.task_changes.get(task.id)
     mailbox = services.workspace.mailbox("admin")
-    mailbox.mark_read(list(mailbox.hot.entries()), None)
+    mailbox.bring_back({message.id for message in mailbox.history()})
     assert read(services, "admin")["count"] == 1
     assert services.task_changes.get(task.id) == done
 
@@ -219,7 +219,7 @@ class TestReportsThatMayNotBeFollowed:
         report(services, later.id, "task_complete")
         for _ in range(2):
             mailbox = services.workspace.mailbox("admin")
-            mailbox.mark_read(list(mailbox.hot.entries()), None)
+            mailbox.bring_back({message.id for message in mailbox.history()})
             assert len(read(services, "admin")["reports_not_followed"]) == 1
         assert [entry.get("refused") for entry in services.task_changes.get(later.id).history].count(
             "open_dependencies"
@@ -233,7 +233,7 @@ class TestReportsThatMayNotBeFollowed:
             read(services, "admin")
         assert [services.task_changes.get(item.id).status for item in (task, later)] == ["done", "todo"]
         mailbox = services.workspace.mailbox("admin")
-        mailbox.mark_read(list(mailbox.hot.entries()), None)
+        mailbox.bring_back({message.id for message in mailbox.history()})
         assert "reports_not_followed" not in read(services, "admin")
         assert [services.task_changes.get(item.id).status for item in (task, later)] == ["done", "done"]
 
