@@ -162,7 +162,7 @@ class FinishedMonth(Month[E]):
     def _last(self) -> list[Any] | None:
         """Returns the last line's values; None if there is none."""
         with suppress(OSError, ValueError), self._mapped() as data:
-            found = json.loads(data[_last_line(data, len(data)) :])
+            found = json.loads(data[_last_line(data, len(data)) :]) if data[-1:] == b"\n" else None
             if isinstance(found, list) and [*map(type, found)] == [str, str, str, int, int, dict]:
                 return found
         return None
@@ -292,7 +292,8 @@ class ReadMonth(Month[E]):
         if not self._index_path.exists():
             with suppress(StorageError):
                 self.files.replace(self._index_path, _Head.line(0, 0, 0, 0), durable=False)
-        self._append(f"{mtime} {name}" for name in names)
+        # Only the last line says that all of them are there: a killed process may have written some.
+        self._append(f"{mtime if name is names[-1] else -1} {name}" for name in names)
 
     def is_ready(self) -> bool:
         """Returns whether `add` may note what is moved here next; not if it is time to sort the index anew."""
@@ -351,9 +352,11 @@ def _added(data: mmap.mmap, head: _Head) -> list[str]:
 
 
 def _noted_at(data: mmap.mmap, head: _Head) -> int:
-    """Returns the modification time for which the index is good. Raises ValueError."""
+    """Returns the modification time for which the index is good. Raises ValueError for one that was cut off."""
     if len(data) == head.added:
         return head.mtime
+    if data[-1:] != b"\n":
+        raise ValueError(head)
     begin = max(data.rfind(b"\n", head.added, len(data) - 1) + 1, head.added)
     return int(data[begin:].split(b" ", 1)[0])
 

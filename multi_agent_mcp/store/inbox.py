@@ -247,12 +247,15 @@ class Inbox(Generic[R]):
                 archived = next((path for month in self.months() if (path := month.path / name).exists()), None)
                 if archived is not None and not (self.path / name).exists():
                     self.files.move(archived, self.path / name)
-            entity = self.hot.load(name)
-            if entity is not None and entity.read_at != at:
-                entity = entity.mark_read(at)
-                self.hot.replace(name, entity)
-            if entity is not None and at is not None and not self._standing.stays(entity):
-                self._put_away([(name, entity)])
+            for directory in self.directories():
+                entity = directory.load(name) if (directory.path / name).exists() else None
+                if entity is not None:
+                    if entity.read_at != at:
+                        entity = entity.mark_read(at)
+                        directory.replace(name, entity)
+                    if directory is self.hot and at is not None and not self._standing.stays(entity):
+                        self._put_away([(name, entity)])
+                    return
 
     def _referred(self, references: Iterable[str], *, unread_too: bool = False) -> list[tuple[str, R]]:
         """Returns names and entities of the files that these references name, as far as they are marked read at the

@@ -174,8 +174,11 @@ class DerivedNotices:
     def settle(self, agent_id: str, *, taken_up: Task | None = None, about: Collection[str] | None = None) -> None:
         """Marks read an agent's notifications that do not apply any more, and those of the task's content and
         assignment that the agent has `taken_up` with this version of it; with `about`, only those about the tasks with
-        these ids. Never raises: such notifications are not shown anyway, and the next reader tries again."""
+        these ids. Never raises: such notifications are not shown anyway, and the next reader tries again. Those of an
+        agent with another home are that machine's to settle."""
         try:
+            if self.workspace.elsewhere(self.workspace.registry.all().get(agent_id)) is not None:
+                return
             inbox = self.workspace.notices(agent_id)
             if self._over(agent_id, taken_up, about):
                 with self.workspace.locks.held(inbox.lock):

@@ -189,8 +189,7 @@ def prune(deed: Deed) -> None:
 def pruned(after: Aftermath) -> Iterator[str]:
     there = {message.id for message in mail(after.services, "worker-a")}
     yield from (f"unread message {name} is gone" for name in after.told["ids"] if name not in there)
-    yield from (f"hot message {name} is gone" for name in after.told["old"][-3:] if name not in there)
-    if after.answer is not None and there & set(after.told["old"][:-3]):
+    if after.answer is not None and there & set(after.told["old"]):
         yield "acknowledged and not deleted"
     if after.services.delegations.unstarted("admin"):
         yield "a delegation that was carried out seems never to have been"
