@@ -199,15 +199,16 @@ class Publishing:
     async def _publish_own(self, path: Path, kind: str) -> None:
         """Publishes the newest state of a file that only the agent's home writes."""
         owner, stem = (path.parts[1], path.stem) if kind != subjects.WAIT else (path.stem, "-")
-        if not self._is_home(owner) or len(path.parts) != (2 if kind == subjects.WAIT else 3):
+        if not self._is_home(owner) or (kind == subjects.WAIT and len(path.parts) != 2):
             return
         found = _read(self.workspace, path)
         if found is None and kind != subjects.WAIT:
             return
         data, modified = found or (b"", time.time_ns())
-        if self._known.get(str(path)) != digest8(data):
+        key = f"{path.parts[0]}/{owner}/{stem}"  # the same before and after it is archived
+        if self._known.get(key) != digest8(data):
             await self._put(self.names.own(self.machine, kind, owner, stem), data, modified)
-            self._remember(str(path), digest8(data))
+            self._remember(key, digest8(data))
 
     async def _publish_log(self, path: Path) -> None:
         """Publishes the new part of a log."""
@@ -243,7 +244,7 @@ class Publishing:
         if kind == "conversations":
             if path.name != "conversation.md":
                 return  # a copy of mail
-            self.workspace.conversations.push(path.parts[1], self._first)
+            self.workspace.conversations.push(path.parent.name, self._first)
         elif kind == "tasks":
             self.workspace.tasks.push(path.stem, self._first)
             if len(path.parts) == 3:  # files that leave the archive were pruned

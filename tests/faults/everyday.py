@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -57,10 +58,14 @@ def tried(services: Services) -> dict[str, str]:
 
 
 def entities(root: Path) -> dict[str, bytes]:
-    """The content of every entity file, by path, without dot-directories."""
+    """The content of every entity file, by its path before it was archived, without dot-directories."""
     base = root / "demo"
     found = {path.relative_to(base): path for path in base.rglob("*.md")}
-    return {str(name): path.read_bytes() for name, path in found.items() if not name.parts[0].startswith(".")}
+    return {
+        re.sub("archive/[0-9-]+/", "", str(name)): path.read_bytes()
+        for name, path in found.items()
+        if not name.parts[0].startswith(".")
+    }
 
 
 def nothing_is_half_done(root: Path) -> None:

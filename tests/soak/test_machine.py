@@ -153,7 +153,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def mailboxes_hold_what_was_sent(self) -> None:
         for agent_id, agent in self.model.agents.items():
-            assert len(list((self.root / SESSION / "ipc" / agent_id).glob("*.md"))) == len(agent.unread | agent.read)
+            assert len(list((self.root / SESSION / "ipc" / agent_id).rglob("*.md"))) == len(agent.unread | agent.read)
 
     def teardown(self) -> None:
         for agent_id in list(self.living):
