@@ -274,10 +274,10 @@ class Team:
         return delivery["state"], delivery.get("reason")
 
     def mailbox(self, agent_id: str) -> list[Message]:
-        """Returns every message in the agent's hot mailbox, read directly from the files, oldest first by the time in
-        the header, as file names have a resolution of one second."""
+        """Returns every message in the agent's mailbox and its archive, read directly from the files, oldest first by
+        the time in the header, as file names have a resolution of one second."""
         decode = codec(Message).decode
-        found = (decode(path.read_bytes()) for path in (self.path / "ipc" / agent_id).glob("*.md"))
+        found = (decode(path.read_bytes()) for path in (self.path / "ipc" / agent_id).rglob("*.md"))
         return sorted(found, key=lambda message: (message.created_at, message.id))
 
     def unread(self, agent_id: str) -> list[Message]:

@@ -411,12 +411,12 @@ def test_prune_deletes_only_what_is_archived_and_only_when_told(team: Team) -> N
     team.send("worker-a", "unread")
     assert team.ask("prune")["files"] == []
     dry = team.ask("prune", "--older-than", "0", "--dry-run")
-    assert (dry["deleted"], len(dry["files"])) == (False, 2)
-    assert len(list((inbox.path / "archive").rglob("*.md"))) == 2
+    assert (dry["deleted"], len(dry["files"])) == (False, 3)
+    assert len(list((inbox.path / "archive").rglob("*.md"))) == 3
     done = team.ask("prune", "--older-than", "0")
     assert (done["deleted"], done["files"]) == (True, dry["files"])
     assert list((inbox.path / "archive").rglob("*.md")) == []
-    assert len(team.mailbox("worker-a")) == 2
+    assert len(team.mailbox("worker-a")) == 1
     assert team.run("prune").code == 0
 
 

@@ -161,13 +161,12 @@ def _has_lines(pane: Pane, count: int) -> bool:
 
 @contextmanager
 def _kept_awake(team: Team, agent_id: str) -> Iterator[None]:
-    """Rewrites a file that was read long ago again and again, which keeps the doorbell thread looking all the time."""
+    """Begins to write a file again and again, which keeps the doorbell thread looking all the time."""
     enough = threading.Event()
 
     def write() -> None:
         while not enough.wait(0.002):
-            text = "---\nsender_id: admin\nread_at: 2026-01-01T00:00:00Z\n---\n\nread\n"
-            team.drop(team.path / "ipc" / agent_id / "read.md", text)
+            team.drop(team.path / "ipc" / agent_id / "begun.md", "")
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -176,6 +175,7 @@ def _kept_awake(team: Team, agent_id: str) -> Iterator[None]:
     finally:
         enough.set()
         writer.join()
+        (team.path / "ipc" / agent_id / "begun.md").unlink(missing_ok=True)
 
 
 async def test_mail_that_waited_for_the_server_rings_once_with_its_count(team: Team, terminal: Terminal) -> None:
@@ -193,7 +193,8 @@ async def test_nothing_unread_rings_nothing(team: Team, terminal: Terminal) -> N
         assert (await worker.call("read_messages"))["messages"] == []
         await worker.call("send_message", receiver_id="admin", content="from me, not to me")
         team.notify("worker-a", "told.md", sender_id="worker-a", action="task_blocked", message="its own doing")
-        read = team.path / "ipc" / "worker-a" / "read.md"
+        read = team.path / "ipc" / "worker-a" / "archive" / "2026-01" / "read.md"
+        read.parent.mkdir(parents=True)
         team.drop(read, "---\nsender_id: worker-b\nread_at: 2026-01-01T00:00:00Z\n---\n\nread already\n")
         await admin.call("send_message", receiver_id="worker-a", content="the first to ring")
         await eventually(lambda: pane.lines != [], "mail rings")

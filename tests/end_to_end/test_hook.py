@@ -140,7 +140,7 @@ def test_mail_that_comes_with_what_was_read_or_told_before_is_told(team: Team) -
         team.send("worker-a", f"kept {number}")
         assert told(team, "PostToolUse") is not None
         name = sorted(team.services.workspace.mailbox("worker-a").unread())[0][0]
-        team.services.workspace.mailbox("worker-a").mark_read([name], team.services.clock())
+        team.services.workspace.mailbox("worker-a").read([name], team.services.clock())
         assert told(team, "PostToolUse") is None
     task = team.ask("task", "add", "work", "--assignee", "worker-a", "--as", "admin")["task_id"]
     assert told(team, "PreToolUse") is None

@@ -50,6 +50,21 @@ async def test_what_the_old_version_wrote_is_shown_whole(office: Team) -> None:
     assert ids(office.path) == before, "looking changes nothing"
 
 
+def test_what_is_over_is_moved_to_its_place_once(office: Team) -> None:
+    office.ask("unread")
+    lying = [path for kind in ("ipc", "notifications", "tasks") for path in (office.path / kind).glob("*/*.md")]
+    said = {path: path.read_text(encoding="utf-8") for path in lying}
+    assert said
+    assert not [path for path, text in said.items() if "\nread_at: '" in text or "\nstatus: done" in text]
+    assert list((office.path / "ipc").glob("*/archive/*/*.md"))
+    back = min((office.path / "ipc").glob("*/archive/*/*.md"))
+    mailbox = office.services.workspace.mailbox(back.parents[2].name)
+    before = len(mailbox.unread())
+    back.rename(mailbox.path / back.name)
+    office.ask("unread")
+    assert len(mailbox.unread()) == before + 1, "what is put back is read again: it is not moved a second time"
+
+
 async def test_old_mail_is_genuine_and_ends_the_owners_old_wait(office: Team) -> None:
     async with office.server("owner") as owner:
         assert await owner.refused("list_agents") == "owner_waiting"

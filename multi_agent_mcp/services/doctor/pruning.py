@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from multi_agent_mcp.domain.entity import Entity
@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession, Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.doctor.tree import is_leftover
+from multi_agent_mcp.store.archive import INDEXES
 from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
 from multi_agent_mcp.store.files.durable_files import Node, walk
 from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
@@ -116,6 +117,7 @@ class _Search:
             "delegations": lambda node: self._is_carried_out(PurePath(node.name).stem),
             "conversations": lambda node: self._has_ended(PurePath(node.name).parent.name),
             "locks": lambda node: node.status.st_mtime < self.oldest_lock,
+            "index": lambda node: not _indexed_by(workspace.path, node).exists(),
         }
         """By kind, the test whether an old file may be deleted; old files of other kinds always may."""
         self._has_ended = lru_cache(maxsize=64)(self._ended_long_ago)
@@ -178,6 +180,11 @@ class _Search:
         if conversation_id in self.talked_of:
             return False
         return ended_at is not None and ended_at.timestamp() < self.oldest
+
+
+def _indexed_by(base: Path, node: Node) -> Path:
+    """Returns the path of the file or directory that this index is about."""
+    return base / PurePath(node.name).relative_to(INDEXES).with_suffix("")
 
 
 def _owner(node: Node) -> str:

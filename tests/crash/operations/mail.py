@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.ids import new_message_id
+from multi_agent_mcp.domain.ids import new_message_id, session_name
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.store import upgrade
+from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import of_one_piece, whole
@@ -20,6 +24,7 @@ from tests.store.support import confirm_read
 
 OTHERS = ("owner", "admin", "worker-b")
 LETTERS = ("one", "two", "three")
+OLD = "old"
 
 
 def send(deed: Deed) -> None:
@@ -152,7 +157,39 @@ def archive(deed: Deed) -> None:
 def archived(after: Aftermath) -> Iterator[str]:
     there = sorted(message.id for message in mail(after.services, "worker-a"))
     if there != sorted(after.told["ids"]):
-        yield f"{len(there)} of 8 messages are there"
+        yield f"{len(there)} of {len(after.told['ids'])} messages are there"
+
+
+def as_an_earlier_version_left_it(services: Services) -> Facts:
+    """A second session, `old`, with old mail, read and not read, and some that a session has handed out and not
+    confirmed, in one directory."""
+    facts = with_old_mail(services)
+    box = services.workspace.mailbox("worker-a")
+    (held, _), *_ = box.hot.entities()
+    session = services.sessions.open("worker-a")
+    session.lease((box.reference(held, box.hot.load(held).read_at),))  # type: ignore[union-attr]
+    unread = with_mail(services)["ids"]
+    copy = services.workspace.root / OLD
+    shutil.copytree(services.workspace.path, copy)
+    (copy / upgrade.MARK).unlink()
+    return {**facts, "unread": unread}
+
+
+def open_old(deed: Deed) -> None:
+    upgrade.upgrade(Workspace(deed.root, session_name(OLD)))
+    deed.acknowledge({})
+
+
+def moved_over(after: Aftermath) -> Iterator[str]:
+    services = open_session(after.root, OLD)
+    there = {"ids": [*after.told["ids"], *after.told["unread"]]}
+    yield from archived(replace(after, services=services, told=there))
+    box = services.workspace.mailbox("worker-a")
+    waiting = [message.id for _, message in box.unread()]
+    if sorted(waiting) != sorted(after.told["unread"]):
+        yield f"{len(waiting)} messages are unread instead of {len(after.told['unread'])}"
+    if len(box.hot.entities()) != len(waiting) + 1:
+        yield "what was handed out and is not confirmed is not where it was"
 
 
 def with_an_archive(services: Services) -> Facts:
@@ -209,5 +246,6 @@ OPERATIONS = (
     Operation("cli_read", read_in_terminal, printed, with_mail),
     Operation("get_notifications", read_notices, told, with_a_notice, WORKER),
     Operation("archive", archive, archived, with_old_mail),
+    Operation("upgrade", open_old, moved_over, as_an_earlier_version_left_it),
     Operation("prune", prune, pruned, with_an_archive),
 )
