@@ -26,7 +26,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession, Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change, History
-from multi_agent_mcp.store.codec.frontmatter import as_text
+from multi_agent_mcp.store.codec import as_text
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import FILE_MODE, make_directory

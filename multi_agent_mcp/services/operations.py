@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.store.codec.frontmatter import Unreadable
+from multi_agent_mcp.store.codec import Unreadable
 from multi_agent_mcp.store.intents import Intent, Intents
 from multi_agent_mcp.store.workspace import Workspace
 

@@ -25,7 +25,7 @@ from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
-from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.system.file_status import Signature, is_own_directory, signature_of

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import Reason, StorageError, UntrustedSession
-from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.files.containment import read_file
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.files.locks import Mutex

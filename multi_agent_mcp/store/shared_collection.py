@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
-from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.collection import Collection, Layout, Location, is_plain
 from multi_agent_mcp.store.conflicts import Conflicts
 from multi_agent_mcp.store.files.durable_files import FileChanged, Files

@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.wiring import Services
 from tests.crash.stage import Aftermath, Facts, Operation, context
 

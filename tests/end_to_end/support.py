@@ -25,7 +25,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.wiring import Services
 
 SESSION = "demo"

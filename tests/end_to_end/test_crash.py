@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.codec import codec
 from tests.end_to_end.processes import is_whole
 from tests.end_to_end.support import COMMAND, Agent, Ran, Team, run, wait_until, workers
 

@@ -19,7 +19,7 @@ from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, InvalidSession, Refusal
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.codec import Unreadable, codec
 from tests.fuzz.ground import AGENT, ask, context, fresh, seat
 from tests.fuzz.looking import look_everywhere
 from tests.fuzz.strategies import JSON, TEXT, YAML_VALUES, documents

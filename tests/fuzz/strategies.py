@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.store.codec.test_frontmatter import NASTY
+from tests.store.test_codec import NASTY
 
 TEXT = st.one_of(
     st.sampled_from(NASTY), st.text(max_size=60), st.text(alphabet="-\n\r \t\x85\u2028\ufeff:#'\"a", max_size=20)

@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.doctor.finding import Finding
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec.frontmatter import Document, parse, render
+from multi_agent_mcp.store.codec import Document, parse, render
 from multi_agent_mcp.web.api import agents, conversations, tasks, timeline
 from multi_agent_mcp.web.request import ApiRequest
 from tests.crash.stage import MEMORY, Seat, context

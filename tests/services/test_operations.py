@@ -18,7 +18,7 @@ from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
 from multi_agent_mcp.services.operations import Kind
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec.frontmatter import as_text
+from multi_agent_mcp.store.codec import as_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.wiring import Services
 from tests.services import forks

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import TASK_ASSIGNED, Notification
 from multi_agent_mcp.domain.task import FINAL, Task
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.store.codec.frontmatter import Unreadable, codec
+from multi_agent_mcp.store.codec import Unreadable, codec
 from tests.crash.invariants import settle, twice
 from tests.soak.ledger import Ledger, Sent, tag_of
 from tests.soak.stage import Stage

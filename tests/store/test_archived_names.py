@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.files.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.merged_inboxes import MergedInbox

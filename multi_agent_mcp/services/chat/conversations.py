@@ -23,7 +23,7 @@ from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
 from multi_agent_mcp.store.archive import STAMP_LENGTH, are_ours
-from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
+from multi_agent_mcp.store.codec import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import beginning

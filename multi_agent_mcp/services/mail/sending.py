@@ -18,7 +18,7 @@ from multi_agent_mcp.services.mail.tracking import Parcel, remote_delivery
 from multi_agent_mcp.services.operations import Apply, Kind, Operations
 from multi_agent_mcp.services.team.agents import Agents, Signatures
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
+from multi_agent_mcp.store.codec import as_text, from_text
 from multi_agent_mcp.store.idempotency import claim
 from multi_agent_mcp.store.inbox import deliver_all, file_name
 from multi_agent_mcp.store.intents import Intent

@@ -23,7 +23,7 @@ from multi_agent_mcp.services.tasks.board import open_subtasks
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
-from multi_agent_mcp.store.codec.frontmatter import as_text, from_text
+from multi_agent_mcp.store.codec import as_text, from_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts

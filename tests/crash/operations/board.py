@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import KEPT, Change
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices
 from tests.crash.operations.judging import whole

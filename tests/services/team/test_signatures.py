@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.signature import signed_bytes
 from multi_agent_mcp.services.answer_budget import ENVELOPE_CHARACTERS
-from multi_agent_mcp.store.codec.frontmatter import codec
+from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.wiring import Services
 from tests.services.support import by_hand, mail, read, send, size
 

@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.signature import signature
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec.frontmatter import as_text
+from multi_agent_mcp.store.codec import as_text
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.wiring import Services
 from tests.services.support import contents, read, send

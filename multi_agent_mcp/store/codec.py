@@ -1,7 +1,7 @@
 """Entities as text: a YAML header, a line `---`, one blank line, and the body byte for byte (docs/format.md).
 
-python-frontmatter's `loads` strips the body, so only its handler is used, which splits the text and leaves the body as
-it is.
+python-frontmatter's handler splits the text and leaves the body as it is (its `loads` strips it); libyaml, by PyYAML,
+reads and writes every header, with the plain scalars of YAML 1.2.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from functools import partial
 from types import NoneType, UnionType
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+import yaml
 from frontmatter.default_handlers import YAMLHandler
 
 from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, assembled, json_value, plain_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.store.codec.yaml_header import dump, load, load_quickly
 
 E = TypeVar("E", bound=Entity)
 
@@ -31,6 +31,47 @@ _NOTHING: Mapping[str, Any] = {}
 _BOUNDARY = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _BLANK_LINE = re.compile(r"\A\r?\n")
 _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
+
+
+_TEXT, _DISPUTED = "tag:yaml.org,2002:str", "tag:yaml.org,2002:disputed"
+_ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is not grep-able
+
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """libyaml's safe loader with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by hand without quotes,
+    is a string, not 750 or true."""
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """libyaml's safe dumper without anchors, as `&id001` is useless in a task's history. It quotes strings that either
+    version of YAML would not read as a string: its own rules for numbers are not the loader's. Values that the loader
+    recognises only by tag (a date, an infinity in a user's own key) are written with the tag."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """Returns the tag that a plain value would get; an unknown one if the two versions disagree."""
+        tag: str = super().resolve(kind, value, implicit)
+        if kind is not yaml.ScalarNode or not implicit[0] or tag == _TEXT:
+            return tag
+        ours = Loader.yaml_implicit_resolvers.get(value[:1], ())
+        return tag if any(name == tag and form.match(value) for name, form in ours) else _DISPUTED
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML asks this about every value
+        return True
+
+
+for _tag in ("omap", "pairs"):  # read as lists of mappings; pairs could not be written back
+    Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", Loader.construct_yaml_seq)
+
+Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    # `0042` is a string: PyYAML would read it as octal. So are numbers with more digits than Python converts.
+    ("int", r"[-+]?(?:0|[1-9][0-9]{0,4299})", list("-+0123456789")),
+    ("float", r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
+):
+    for _side in (Loader, Dumper):
+        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 class Unreadable(Exception):
@@ -46,7 +87,19 @@ class Document(NamedTuple):
     body: str
 
 
-_handler = YAMLHandler(fm_boundary=_BOUNDARY)
+class Header(YAMLHandler):
+    """The header's text: found, loaded and exported."""
+
+    def load(self, fm: str, **_: object) -> Any:
+        return yaml.load(fm, Loader=Loader)  # noqa: S506 - it is a safe loader
+
+    def export(self, metadata: Mapping[str, object], **_: object) -> str:
+        style: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "allow_unicode": True}
+        text: str = yaml.dump({**metadata}, Dumper=Dumper, width=_ENDLESS_LINE, **style)
+        return text.removesuffix("\n")
+
+
+_header = Header(fm_boundary=_BOUNDARY)
 
 
 def parse(data: bytes) -> Document:
@@ -55,30 +108,18 @@ def parse(data: bytes) -> Document:
         text = data.removeprefix(BOM_UTF8).decode()  # the codec `utf-8-sig` takes five times as long
     except UnicodeDecodeError as error:
         raise Unreadable("no_utf8_at", byte=error.start) from error
-    if (document := _quick(text)) is not None:
-        return document
-    if not _handler.detect(text):
+    if not _header.detect(text):
         raise Unreadable("no_front_matter")
     try:
-        header_text, body = _handler.split(text)
+        header_text, body = _header.split(text)
     except ValueError as error:
         raise Unreadable("front_matter_open") from error
     return Document(_load(header_text), _BLANK_LINE.sub("", body))
 
 
-def _quick(text: str) -> Document | None:
-    """Splits a file that we wrote ourselves, in nearly all cases; None if it needs YAML's parser."""
-    end = text.find("\n---\n", 3)
-    if end < 0 or not text.startswith("---\n") or (header := load_quickly(text[4:end])) is None:
-        return None
-    begin = end + len("\n---\n")
-    body = text[begin + 1 :] if text.startswith("\n", begin) else _BLANK_LINE.sub("", text[begin:])
-    return Document(header, body)
-
-
 def _load(header_text: str) -> Mapping[str, Any]:
     try:
-        header = load(header_text)
+        header = _header.load(header_text)
     except NOT_YAML as error:
         raise Unreadable("front_matter_yaml", problem=" ".join(str(error).split())[:200]) from error
     if not isinstance(header, dict):
@@ -103,7 +144,7 @@ def _require_tree(header: Any) -> None:
 
 def render(document: Document) -> bytes:
     """Returns the file's bytes. Raises ValueError for a lone surrogate, which UTF-8 cannot represent."""
-    return f"---\n{dump(document.header)}\n---\n\n{document.body}".encode()
+    return f"---\n{_header.export(document.header)}\n---\n\n{document.body}".encode()
 
 
 class Codec(Generic[E]):

@@ -19,7 +19,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import History
-from multi_agent_mcp.store.codec.frontmatter import Document, Unreadable, codec, parse, render
+from multi_agent_mcp.store.codec import Document, Unreadable, codec, parse, render
 from multi_agent_mcp.texts import catalogue
 
 ENTITIES: list[type[Entity]] = [

@@ -1,1 +1,0 @@
-"""Entities as text: a YAML header and a Markdown body."""
