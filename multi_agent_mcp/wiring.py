@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.loops import Loops
     from multi_agent_mcp.services.notifications.notifications import Notifications
     from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
-    from multi_agent_mcp.services.operations import HasKinds, Operations
+    from multi_agent_mcp.services.operations import HasOperations, Operations
     from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
     from multi_agent_mcp.services.overview.machines import Machines
     from multi_agent_mcp.services.overview.snapshot import Dashboard, Snapshots
@@ -165,8 +165,8 @@ class Services:
 
         return PeopleDoorbells(self.doorbell)
 
-    def declaring_operations(self) -> tuple[HasKinds, ...]:
-        """The services that declare operations, which another process may have to finish."""
+    def applying_operations(self) -> tuple[HasOperations, ...]:
+        """The services that apply operations, which another process may have to finish."""
         return (
             self.messages,
             self.task_creation,
@@ -279,7 +279,7 @@ class Services:
     def operations(self) -> Operations:
         from multi_agent_mcp.services.operations import Operations
 
-        return Operations(self.workspace, self.declaring_operations)
+        return Operations(self.workspace, self.applying_operations)
 
     @part
     def outbox(self) -> Outbox:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -153,13 +153,17 @@ class Change:
     """`chat` for a change by the author's chat session, which its task session does not know of."""
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], intent_id: str) -> Change:
-        """Parses the `facts` of a change in an intent, and adds the intent's id, by which it is recognised later."""
-        return cls(**{**facts, "at": parse_time(facts["at"]) or EPOCH, "intent_id": intent_id})
+    def of(cls, facts: Mapping[str, Any]) -> Change:
+        """Parses the `facts` of a change, as they are written into an intent."""
+        return cls(**{**facts, "at": parse_time(facts["at"]) or EPOCH})
 
     @property
     def facts(self) -> dict[str, Any]:
         return {**vars(self), "at": format_time(self.at)}
+
+    def within(self, intent_id: str) -> Change:
+        """The change with the id of its intent, by which it is recognised later."""
+        return replace(self, intent_id=intent_id)
 
     def entry(self, **changed: Any) -> dict[str, Any]:
         """The change as a line of the task's history; unset fields are left out."""

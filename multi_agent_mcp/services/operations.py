@@ -9,67 +9,105 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
+from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.store.codec import Unreadable
+from multi_agent_mcp.store.codec import Unreadable, as_text
 from multi_agent_mcp.store.intents import Intent, Intents
 from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-Apply = Callable[[Intent], Any]
+
+class Run(NamedTuple):
+    """One application of an operation. `again` is true if another process may have begun to apply it."""
+
+    intent_id: str
+    again: bool = False
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of operation, with its name in the files of intents; declared where it is applied.
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """What an operation is to do: completely, ids and times included, so that applying it twice has no further effect.
+    Subclasses are declared where they are applied; `KIND` is their name in the files of intents.
 
-    A kind that `takes_itself_back` only adds files: if the disk fails, applying it removes them again, and nothing was
-    done. Other kinds change existing files, and are finished as soon as the disk allows. One that is `only_mail`
-    changes nothing that machines share, so it needs no hub.
+    One that `TAKES_ITSELF_BACK` only adds files: if the disk fails, applying it removes them again, and nothing was
+    done. Others change existing files, and are finished as soon as the disk allows. One that is `ONLY_MAIL` changes
+    nothing that machines share, so it needs no hub.
     """
 
-    name: str
-    takes_itself_back: bool = False
-    only_mail: bool = False
+    KIND: ClassVar[str]
+    TAKES_ITSELF_BACK: ClassVar[bool] = False
+    ONLY_MAIL: ClassVar[bool] = False
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the fields as JSON values, with entities as the texts of their files."""
+        return {spec.name: _fact(getattr(self, spec.name)) for spec in fields(self)}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """Returns the operation with these facts. Raises LookupError, TypeError, ValueError or `Unreadable` for others.
+        A subclass with other fields than texts, numbers and lists of them parses those first."""
+        return cls(**facts)
 
 
-class HasKinds(Protocol):
-    def kinds(self) -> Mapping[Kind, Apply]:
-        """The kinds of operations that this service declares, each with the function that applies an intent."""
+class HasFacts(Protocol):
+    """A part of an operation that is no entity."""
+
+    @property
+    def facts(self) -> Any: ...
+
+
+def _fact(value: Any) -> Any:
+    if isinstance(value, Entity):
+        return as_text(value)
+    if isinstance(value, (tuple, list)):
+        return [_fact(item) for item in value]
+    if value is None or isinstance(value, (str, int, float, dict)):
+        return value
+    part: HasFacts = value
+    return part.facts
+
+
+Apply = Callable[[Any, Run], Any]
+
+
+class HasOperations(Protocol):
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        """The operations that this service applies, each with the method that does so."""
         ...
 
 
 @dataclass(eq=False)
 class Operations:
-    """Runs operations, and finishes those of killed processes. `services` returns all services that declare kinds; it
-    is called on first use, because they need this object themselves."""
+    """Runs operations, and finishes those of killed processes. `services` returns all services that apply some; it is
+    called on first use, because they need this object themselves."""
 
     workspace: Workspace
-    services: Callable[[], Iterable[HasKinds]]
+    services: Callable[[], Iterable[HasOperations]]
 
     @cached_property
-    def kinds(self) -> Mapping[str, Apply]:
-        """The functions that apply intents, by the name of their kind."""
-        return {kind.name: apply for service in self.services() for kind, apply in service.kinds().items()}
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        """The functions that apply operations."""
+        return {kind: apply for service in self.services() for kind, apply in service.applied().items()}
 
     @property
     def intents(self) -> Intents:
         return self.workspace.intents
 
-    def run(self, kind: Kind, facts: Mapping[str, Any]) -> Any:
+    def run(self, operation: Operation) -> Any:
         """Runs an operation; returns the result of applying it. Raises as the function that applies it, and
         `StorageError`."""
-        if not kind.only_mail:
+        if not operation.ONLY_MAIL:
             self.workspace.authority.require()  # else it might be finished later, although it was refused
-        intent = self.intents.write(kind.name, facts)
+        intent = self.intents.write(operation.KIND, operation.facts())
         try:
-            result = self.kinds[kind.name](intent)
+            result = self.applied[type(operation)](operation, Run(intent.id))
         except StorageError:
-            if kind.takes_itself_back:
+            if operation.TAKES_ITSELF_BACK:
                 self.intents.forget(intent)
             raise
         except Refusal:
@@ -93,12 +131,13 @@ class Operations:
             return 0
 
     def _finished(self, intent: Intent) -> bool:
-        apply = self.kinds.get(intent.kind)
-        if apply is None:
+        found = next(((kind, apply) for kind, apply in self.applied.items() if intent.kind == kind.KIND), None)
+        if found is None:
             logger.warning("the intent %s is of an unknown kind: %s", intent.id, intent.kind)
             return False
+        kind, apply = found
         try:
-            apply(intent)
+            apply(kind.of(intent.facts), Run(intent.id, again=True))
         except StorageError as refusal:
             logger.warning("the intent %s could not be finished yet: %s", intent.id, refusal)
             return False

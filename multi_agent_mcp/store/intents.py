@@ -24,13 +24,11 @@ _UNREADABLE = object()
 
 @dataclass(frozen=True)
 class Intent:
-    """One operation. `facts` describe it completely, ids and times included, so that applying it twice has no further
-    effect. `again` is true if another process may have begun to apply it."""
+    """One operation, by its kind and its facts (`services/operations.py`)."""
 
     id: str
     kind: str
     facts: Mapping[str, Any]
-    again: bool = False
 
 
 class Intents:
@@ -92,7 +90,7 @@ class Intents:
             return None
         except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
             return _UNREADABLE
-        return Intent(intent_id, kind, facts, again=True)
+        return Intent(intent_id, kind, facts)
 
     def _file(self, intent_id: str) -> Path:
         return self.path / f"{intent_id}.json"

@@ -119,7 +119,7 @@ def test_every_answer_tells_what_waits_beside_it(services: Services) -> None:
 
 def test_a_call_finishes_what_a_killed_process_left(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="to all"))
-    intent = services.workspace.intents.write("send", prepared.facts)
+    intent = services.workspace.intents.write("send", {"letters": prepared.letters.facts})
     services.workspace.intents.rest(intent)  # its process gave up
     assert Seat(services, "worker-a").call("get_unread_count")["unread_count"] == 1
 

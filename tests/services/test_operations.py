@@ -14,17 +14,20 @@ import pytest
 
 from multi_agent_mcp import services as all_services
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
-from multi_agent_mcp.services.operations import Kind
+from multi_agent_mcp.services.mail.sending import Send
+from multi_agent_mcp.services.operations import Operation, Run
+from multi_agent_mcp.services.tasks.changes import MoveTask
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec import as_text
 from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.wiring import Services
 from tests.services import forks
 from tests.services.support import send
 from tests.services.tasks_support import again, inbox, new, notices, running
-from tests.store.support import confirm_read
+from tests.store.support import NOON, confirm_read
 
 
 def left_by_the_dead(services: Services, intent: Intent) -> None:
@@ -39,6 +42,16 @@ def written(services: Services, kind: str, facts: Mapping[str, Any]) -> Intent:
     services.workspace.intents.rest(intent)
     left_by_the_dead(services, intent)
     return intent
+
+
+def began(services: Services, operation: Operation) -> Intent:
+    """An operation whose process was killed before it did anything."""
+    return written(services, operation.KIND, operation.facts())
+
+
+def blocking(task: Task, *parts: Task, **cause: str) -> MoveTask:
+    change = Change(by="owner", at=NOON, **cause)
+    return MoveTask(task_id=task.id, status="blocked", children=[part.id for part in parts], change=change, fields={})
 
 
 def intents(services: Services) -> list[Path]:
@@ -61,9 +74,7 @@ def test_what_a_living_process_is_at_is_left_to_it(services: Services) -> None:
 def test_a_cascade_that_was_cut_off_is_completed_by_the_next_reader(services: Services, owner: Agent) -> None:
     top = running(services, "top", "admin")
     children = [running(services, name, "worker-b", parent=top.id) for name in ("wall", "roof")]
-    change = {"by": "owner", "at": "2026-11-21T21:46:01.123456Z", "reason": "stop"}
-    facts = {"task_id": top.id, "children": [child.id for child in children], "change": change, "fields": {}}
-    intent = written(services, "block_family", facts)
+    intent = began(services, blocking(top, *children, reason="stop"))
     services.task_changes.set_status(owner, children[0].id, "blocked", "stop")  # as far as it got
     assert forks.context(services.workspace.root).operations.finish() == 1
     assert [again(services, task).status for task in (top, *children)] == ["blocked"] * 3
@@ -75,10 +86,9 @@ def test_a_cascade_that_was_cut_off_is_completed_by_the_next_reader(services: Se
 def test_a_subtask_that_was_reopened_after_its_cascade_stays_open(services: Services, owner: Agent) -> None:
     top = running(services, "top", "admin")
     part = running(services, "part", "worker-b", parent=top.id)
-    change = {"by": "owner", "at": "2026-11-21T21:46:01.123456Z"}
-    facts = {"task_id": top.id, "children": [part.id], "change": change, "fields": {}}
-    intent = written(services, "block_family", facts)
-    services.task_changes.apply_move(intent)  # killed just before the intent was removed
+    operation = blocking(top, part)
+    intent = began(services, operation)
+    services.task_changes.apply_move(operation, Run(intent.id))  # killed just before the intent was removed
     services.task_changes.set_status(owner, part.id, "in_progress")
     assert services.operations.finish() == 1
     assert again(services, part).status == "in_progress"
@@ -87,9 +97,7 @@ def test_a_subtask_that_was_reopened_after_its_cascade_stays_open(services: Serv
 
 def test_an_intent_that_makes_no_sense_any_more_is_dropped(services: Services, owner: Agent) -> None:
     task = running(services)
-    change = {"by": "admin", "at": "2026-11-21T21:46:01.123456Z"}
-    facts = {"task_id": task.id, "children": [], "change": change, "fields": {}}
-    written(services, "block_family", facts)
+    began(services, blocking(task))
     services.task_changes.set_status(owner, task.id, "done")
     assert services.operations.finish() == 1
     assert again(services, task).status == "done"
@@ -108,7 +116,7 @@ def test_an_intent_nobody_knows_or_can_read_stays_and_blocks_nobody(services: Se
 
 def test_a_broadcast_whose_first_copy_was_read_meanwhile_is_completed_without_a_second_one(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
-    written(services, "send", prepared.facts)
+    began(services, Send(letters=prepared.letters))
     services.outbox.store(prepared.messages[:1], None)
     box = services.workspace.mailbox(prepared.messages[0].receiver_id)
     box.mark_read([name for name, _ in box.unread()], services.clock())
@@ -162,7 +170,7 @@ def test_an_approval_that_was_cut_off_reaches_the_requester_once(services: Servi
 
 def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
-    intent = written(services, "send", prepared.facts)
+    intent = began(services, Send(letters=prepared.letters))
     doctor = services.doctor(lambda _: None)
     (finding,) = [item for item in doctor.examine() if item.check == "undertakings"]
     assert (finding.level, finding.subject) == ("problem", intent.id)
@@ -174,9 +182,11 @@ def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: S
 def test_every_kind_that_is_declared_can_be_finished_by_another_process(services: Services) -> None:
     names = [module.name for module in pkgutil.walk_packages(all_services.__path__, f"{all_services.__name__}.")]
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]
-    kinds = {value.name for value in values if isinstance(value, Kind)}
-    assert len(kinds) > 10
-    assert kinds == set(services.operations.kinds)
+    declared = {value for value in values if isinstance(value, type) and issubclass(value, Operation)}
+    kinds = {operation for operation in declared if "KIND" in vars(operation)}
+    assert len(kinds) > 7
+    assert kinds == set(services.operations.applied)
+    assert len({operation.KIND for operation in kinds}) == len(kinds)
 
 
 def test_words_that_the_disk_refuses_are_said_once_when_they_are_said_again(services: Services) -> None:
@@ -194,13 +204,3 @@ def test_words_that_the_disk_refuses_are_said_once_when_they_are_said_again(serv
     assert [content for _, _, content in inbox(services, "worker-b")] == ["again", "hello"]
     spoken = services.conversations.messages_of(conversation.id)
     assert sorted(message.content for message in spoken) == ["again", "hello"]
-
-
-def test_a_broadcast_that_an_earlier_version_left_is_finished(services: Services, admin: Agent) -> None:
-    prepared = services.messages.compose(admin, Draft(content="to all"))
-    whole = {"messages": [as_text(message) for message in prepared.missing], "conversation_id": None}
-    written(services, "send", whole)
-    assert services.operations.finish() == 1
-    for message in prepared.messages:
-        ((_, stored),) = services.workspace.mailbox(message.receiver_id).unread()
-        assert (stored.id, services.signatures.verifies(stored, message.receiver_id)) == (message.id, True)

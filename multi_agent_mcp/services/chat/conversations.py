@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nlargest
-from typing import Any
+from typing import Any, Self
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
@@ -18,19 +18,64 @@ from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal, Unauthorized
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS, clipped
 from multi_agent_mcp.services.mail.search import MailSearch
-from multi_agent_mcp.services.mail.sending import Messages, Outbox, PreparedMessages, Sent
-from multi_agent_mcp.services.operations import Apply, Kind, Operations
+from multi_agent_mcp.services.mail.sending import Letters, Messages, Outbox, PreparedMessages, Sent
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
 from multi_agent_mcp.store.archive import STAMP_LENGTH, are_ours
-from multi_agent_mcp.store.codec import as_text, from_text
-from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.codec import from_text
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import beginning
 
-BEGIN_CONVERSATION = Kind("begin_conversation", takes_itself_back=True)
-SAY = Kind("say", takes_itself_back=True, only_mail=True)
-END_CONVERSATION = Kind("end_conversation")
+
+@dataclass(frozen=True, kw_only=True)
+class BeginConversation(Operation):
+    """A conversation and its first message."""
+
+    KIND = "begin_conversation"
+    TAKES_ITSELF_BACK = True
+
+    conversation: Conversation
+    letters: Letters | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        conversation = from_text(Conversation, facts["conversation"])
+        return cls(conversation=conversation, letters=Letters.of(facts["letters"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Say(Operation):
+    """A further message in a conversation."""
+
+    KIND = "say"
+    TAKES_ITSELF_BACK = True
+    ONLY_MAIL = True
+
+    conversation_id: str
+    sender_id: str
+    letters: Letters | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        return cls(**{**facts, "letters": Letters.of(facts["letters"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndConversation(Operation):
+    """The end of a conversation, with its time as in files, and the mail about it."""
+
+    KIND = "end_conversation"
+
+    conversation_id: str
+    by: str
+    at: str
+    letters: Letters | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        return cls(**{**facts, "letters": Letters.of(facts["letters"])})
+
 
 ENDED = "ended"
 PURPOSE_CHARACTERS = 1_000
@@ -81,25 +126,24 @@ class Conversations:
             started_at=self.clock(),
         )
         prepared = self._prepared(initiator, conversation, Draft(content=first_words))
-        facts = {"conversation": as_text(conversation), "letters": prepared.facts}
-        stored = self.operations.run(BEGIN_CONVERSATION, facts)
+        stored = self.operations.run(BeginConversation(conversation=conversation, letters=prepared.letters))
         return conversation, self.messages.announced(prepared, stored)
 
-    def kinds(self) -> Mapping[Kind, Apply]:
-        return {BEGIN_CONVERSATION: self.apply_start, SAY: self.apply_message, END_CONVERSATION: self.apply_end}
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        return {BeginConversation: self.apply_start, Say: self.apply_message, EndConversation: self.apply_end}
 
-    def apply_start(self, intent: Intent) -> list[Message]:
-        """Applies an intent: stores the conversation and its first message."""
-        conversation = from_text(Conversation, intent.facts["conversation"])
+    def apply_start(self, operation: BeginConversation, run: Run) -> list[Message]:
+        """Stores the conversation and its first message."""
+        conversation = operation.conversation
         try:
             self.workspace.conversations.add(conversation)
         except FileExistsError:
-            if not intent.again:
+            if not run.again:
                 self._remove_copies(conversation)
         try:
-            return self.outbox.put(intent.facts["letters"], again=intent.again)
+            return self.outbox.put(operation.letters, run)
         except Refusal:
-            if not intent.again:
+            if not run.again:
                 self.workspace.conversations.remove(conversation)
             raise
 
@@ -133,13 +177,13 @@ class Conversations:
             raise InvalidArguments("conversation_with", conversation_id=conversation.id, agent_id=other)
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
         prepared = self._prepared(sender, conversation, replace(draft, metadata=metadata))
-        facts = {"conversation_id": conversation.id, "sender_id": sender.id, "letters": prepared.facts}
-        return self.messages.announced(prepared, self.operations.run(SAY, facts))
+        operation = Say(conversation_id=conversation.id, sender_id=sender.id, letters=prepared.letters)
+        return self.messages.announced(prepared, self.operations.run(operation))
 
-    def apply_message(self, intent: Intent) -> list[Message]:
-        """Applies an intent: updates the conversation, then stores the message. If that fails, nothing was said."""
-        self._seen(intent.facts["conversation_id"], intent.facts["sender_id"])
-        return self.outbox.put(intent.facts["letters"], again=intent.again)
+    def apply_message(self, operation: Say, run: Run) -> list[Message]:
+        """Updates the conversation, then stores the message. If that fails, nothing was said."""
+        self._seen(operation.conversation_id, operation.sender_id)
+        return self.outbox.put(operation.letters, run)
 
     def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
         """Ends a conversation; the other participant gets mail, with the final words if there are any. Without them, a
@@ -149,21 +193,21 @@ class Conversations:
         ended = conversation.end(actor.id, now)
         require_text("final_message", final_words)
         prepared = self._last_message(actor, ended, final_words)
-        mail = prepared.facts if prepared is not None else None
-        facts = {"conversation_id": ended.id, "by": actor.id, "at": format_time(now), "letters": mail}
-        _, stored = self.operations.run(END_CONVERSATION, facts)
+        letters = prepared.letters if prepared is not None else None
+        operation = EndConversation(conversation_id=ended.id, by=actor.id, at=format_time(now), letters=letters)
+        _, stored = self.operations.run(operation)
         if prepared is not None:
             self.messages.announced(prepared, stored)
         return ended
 
-    def apply_end(self, intent: Intent) -> tuple[Conversation, list[Message]]:
-        """Applies an intent: ends the conversation and stores the mail about it."""
-        by, at = intent.facts["by"], parse_time(intent.facts["at"]) or self.clock()
+    def apply_end(self, operation: EndConversation, run: Run) -> tuple[Conversation, list[Message]]:
+        """Ends the conversation and stores the mail about it."""
+        by, at = operation.by, parse_time(operation.at) or self.clock()
         ended = self.workspace.conversations.update(
-            intent.facts["conversation_id"],
-            lambda found: found if intent.again and found.ended_at is not None else found.end(by, at),
+            operation.conversation_id,
+            lambda found: found if run.again and found.ended_at is not None else found.end(by, at),
         )
-        stored = self.outbox.put(intent.facts["letters"], again=intent.again)
+        stored = self.outbox.put(operation.letters, run)
         for agent_id in (ended.initiator_id, ended.target_agent_id):
             self.workspace.retire_delegations(agent_id)
         return ended, stored

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from multi_agent_mcp.config import Limits
 from multi_agent_mcp.domain.agent import Agent
@@ -15,13 +15,12 @@ from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.mail.tracking import Parcel, remote_delivery
-from multi_agent_mcp.services.operations import Apply, Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.team.agents import Agents, Signatures
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec import as_text, from_text
 from multi_agent_mcp.store.idempotency import claim
 from multi_agent_mcp.store.inbox import deliver_all, file_name
-from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -48,19 +47,51 @@ class PreparedMessages:
         return len(self.missing) <= 1 and self.conversation_id is None
 
     @property
+    def letters(self) -> Letters:
+        """The messages that are still to be stored."""
+        return Letters(tuple(self.missing), self.conversation_id)
+
+
+@dataclass(frozen=True)
+class Letters:
+    """The mail of an operation: messages that differ only in `_OWN`, and the conversation they belong to."""
+
+    messages: Sequence[Message]
+    conversation_id: str | None = None
+
+    @property
     def facts(self) -> dict[str, Any]:
-        """The messages for an intent: the first one whole, of each other one the fields that differ."""
-        whole, copies = self.missing[:1], self.missing[1:]
+        """The first message whole, of each other one the fields that differ."""
+        whole, copies = self.messages[:1], self.messages[1:]
         return {
             "messages": [as_text(message) for message in whole],
             "copies": [[getattr(copy, name) for name in _OWN] for copy in copies],
             "conversation_id": self.conversation_id,
         }
 
+    @classmethod
+    def of(cls, facts: Mapping[str, Any] | None) -> Letters | None:
+        """Raises as `Operation.of`."""
+        if facts is None:
+            return None
+        whole = [from_text(Message, text) for text in facts["messages"]]
+        copies = [replace(whole[0], **dict(zip(_OWN, own, strict=True))) for own in facts["copies"]]
+        return cls((*whole, *copies), facts["conversation_id"])
 
-def _messages_of(facts: Mapping[str, Any]) -> list[Message]:
-    whole = [from_text(Message, text) for text in facts["messages"]]  # earlier versions wrote all of them whole
-    return whole + [replace(whole[0], **dict(zip(_OWN, own, strict=True))) for own in facts.get("copies", ())]
+
+@dataclass(frozen=True, kw_only=True)
+class Send(Operation):
+    """Mail to several agents, or to one of them in a conversation."""
+
+    KIND = "send"
+    TAKES_ITSELF_BACK = True
+    ONLY_MAIL = True
+
+    letters: Letters | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        return cls(letters=Letters.of(facts["letters"]))
 
 
 @dataclass(eq=False)
@@ -72,21 +103,19 @@ class Outbox:
     announce: Announce
     """Rings the receivers' doorbells for messages that are safely stored. Never raises."""
 
-    def apply(self, intent: Intent) -> list[Message]:
-        """Stores an intent's messages, as `put`."""
-        return self.put(intent.facts, again=intent.again)
+    def apply(self, operation: Send, run: Run) -> list[Message]:
+        """Stores an operation's messages, as `put`."""
+        return self.put(operation.letters, run)
 
-    def put(self, facts: Mapping[str, Any] | None, *, again: bool) -> list[Message]:
-        """Stores the messages of `PreparedMessages.facts` and returns them as stored. `again`, for a sender that has
-        died, skips those already stored and rings for the others. Raises `StorageError`: then none was stored."""
-        if facts is None:
+    def put(self, letters: Letters | None, run: Run) -> list[Message]:
+        """Stores the messages of an operation, if it has any, and returns them as stored. Again, for a sender that has
+        died, it skips those already stored and rings for the others. Raises `StorageError`: then none was stored."""
+        if letters is None:
             return []
-        messages = _messages_of(facts)
-        conversation_id = facts["conversation_id"]
-        if not again:
-            return self.store(messages, conversation_id)
-        lacking = [message for message in messages if self._mailbox(message).find(message.id) is None]
-        stored = self.store(lacking, conversation_id)
+        if not run.again:
+            return self.store(letters.messages, letters.conversation_id)
+        lacking = [message for message in letters.messages if self._mailbox(message).find(message.id) is None]
+        stored = self.store(lacking, letters.conversation_id)
         self.announce(stored)
         return stored
 
@@ -140,9 +169,6 @@ class Outbox:
         return self.workspace.mailbox(message.receiver_id)
 
 
-SEND = Kind("send", takes_itself_back=True, only_mail=True)
-
-
 @dataclass(frozen=True)
 class Sent:
     """The result of sending. For a broadcast, `message_id` is the broadcast's id."""
@@ -183,11 +209,11 @@ class Messages:
         if prepared.single:
             stored = self.outbox.store(prepared.missing, None)
         else:
-            stored = self.operations.run(SEND, prepared.facts)
+            stored = self.operations.run(Send(letters=prepared.letters))
         return self.announced(prepared, stored)
 
-    def kinds(self) -> Mapping[Kind, Apply]:
-        return {SEND: self.outbox.apply}
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        return {Send: self.outbox.apply}
 
     def compose(self, sender: Agent, draft: Draft, conversation_id: str | None = None) -> PreparedMessages:
         """The messages to be stored, one per receiver, signed now, so that a process that finishes the sending for a

@@ -3,10 +3,11 @@ Requests)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Self
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.ids import entity_id, new_id
@@ -15,24 +16,64 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.task_history import Change, old_value
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
-from multi_agent_mcp.services.mail.sending import Messages
+from multi_agent_mcp.services.mail.sending import Letters, Messages
 from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.notifications.writing import Interrupts
-from multi_agent_mcp.services.operations import Apply, Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.tasks.board import open_subtasks
 from multi_agent_mcp.services.tasks.creation import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
-from multi_agent_mcp.store.codec import as_text, from_text
-from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.codec import from_text
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
-ASSIGN_TASK = Kind("assign_task")
-MOVE_TASK = Kind("move_task")
-BLOCK_FAMILY = Kind("block_family")
-"""The kind that earlier versions wrote for a task with subtasks."""
-DECIDE_REQUEST = Kind("decide_request")
+
+@dataclass(frozen=True, kw_only=True)
+class TaskChange(Operation):
+    """The change of one task, as part of an operation."""
+
+    task_id: str
+    change: Change
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        return cls(**{**facts, "change": Change.of(facts["change"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssignTask(TaskChange):
+    """A task changes hands; `notice_id` is for its former assignee."""
+
+    KIND = "assign_task"
+
+    assignee_id: str | None
+    notice_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveTask(TaskChange):
+    """A task changes its status, with further `fields`, after its open subtasks were blocked."""
+
+    KIND = "move_task"
+
+    status: str
+    children: Sequence[str]
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecideRequest(TaskChange):
+    """A request is approved or rejected, and its requester gets mail."""
+
+    KIND = "decide_request"
+
+    approve: bool
+    letters: Letters | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        return super().of({**facts, "letters": Letters.of(facts["letters"])})
 
 
 @dataclass(eq=False)
@@ -67,32 +108,31 @@ class TaskChanges:
         if assignee_id is not None:
             self.agents.require_assignable(actor, self.agents.get(assignee_id))
         change = Change(by=actor.id, at=self.clock(), purpose=purpose)
-        facts = {"task_id": task.id, "assignee_id": assignee_id, "change": change.facts, "notice_id": new_id("ntf")}
-        assigned, previous = self.operations.run(ASSIGN_TASK, facts)
+        operation = AssignTask(task_id=task.id, assignee_id=assignee_id, change=change, notice_id=new_id("ntf"))
+        assigned, previous = self.operations.run(operation)
         return assigned, previous
 
-    def kinds(self) -> Mapping[Kind, Apply]:
+    def applied(self) -> Mapping[type[Operation], Apply]:
         return {
-            ASSIGN_TASK: self.apply_assignment,
-            MOVE_TASK: self.apply_move,
-            BLOCK_FAMILY: self.apply_move,
-            DECIDE_REQUEST: self.apply_decision,
+            AssignTask: self.apply_assignment,
+            MoveTask: self.apply_move,
+            DecideRequest: self.apply_decision,
         }
 
-    def apply_assignment(self, intent: Intent) -> tuple[Task, str | None]:
-        """Applies an intent: reassigns the task, and notifies the previous assignee if it was working on the task."""
-        assignee_id, change = intent.facts["assignee_id"], Change.of(intent.facts["change"], intent.id)
+    def apply_assignment(self, operation: AssignTask, run: Run) -> tuple[Task, str | None]:
+        """Reassigns the task, and notifies the previous assignee if it was working on the task."""
+        assignee_id, change = operation.assignee_id, operation.change.within(run.intent_id)
 
         def reassign(found: Task) -> Task:
-            done = found.assignee_id == assignee_id or found.has_taken(intent.id)
+            done = found.assignee_id == assignee_id or found.has_taken(run.intent_id)
             return found if done else found.assigned(assignee_id, change)
 
-        task = self.workspace.tasks.update(intent.facts["task_id"], reassign)
-        mine = task.history.naming("intent_id", intent.id)
+        task = self.workspace.tasks.update(operation.task_id, reassign)
+        mine = task.history.naming("intent_id", run.intent_id)
         previous = next((old_value(entry, "assignee_id") for entry in mine if "assignee_id" in entry), task.assignee_id)
         was_running = any(old_value(entry, "status") == "in_progress" for entry in mine)
         if was_running and previous not in (None, assignee_id, change.by):
-            self.interrupts.tell_reassigned(previous, task.id, intent.facts["notice_id"], change.by)
+            self.interrupts.tell_reassigned(previous, task.id, operation.notice_id, change.by)
         self.derived.follow_up(task)
         if previous is not None:
             self.derived.settle(previous)
@@ -177,21 +217,21 @@ class TaskChanges:
         prepared = self.messages.compose(
             actor, self._decision(task.decided(change, approve=approve), requester, reason)
         )
-        facts = {"task_id": task.id, "approve": approve, "change": change.facts, "letters": prepared.facts}
+        operation = DecideRequest(task_id=task.id, approve=approve, change=change, letters=prepared.letters)
         decided: Task
-        decided, stored = self.operations.run(DECIDE_REQUEST, facts)
+        decided, stored = self.operations.run(operation)
         self.messages.announced(prepared, stored)
         return decided
 
-    def apply_decision(self, intent: Intent) -> tuple[Task, list[Message]]:
-        """Applies an intent: decides the request and stores the mail to the requester."""
-        change, approve = Change.of(intent.facts["change"], intent.id), intent.facts["approve"]
+    def apply_decision(self, operation: DecideRequest, run: Run) -> tuple[Task, list[Message]]:
+        """Decides the request and stores the mail to the requester."""
+        change, approve = operation.change.within(run.intent_id), operation.approve
         decided = self.workspace.tasks.update(
-            intent.facts["task_id"],
-            lambda found: found if found.has_taken(intent.id) else found.decided(change, approve=approve),
+            operation.task_id,
+            lambda found: found if found.has_taken(run.intent_id) else found.decided(change, approve=approve),
         )
         self.derived.follow_up(decided)
-        return decided, self.messages.outbox.put(intent.facts["letters"], again=intent.again)
+        return decided, self.messages.outbox.put(operation.letters, run)
 
     def requests_for(self, approver_id: str) -> list[Task]:
         """The pending requests that this agent may decide."""
@@ -213,14 +253,14 @@ class TaskChanges:
             metadata={"task_id": task.id, "approval_status": task.approval_status},
         )
 
-    def apply_move(self, intent: Intent) -> tuple[Task, str]:
-        """Applies an intent: blocks the subtasks that are still open, then moves the task itself."""
-        facts, change = intent.facts, Change.of(intent.facts["change"], intent.id)
+    def apply_move(self, operation: MoveTask, run: Run) -> tuple[Task, str]:
+        """Blocks the subtasks that are still open, then moves the task itself."""
+        change = operation.change.within(run.intent_id)
         blocked = []
-        for child_id in facts.get("children", ()):
+        for child_id in operation.children:
             with suppress(InvalidStatusTransition):
                 blocked.append(self._change_status(child_id, "blocked", change, {})[0])
-        task, previous = self._change_status(facts["task_id"], facts.get("status", "blocked"), change, facts["fields"])
+        task, previous = self._change_status(operation.task_id, operation.status, change, operation.fields)
         self.derived.follow_up(*blocked, task)
         return task, previous
 
@@ -233,14 +273,9 @@ class TaskChanges:
         if not children and not self._concerns_others(task, status, change):
             return self._move(task.id, status, change, fields)
         self._moved(task, status, change)  # raises if the move is not allowed, before anything is written
-        facts = {
-            "task_id": task.id,
-            "status": status,
-            "children": [child.id for child in children],
-            "change": change.facts,
-            "fields": dict(fields),
-        }
-        moved: tuple[Task, str] = self.operations.run(MOVE_TASK, facts)
+        below = [child.id for child in children]
+        operation = MoveTask(task_id=task.id, status=status, children=below, change=change, fields={**fields})
+        moved: tuple[Task, str] = self.operations.run(operation)
         return moved
 
     def _concerns_others(self, task: Task, status: str, change: Change) -> bool:
@@ -302,7 +337,18 @@ def require_startable(workspace: Workspace, task: Task) -> None:
 
 # Interrupting and resuming agents: `interrupt`, `resume` (docs/protocol.md, Interrupts).
 
-RESUME_AGENT = Kind("resume_agent")
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeAgent(Operation):
+    """A paused agent goes on."""
+
+    KIND = "resume_agent"
+
+    notice: Notification
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        return cls(notice=from_text(Notification, facts["notice"]))
 
 
 @dataclass(eq=False)
@@ -339,17 +385,17 @@ class Interrupting:
         if pause is None:
             raise InvalidStatusTransition("not_paused", agent_id=target.id)
         notice = self.interrupts.resumption(pause, actor.id)
-        resumed: Notification = self.operations.run(RESUME_AGENT, {"notice": as_text(notice)})
+        resumed: Notification = self.operations.run(ResumeAgent(notice=notice))
         return resumed
 
-    def kinds(self) -> Mapping[Kind, Apply]:
-        return {RESUME_AGENT: self.apply_resumption}
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        return {ResumeAgent: self.apply_resumption}
 
-    def apply_resumption(self, intent: Intent) -> Notification:
-        """Applies an intent: notifies the agent, and settles its pauses. Raises `InvalidStatusTransition` if somebody
-        else has resumed the agent meanwhile."""
-        notice = from_text(Notification, intent.facts["notice"])
-        if not self.interrupts.writer.put_first(notice) and not intent.again:
+    def apply_resumption(self, operation: ResumeAgent, run: Run) -> Notification:
+        """Notifies the agent, and settles its pauses. Raises `InvalidStatusTransition` if somebody else has resumed
+        the agent meanwhile."""
+        notice = operation.notice
+        if not self.interrupts.writer.put_first(notice) and not run.again:
             raise InvalidStatusTransition("not_paused", agent_id=notice.target_agent_id)
         self.task_changes.derived.settle(notice.target_agent_id)
         return notice

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.ids import entity_id, new_id
@@ -15,20 +15,15 @@ from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
-from multi_agent_mcp.services.mail.sending import Messages, Sent
+from multi_agent_mcp.services.mail.sending import Letters, Messages, Sent
 from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.operations import Apply, Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text
-from multi_agent_mcp.store.codec import as_text, from_text
-from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.codec import from_text
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
-
-CREATE_TASKS = Kind("create_tasks", takes_itself_back=True)
-SEND_TASK = Kind("send_task", takes_itself_back=True)
-REQUEST_TASK = Kind("request_task", takes_itself_back=True)
 
 TITLE_CHARACTERS = 500
 BATCH_MAX = 200
@@ -48,6 +43,27 @@ class NewTask:
     assignee_id: str | None = None
     dependencies: Sequence[str] = ()
     local_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTasks(Operation):
+    """New tasks, with the mail about them, and the lock of an Owner who waits for the answer."""
+
+    KIND = "create_tasks"
+    TAKES_ITSELF_BACK = True
+
+    tasks: Sequence[Task]
+    letters: Letters | None = None
+    wait: OwnerWait | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        wait = facts["wait"]
+        return cls(
+            tasks=[from_text(Task, text) for text in facts["tasks"]],
+            letters=Letters.of(facts["letters"]),
+            wait=None if wait is None else from_text(OwnerWait, wait),
+        )
 
 
 @dataclass(frozen=True)
@@ -104,7 +120,7 @@ class TaskCreation:
             self.workspace.tasks.add(tasks[0])
             self.derived.tell(tasks)
         else:
-            self.operations.run(CREATE_TASKS, {"tasks": [as_text(task) for task in tasks]})
+            self.operations.run(CreateTasks(tasks=tasks))
         return tasks
 
     def send(self, sender: Agent, agent_id: str, title: str, content: str, priority: str = "medium") -> SentTask:
@@ -126,8 +142,8 @@ class TaskCreation:
             since=self.clock(),
         )
         brought = task.brought_by(prepared.messages[0].id)
-        facts = {"tasks": [as_text(brought)], "letters": prepared.facts, "wait": as_text(wait) if waits else None}
-        stored = self.operations.run(SEND_TASK, facts)
+        operation = CreateTasks(tasks=[brought], letters=prepared.letters, wait=wait if waits else None)
+        stored = self.operations.run(operation)
         return SentTask(brought, self.messages.announced(prepared, stored), waits)
 
     def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
@@ -146,7 +162,7 @@ class TaskCreation:
             self.workspace.tasks.add(task)
             return task, approvers
         prepared = self.messages.compose(requester, self._request(task, approvers[0]))
-        stored = self.operations.run(REQUEST_TASK, {"tasks": [as_text(task)], "letters": prepared.facts})
+        stored = self.operations.run(CreateTasks(tasks=[task], letters=prepared.letters))
         self.messages.announced(prepared, stored)
         return task, approvers
 
@@ -201,29 +217,26 @@ class TaskCreation:
         change = Change(by=creator.id, at=self.clock())
         return Task.made(**{**first, **fields}, change=change, assignee_id=new.assignee_id, **about)
 
-    def kinds(self) -> Mapping[Kind, Apply]:
-        return dict.fromkeys((CREATE_TASKS, SEND_TASK, REQUEST_TASK), self.apply)
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        return {CreateTasks: self.apply}
 
-    def apply(self, intent: Intent) -> list[Message]:
-        """Applies an intent: stores an Owner's `wait`, the `tasks`, the `letters` about them. Returns the stored
-        messages. The wait comes first, because it may be refused. On failure everything is removed again."""
-        facts = intent.facts
-        tasks = [from_text(Task, text) for text in facts["tasks"]]
-        wait = from_text(OwnerWait, facts["wait"]) if facts.get("wait") is not None else None
-        if wait is not None:
-            self.owner_waits.begin(wait, again=intent.again)
+    def apply(self, new: CreateTasks, run: Run) -> list[Message]:
+        """Stores an Owner's `wait`, the `tasks`, the `letters` about them. Returns the stored messages. The wait comes
+        first, because it may be refused. On failure everything is removed again."""
+        if new.wait is not None:
+            self.owner_waits.begin(new.wait, again=run.again)
         added: list[Task] = []
         try:
-            for task in tasks:
-                if not (intent.again and self.workspace.tasks.find(task.id)):
+            for task in new.tasks:
+                if not (run.again and self.workspace.tasks.find(task.id)):
                     self.workspace.tasks.add(task)
                     added.append(task)
-            stored = self.messages.outbox.put(facts.get("letters"), again=intent.again)
+            stored = self.messages.outbox.put(new.letters, run)
         except Refusal:
-            if not intent.again:
-                self._take_back(added, wait)
+            if not run.again:
+                self._take_back(added, new.wait)
             raise
-        self.derived.tell(tasks)
+        self.derived.tell(new.tasks)
         return stored
 
     def _take_back(self, added: Sequence[Task], wait: OwnerWait | None) -> None:

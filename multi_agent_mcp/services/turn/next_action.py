@@ -16,19 +16,16 @@ from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import ENDED, PURPOSE_CHARACTERS, Conversations, is_conversational
 from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
-from multi_agent_mcp.services.operations import Apply, Kind, Operations
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.overview.snapshot import Dashboard
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.tasks.board import summary_of
-from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
 from multi_agent_mcp.services.tasks.reports import TaskReports
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import Texts
-
-REPORT_COMPLETED = Kind("report_completed")
 
 DESCRIPTION_CHARACTERS = 1_500
 CHECKLIST_CHARACTERS = 1_200
@@ -36,6 +33,18 @@ DEPENDENCIES_SHOWN = 50
 REVIEWS_SHOWN = 10
 REVIEWS_CHARACTERS = 5_000
 CONVERSATIONS_SHOWN = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportCompleted(TaskChange):
+    """The end of the work on a task, with its execution and the superior's mail."""
+
+    KIND = "report_completed"
+
+    result: str
+    summary: str | None
+    next_steps: str | None
+    execution_id: str | None
 
 
 @dataclass(eq=False)
@@ -110,34 +119,36 @@ class NextAction:
         task = self._reported_task(agent, session)
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
         execution = self.executions.running(session.record)
-        facts = {
-            "task_id": task.id,
-            "change": change.facts,
-            "report": [result, summary, next_steps],
-            "execution_id": execution.id if execution is not None else None,
-        }
-        done: Task = self.operations.run(REPORT_COMPLETED, facts)
+        operation = ReportCompleted(
+            task_id=task.id,
+            change=change,
+            result=result,
+            summary=summary,
+            next_steps=next_steps,
+            execution_id=execution.id if execution is not None else None,
+        )
+        done: Task = self.operations.run(operation)
         if done.status == "blocked":
             self.dashboard.update()
         return done
 
-    def kinds(self) -> Mapping[Kind, Apply]:
-        return {REPORT_COMPLETED: self.apply_completion}
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        return {ReportCompleted: self.apply_completion}
 
-    def apply_completion(self, intent: Intent) -> Task:
-        """Applies an intent: completes the task and its execution, and sends the superior's mail."""
-        change, (result, summary, next_steps) = Change.of(intent.facts["change"], intent.id), intent.facts["report"]
+    def apply_completion(self, operation: ReportCompleted, run: Run) -> Task:
+        """Completes the task and its execution, and sends the superior's mail."""
+        change, result, summary = operation.change.within(run.intent_id), operation.result, operation.summary
 
         def complete(task: Task) -> Task:
-            if task.has_taken(intent.id):
+            if task.has_taken(run.intent_id):
                 return task
             task.require_assignee(change.by)
-            return completed(task, change, result, summary, next_steps)
+            return completed(task, change, result, summary, operation.next_steps)
 
-        done = self.workspace.tasks.update(intent.facts["task_id"], complete)
+        done = self.workspace.tasks.update(operation.task_id, complete)
         self.task_changes.derived.follow_up(done)
-        if intent.facts["execution_id"] is not None:
-            execution = self.workspace.executions.get(intent.facts["execution_id"])
+        if operation.execution_id is not None:
+            execution = self.workspace.executions.get(operation.execution_id)
             self.executions.finish(execution, error_message=None if result == "success" else (summary or result))
         self.task_reports.announce_completion(self.task_changes.agents.get(change.by), done, result, summary)
         return done

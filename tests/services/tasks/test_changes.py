@@ -20,10 +20,9 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
     Unauthorized,
 )
-from multi_agent_mcp.services.operations import Operations
-from multi_agent_mcp.services.tasks.changes import TaskChanges
+from multi_agent_mcp.services.operations import Operations, Run
+from multi_agent_mcp.services.tasks.changes import MoveTask, TaskChanges
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.store.intents import Intent
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.tasks_support import UNKNOWN, again, forked, moved, new, notices, path_of, running, snapshot
@@ -293,9 +292,9 @@ class TestBlocking:
         class Late(TaskChanges):
             """Makes worker-b finish the subtask just before the block is applied."""
 
-            def apply_move(self, intent: Intent) -> tuple[Task, str]:
+            def apply_move(self, operation: MoveTask, run: Run) -> tuple[Task, str]:
                 services.task_changes.set_status(worker_b, part.id, "done")
-                return super().apply_move(intent)
+                return super().apply_move(operation, run)
 
         late = Late(**{**vars(services.task_changes), "operations": Operations(services.workspace, lambda: [late])})
         assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"

@@ -6,8 +6,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import AgentNotFound, InvalidStatusTransition, Refusal, Unauthorized
-from multi_agent_mcp.services.tasks.changes import RESUME_AGENT
-from multi_agent_mcp.store.codec import as_text
+from multi_agent_mcp.services.tasks.changes import ResumeAgent
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
@@ -78,7 +77,7 @@ def test_who_decided_to_end_a_pause_that_is_over_ends_nothing(
     resumed = services.interrupting.resume(owner, "worker-a")
     services.notifications.read("worker-a", "task")
     with pytest.raises(InvalidStatusTransition):
-        services.operations.run(RESUME_AGENT, {"notice": as_text(late)})
+        services.operations.run(ResumeAgent(notice=late))
     assert services.operations.finish() == 0
     assert notices(services, "worker-a") == []
     assert late.id == resumed.id

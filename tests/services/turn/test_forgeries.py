@@ -15,13 +15,13 @@ import pytest
 from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.signature import signature
+from multi_agent_mcp.services.mail.sending import Letters, Send
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.codec import as_text
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.wiring import Services
 from tests.services.support import contents, read, send
 from tests.services.tasks_support import delegate, new, open_session
-from tests.services.test_operations import written as left
+from tests.services.test_operations import began
 
 Forge = Callable[[Services, Message], Message]
 
@@ -157,13 +157,12 @@ def test_it_lets_no_delegation_pass_for_carried_out(services: Services, talk: Co
 def test_a_message_that_others_finish_sending_is_not_signed_by_them(services: Services, taken_name: bool) -> None:
     """An intent is only a file: an unsigned message in it does not make any process sign it."""
     message = Message(id=new_message_id(), sender_id="admin", receiver_id="worker-a", created_at=services.clock())
-    facts = {"messages": [as_text(message)], "conversation_id": None}
     if taken_name:
         send(services, "owner", "worker-a")
         mailbox = services.workspace.mailbox("worker-a")
         ((name, _),) = mailbox.unread(fresh=True)
         (mailbox.path / name).rename(mailbox.path / file_name(message))
-    left(services, "send", facts)
+    began(services, Send(letters=Letters([message])))
     assert services.operations.finish() == 1
     shown = read(services, "worker-a")["messages"]
     assert [item.get("verified") for item in shown if item["sender_id"] == "admin"] == [False]
@@ -171,7 +170,7 @@ def test_a_message_that_others_finish_sending_is_not_signed_by_them(services: Se
 
 def test_a_message_is_genuine_though_whoever_finishes_sending_it_has_no_key(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hello", receiver_id="worker-a"))
-    left(services, "send", prepared.facts)
+    began(services, Send(letters=prepared.letters))
     services.workspace.key_path("admin").unlink()
     assert services.operations.finish() == 1
     (shown,) = read(services, "worker-a")["messages"]
