@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.doorbell.tmux.client import Tmux
+from multi_agent_mcp.doorbell.tmux.server import Server
 from multi_agent_mcp.doorbell.tmux.team_panes import tmux_session
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
@@ -81,8 +81,8 @@ class Stage:
         return open_session(self.root, self.session)
 
     @property
-    def tmux(self) -> Tmux:
-        return Tmux(str(self.socket), config_file="/dev/null")
+    def tmux(self) -> Server:
+        return Server(self.socket, config_file="/dev/null")
 
     @property
     def actors(self) -> list[str]:
@@ -134,4 +134,4 @@ class Stage:
         for agent in self.services.agents.all().values():
             if agent.pane_id is not None:
                 yield f"--- {agent.id}"
-                yield from self.tmux.cmd("capture-pane", "-p", "-t", agent.pane_id).stdout
+                yield from self.tmux.pane(agent.pane_id).capture_pane()

@@ -1,4 +1,8 @@
-"""Identifies processes by id and start time, so that a reused id is not taken for the earlier process."""
+"""Identifies processes by id and start time, so that a reused id is not taken for the earlier process.
+
+On Linux everything is read from proc(5), which costs microseconds; elsewhere psutil knows a process, and ps(1) and
+lsof(8) what psutil does not tell: which process group a terminal is given to, and who has opened it.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,43 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.times import format_time, parse_time
 
+if TYPE_CHECKING:
+    import psutil
+
+T = TypeVar("T")
 ROUNDING = timedelta(seconds=2)
 """The tolerance for start times: some systems compute them from the time since boot at each call, with rounding."""
-QUARTER = timedelta(minutes=15)
-_LSTART = "%a %b %d %H:%M:%S %Y"
-_TIME_OF_DAY = re.compile(r":(?P<minutes>\d\d):(?P<seconds>\d\d)\b")
 
 
 def started_at(pid: int) -> str | None:
     """The start time of a process, an opaque text for comparison; None if there is no such process.
 
-    On Linux clock ticks since boot (proc(5), field 22 of `/proc/PID/stat`), independent of the clock; elsewhere the
-    output of `ps -o lstart`, in UTC.
+    On Linux clock ticks since boot (proc(5), field 22 of `/proc/PID/stat`), independent of the clock; elsewhere a time
+    in UTC, in our form.
     """
     if pid <= 0:
         return None
     if sys.platform == "linux":
         fields = stat_fields(pid)
         return None if not fields or fields[2] in "ZX" else fields[21]
-    printed = " ".join(_ps("lstart=", pid).split())
-    try:
-        return format_time(datetime.strptime(f"{printed} +0000", f"{_LSTART} %z"))
-    except ValueError:  # no such process, or a ps(1) with another format
-        return printed or None
+    import psutil  # here and below: every command imports this module, and Linux needs none of it
+
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return format_time(datetime.fromtimestamp(process.create_time(), UTC))
+    return None
 
 
 def stat_fields(pid: int | str) -> list[str]:
@@ -68,19 +75,9 @@ def end_of(pid: int) -> int | None:
 
 
 def _is_same(current: str, noted: str) -> bool:
-    """Whether two start times are those of one process. Earlier versions recorded them in the time zone and language of
-    the server's environment; as zones differ by quarters of an hour, the time within a quarter is compared then."""
-    if current == noted:
-        return True
+    """Whether two start times are those of one process."""
     now, then = parse_time(current), parse_time(noted)
-    if now is not None and then is not None:
-        return abs(now - then) <= ROUNDING
-    ours, theirs = _TIME_OF_DAY.search(current), _TIME_OF_DAY.search(noted)
-    if ours is None or theirs is None:
-        return False
-    apart = timedelta(minutes=int(ours["minutes"]) - int(theirs["minutes"]))
-    apart += timedelta(seconds=int(ours["seconds"]) - int(theirs["seconds"]))
-    return (apart + ROUNDING) % QUARTER <= 2 * ROUNDING
+    return current == noted or (now is not None and then is not None and abs(now - then) <= ROUNDING)
 
 
 def own_start() -> str | None:
@@ -91,8 +88,6 @@ def start_detached(arguments: Sequence[str], log: Path) -> int:
     """Starts a program that outlives this process, in a session of its own, and returns its process id. Its output is
     appended to `log`, which, like all files that it creates, is private to the user. It is not our child, so it need
     not be waited for."""
-    import subprocess  # here and below: every command imports this module, few need it
-
     script = 'umask 077; log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
     done = subprocess.run(
         ["sh", "-c", script, "sh", str(log), *arguments],
@@ -121,27 +116,16 @@ def host_of(pid: int) -> int:
 
 
 def _parent_and_name(pid: int) -> tuple[int, str]:
-    """The parent's id and the command name of a process, from proc(5) or ps(1)."""
+    """The parent's id and the command name of a process; 0 and "" if there is none."""
     if sys.platform == "linux":
         fields = stat_fields(pid)
         return (int(fields[3]), fields[1]) if fields else (0, "")
-    parent, _, command = _ps("ppid=,comm=", pid).strip().partition(" ")
-    return int(parent or 0), Path(command.strip()).name
+    import psutil
 
-
-def _ps(wanted: str, pid: int) -> str:
-    """The output of ps(1), in UTC and the C locale: by default it depends on the caller's zone and language."""
-    import subprocess
-
-    done = subprocess.run(
-        ["ps", "-o", wanted, "-p", str(pid)],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        env=child_environment(LC_ALL="C", TZ="UTC"),
-        check=False,
-    )
-    return done.stdout
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return process.ppid(), process.name()
+    return 0, ""
 
 
 # The foreground processes of a terminal: one of them reads what is typed there.
@@ -288,14 +272,16 @@ class Proc:
         return next((os.fsdecode(text[2:]) for text in variables if text.startswith(b"_=")), "")
 
 
-class Ps:
-    """The process table of other systems, by ps(1) and lsof(8)."""
+class Portable:
+    """The process table of other systems, by psutil, ps(1) and lsof(8)."""
 
     def group(self, session_leader: int) -> list[int]:
-        rows = [line.split() for line in _lines("ps", "-A", "-o", "pid=,pgid=,tpgid=")]
-        leaders = [group for pid, _, group in rows if pid == str(session_leader)]
-        others = [pid for pid, group, _ in rows if [group] == leaders and pid not in leaders]
-        return [int(pid) for pid in (*leaders, *others)]
+        import psutil
+
+        leader = next(iter(_lines("ps", "-p", str(session_leader), "-o", "tpgid=")), "").strip()
+        if not leader.isdecimal():
+            return []
+        return [int(leader), *(pid for pid in psutil.pids() if pid != int(leader) and _group_of(pid) == int(leader))]
 
     def readers(self, pids: Sequence[int]) -> list[int]:
         found, pid = set(), 0
@@ -309,7 +295,7 @@ class Ps:
         return sorted(found)
 
     def outsiders(self, session_leader: int) -> list[int]:
-        rows = [line.split() for line in _lines("ps", "-A", "-o", "pid=,tty=")]
+        rows = [line.split() for line in _lines("ps", "-A", "-o", "pid=,tty=")]  # psutil knows no terminal opened since
         terminal = next((tty for pid, tty in rows if pid == str(session_leader)), "?")
         if terminal.startswith("?"):
             return []
@@ -318,22 +304,27 @@ class Ps:
         return [int(pid) for pid in pids if pid not in inside]
 
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
-        name, arguments = (" ".join(_lines("ps", "-p", str(pid), "-o", f"{name}=")) for name in ("ucomm", "args"))
-        return self._opened(pid, "txt") or name.strip(), tuple(arguments.split()), False
+        file = _told(pid, lambda process: process.exe()) or _told(pid, lambda process: process.name()) or ""
+        return file, tuple(_told(pid, lambda process: process.cmdline()) or ()), False
 
     def directory(self, pid: int) -> str:
-        return self._opened(pid, "cwd")
+        return _told(pid, lambda process: process.cwd()) or ""
 
-    def invocation(self, pid: int) -> str:  # noqa: ARG002 - no program of these systems shows another's environment
-        return ""
-
-    def _opened(self, pid: int, descriptor: str) -> str:
-        """The first file that lsof(8) names for it: of `txt`, the executable."""
-        lines = _lines("lsof", "-w", "-a", "-p", str(pid), "-d", descriptor, "-F", "n")
-        return next((line[1:] for line in lines if line.startswith("n/")), "")
+    def invocation(self, pid: int) -> str:
+        facts = _told(pid, lambda process: process.as_dict(["environ"])) or {}
+        return str((facts.get("environ") or {}).get("_", ""))
 
 
-SYSTEM: ProcessTable = Proc() if sys.platform == "linux" else Ps()
+def _told(pid: int, ask: Callable[[psutil.Process], T]) -> T | None:
+    """What psutil tells about a process; None if it has ended or is another user's."""
+    import psutil
+
+    with suppress(psutil.Error):
+        return ask(psutil.Process(pid))
+    return None
+
+
+SYSTEM: ProcessTable = Proc() if sys.platform == "linux" else Portable()
 
 
 def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground | None:

@@ -1,4 +1,4 @@
-"""The process that reads a terminal, determined with proc(5) here, ps(1) and lsof(8) elsewhere."""
+"""The process that reads a terminal, determined with proc(5) here, psutil, ps(1) and lsof(8) elsewhere."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.process import Foreground, Proc, Process, ProcessTable, Ps, foreground
+from multi_agent_mcp.system.process import Foreground, Portable, Proc, Process, ProcessTable, foreground
 from tests.end_to_end.support import wait_until
 
 TABLES = [
     pytest.param(Proc(), marks=pytest.mark.skipif(sys.platform != "linux", reason="proc(5)")),
-    pytest.param(Ps(), marks=pytest.mark.skipif(not (shutil.which("ps") and shutil.which("lsof")), reason="ps, lsof")),
+    pytest.param(
+        Portable(), marks=pytest.mark.skipif(not (shutil.which("ps") and shutil.which("lsof")), reason="ps, lsof")
+    ),
 ]
 
 

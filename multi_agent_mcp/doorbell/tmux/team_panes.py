@@ -160,7 +160,9 @@ class Panes:
 def last_lines(socket_path: str, pane_id: str) -> tuple[str, ...]:
     """The last `LAST_LINES` lines of a pane, without blank ones. tmux adds how the program ended, scrolling the screen
     up, so the scrollback is included."""
-    captured = Tmux(socket_path).cmd("capture-pane", "-p", "-J", "-S", "-", "-t", pane_id).stdout
+    from multi_agent_mcp.doorbell.tmux.server import Server  # libtmux takes a while to import
+
+    captured = Server(socket_path).pane(pane_id).capture_pane(start="-", join_wrapped=True)
     return tuple(line for line in map(str.rstrip, captured) if line)[-LAST_LINES:]
 
 
