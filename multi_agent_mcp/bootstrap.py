@@ -13,9 +13,9 @@ from multi_agent_mcp.domain import ids as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import NoSuchSession, Refusal
-from multi_agent_mcp.store.files.locks import ORDER_CHECK
-from multi_agent_mcp.store.shared_collection import ALONE, Authority
-from multi_agent_mcp.store.upgrade import upgrade
+from multi_agent_mcp.services.team.upgrade import upgrade
+from multi_agent_mcp.store.authority import ALONE, Authority
+from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_entered, require_own, require_root_entered
 from multi_agent_mcp.texts import catalogue

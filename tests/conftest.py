@@ -16,8 +16,8 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
-from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.files.locks import ORDER_CHECK
+from multi_agent_mcp.store.durable_files import Files
+from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.wiring import Services
 from tests import warm

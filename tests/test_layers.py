@@ -122,7 +122,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def layer(module: str) -> str:
-    """The first name below the package: `store` for `multi_agent_mcp.store.files.durable_files`."""
+    """The first name below the package: `store` for `multi_agent_mcp.store.durable_files`."""
     return [*module.split("."), ""][1]
 
 

@@ -21,7 +21,7 @@ from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Tmux
 from multi_agent_mcp.doorbell.tmux.snapshot import GONE, probe
 from multi_agent_mcp.doorbell.wording import sanitized
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.process import is_alive
 

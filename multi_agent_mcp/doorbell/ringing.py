@@ -39,7 +39,7 @@ from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel
 from multi_agent_mcp.doorbell.wording import doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
-from multi_agent_mcp.store.files.locks import serving_lock
+from multi_agent_mcp.store.locks import serving_lock
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts

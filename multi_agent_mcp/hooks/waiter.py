@@ -18,7 +18,7 @@ from filelock import Timeout
 
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.answers import Hooks
-from multi_agent_mcp.store.files.locks import WAITER
+from multi_agent_mcp.store.locks import WAITER
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.system.process import host_of, is_alive, started_at

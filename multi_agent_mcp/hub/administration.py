@@ -16,8 +16,8 @@ from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import FAILED, MACHINE, NO_STREAM, OP, TIME, WAS, protected
 from multi_agent_mcp.hub.subjects import Names, inbox
-from multi_agent_mcp.store.shared_collection import PAYLOAD_BYTES
-from multi_agent_mcp.store.tasks import LINE
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
+from multi_agent_mcp.store.shared_collection import LINE
 from multi_agent_mcp.store.workspace import Workspace
 
 NAME_TAKEN = 10058

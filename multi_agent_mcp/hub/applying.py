@@ -34,10 +34,10 @@ from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
+from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.inbox import Inbox, file_name
-from multi_agent_mcp.store.shared_collection import digest8, revision_of
-from multi_agent_mcp.store.tasks import LINE
+from multi_agent_mcp.store.shared_collection import LINE
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_status import Signature
 

@@ -16,8 +16,8 @@ from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
 from multi_agent_mcp.hub.stream import Hub
-from multi_agent_mcp.store import entity_files
-from multi_agent_mcp.store.shared_collection import TOO_LARGE
+from multi_agent_mcp.store.authority import TOO_LARGE
+from multi_agent_mcp.store.directory import QUARANTINE
 from multi_agent_mcp.system.file_events import TreeWatch
 
 HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
@@ -25,7 +25,7 @@ HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.j
 TRAVELLING = HAND_MADE | {"notifications", "sessions", "executions", "owner_wait", "audit"}
 _BY_AGENT = frozenset({"ipc", "notifications", "sessions", "executions"})
 """Directories that hold one directory for each agent, named by its id."""
-_ASIDE = frozenset({entity_files.DIRECTORY})
+_ASIDE = frozenset({QUARANTINE})
 
 
 def travels(path: Path) -> bool:

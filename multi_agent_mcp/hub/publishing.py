@@ -23,8 +23,8 @@ from multi_agent_mcp.hub.applying import content_of, is_by_hand, name_of_its_own
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.inbox import Inbox
-from multi_agent_mcp.store.shared_collection import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_status import RACY_NS, signature
 

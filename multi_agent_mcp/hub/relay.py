@@ -31,8 +31,8 @@ from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import Membership, Share, shared_settings
 from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.files.locks import RELAY, Lasting
-from multi_agent_mcp.store.shared_collection import Shared
+from multi_agent_mcp.store.authority import Shared
+from multi_agent_mcp.store.locks import RELAY, Lasting
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import own_start
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
 from multi_agent_mcp.hub.share_directory import Membership, Share, socket_path
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.authority import Shared, Superseded
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import RelayState
-from multi_agent_mcp.store.shared_collection import Shared, Superseded
 
 ANSWER_SECONDS = 6.0
 """The time to wait for the relay, longer than the relay waits for the hub."""

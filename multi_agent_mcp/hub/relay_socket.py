@@ -17,7 +17,7 @@ from multi_agent_mcp.errors import HubUnreachable, StorageError
 from multi_agent_mcp.hub.outgoing import Noticing
 from multi_agent_mcp.hub.relay_client import HUB_SLOW
 from multi_agent_mcp.hub.share_directory import Share, socket_path
-from multi_agent_mcp.store.shared_collection import Shared, Superseded
+from multi_agent_mcp.store.authority import Shared, Superseded
 
 # The authority for the relay's own threads, which ask its event loop directly; other processes use the socket.
 

@@ -29,7 +29,7 @@ from multi_agent_mcp.hub.applying import Applying, refusal_words
 from multi_agent_mcp.hub.relay_client import relay_client_of
 from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own
-from multi_agent_mcp.store.shared_collection import ALONE
+from multi_agent_mcp.store.authority import ALONE
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import write_all
 

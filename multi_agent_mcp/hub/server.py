@@ -27,7 +27,7 @@ from multi_agent_mcp.domain import times
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.subjects import Names, hub_url, is_any, is_loopback, own_addresses, parse_address
-from multi_agent_mcp.store.shared_collection import PAYLOAD_BYTES
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.system.process import is_alive, start_detached, started_at
 
 # The certificate of the embedded hub.

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from multi_agent_mcp.config import load_yaml, parse_limits
-from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.files.locks import RELAY
+from multi_agent_mcp.store.durable_files import Files
+from multi_agent_mcp.store.locks import RELAY
 from multi_agent_mcp.store.records import SHARE, Record
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import LANGUAGES

@@ -25,7 +25,7 @@ from multi_agent_mcp.hub.relay_client import HANGS, RelayClient
 from multi_agent_mcp.hub.server import Server, new_seed, public_of, user
 from multi_agent_mcp.hub.share_directory import Membership, Share
 from multi_agent_mcp.hub.subjects import Names, require_protected
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import RelayState, is_noted_alive
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own

@@ -22,7 +22,7 @@ from nats.errors import AuthorizationError, Error, NoRespondersError
 
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.subjects import Names, inbox
-from multi_agent_mcp.store.shared_collection import PAYLOAD_BYTES, TOO_LARGE, Shared, Superseded
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES, TOO_LARGE, Shared, Superseded
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Operations: changes of several files, made completely or not at all, even after `kill -9`
 (docs/protocol.md, Operations).
 
-An operation is first written as an intent (`store/intents.py`), then applied from it by a function that the next reader
+An operation is first written as an intent (`store/records.py`), then applied from it by a function that the next reader
 calls, too, if the process dies midway. Every step of the function does nothing if it was already done.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.store.codec import Unreadable, as_text
-from multi_agent_mcp.store.intents import Intent, Intents
+from multi_agent_mcp.store.records import Intent, Intents
 from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)

@@ -26,13 +26,11 @@ from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import ARCHIVE, Directory
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import INDEXES, Files
 from multi_agent_mcp.system.file_status import careful, is_own_directory, is_settled, modified_at
 from multi_agent_mcp.system.files import storage_errors
 
 E = TypeVar("E", bound=Entity)
-
-INDEXES = ".index"
 
 
 def month_of(moment: datetime) -> str:

@@ -27,7 +27,7 @@ from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory, Looks
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.file_status import Signature, is_own_directory, signature_of
 from multi_agent_mcp.system.files import storage_errors, sync_directory
 

@@ -33,7 +33,7 @@ from multi_agent_mcp.store.archive import (
     month_of,
 )
 from multi_agent_mcp.store.directory import ARCHIVE, Directory
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.file_status import modified_at
 from multi_agent_mcp.system.files import spelled, sync_directory
 

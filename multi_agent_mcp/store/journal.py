@@ -1,4 +1,4 @@
-"""An append-only file of JSON lines: the delivery log, the audit log."""
+"""Append-only files: lines, JSON lines, the audit log, delivery logs, conflicting edits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, BinaryIO
 
 from multi_agent_mcp.domain.delivery import item_ids_of
 from multi_agent_mcp.domain.text import newest_first
-from multi_agent_mcp.domain.times import format_time, parse_time
-from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.archive import INDEXES
-from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.records import Record
+from multi_agent_mcp.domain.times import format_time, now, parse_time
+from multi_agent_mcp.errors import Reason, StorageError
+from multi_agent_mcp.store.directory import Quarantine
+from multi_agent_mcp.store.durable_files import INDEXES, Files
+from multi_agent_mcp.store.records import SHARE, Record
 from multi_agent_mcp.system.file_status import careful
 from multi_agent_mcp.system.files import storage_errors
 
@@ -222,3 +222,35 @@ class DeliveryLog(StepLog):
             if not unseen:
                 break
         return [item_id for item_id in items if item_id not in deferred]
+
+
+# Edits by hand that conflict with an earlier change by another machine: its version is kept, the edit is set aside
+# (docs/protocol.md, Several machines).
+
+EDITED_ELSEWHERE = Reason("edited_elsewhere")
+
+
+class Conflicts:
+    """The conflicting edits of a session: copies in quarantines, and a log of their paths and times,
+    `.share/conflicts.jsonl`. All methods may raise `StorageError`."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._journal = Journal(files, files.base / SHARE / "conflicts.jsonl", durable=True)
+
+    def keep_file(self, path: Path) -> None:
+        """Copies an edited file into the quarantine beside it. The file itself stays until it is replaced."""
+        if (data := self.files.read(path)) is not None:
+            self._add(Quarantine(self.files, path.parent).keep(path.name, data, EDITED_ELSEWHERE))
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Stores an edited part of a file in the session's quarantine, under this name or a similar one."""
+        self._add(Quarantine(self.files, self.files.base).keep(name, data, EDITED_ELSEWHERE))
+
+    def standing(self) -> list[dict[str, str]]:
+        """Returns the conflicts whose copy still exists, newest first: `path` in the session's directory, and `at`."""
+        known = {str(entry.get("path")): str(entry.get("at")) for entry in self._journal.newest_first()}
+        return [{"path": path, "at": at} for path, at in known.items() if os.path.lexists(self.files.base / path)]
+
+    def _add(self, placed: Path) -> None:
+        self._journal.append(at=format_time(now()), path=str(placed.relative_to(self.files.base)))

@@ -1,22 +1,30 @@
-"""Small files of their own: a JSON value that can be determined again, a secret key, the relay's state."""
+"""Small files of their own: a JSON value that can be determined again, a secret key, the relay's state, claimed
+idempotency keys, intents."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from multi_agent_mcp.domain.ids import new_id
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.files.locks import RELAY
+from multi_agent_mcp.store.durable_files import Files
+from multi_agent_mcp.store.locks import RELAY, Mutex
+from multi_agent_mcp.system.containment import read_file
 from multi_agent_mcp.system.file_status import Signature, signature_of
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.process import is_alive
+from multi_agent_mcp.system.process import is_alive, own_start
 
 
 class Record:
@@ -151,3 +159,148 @@ class RelayState:
 def is_noted_alive(state: Mapping[str, Any]) -> bool:
     """Returns whether the relay process that recorded this state is still alive."""
     return "pid" in state and is_alive(int(state["pid"]), state.get("pid_started_at"))
+
+
+# Idempotency keys: messages that a sender sends again with the same key are stored once.
+#
+# `.claims/{sender_id}/{digest}.json` keeps a key for `REMEMBERED_DAYS`; once a day, a new claim removes the sender's
+# expired ones.
+
+REMEMBERED_DAYS = 30
+SWEPT_EVERY_SECONDS = 86_400.0
+SWEPT_AT_ONCE = 2_000  # 0.1 s; the rest goes another day
+
+
+def claim(files: Files, key: str, messages: list[Message]) -> tuple[list[Message], bool]:
+    """Claims a key for messages of one sender; returns the messages to store, those of the first attempt if the key is
+    known, and whether the key is new.
+
+    The claim fixes ids and times before anything is stored, so a second attempt writes the same files, and only those
+    that the first did not write. Raises `StorageError`.
+    """
+    first = messages[0]
+    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+    path = files.base / ".claims" / first.sender_id / f"{digest}.json"
+    claimed = {
+        "created_at": format_time(first.created_at),
+        "broadcast_id": first.metadata.get("broadcast_id"),
+        "ids": {message.receiver_id: message.id for message in messages},
+    }
+    try:
+        files.create(path, json.dumps(claimed).encode())
+        _sweep(files, path.parent)
+    except FileExistsError:
+        data = files.read(path)
+        try:
+            return _as_claimed(first, json.loads(data or b"")), False
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise StorageError("claim_damaged", path=path.name) from error
+    return messages, True
+
+
+def _sweep(files: Files, directory: Path) -> None:
+    """Removes expired claims. Never raises: a claim too many does no harm."""
+    swept, now = directory / ".swept", time.time()
+    with suppress(OSError, StorageError):
+        if swept.exists() and 0 <= now - swept.stat().st_mtime < SWEPT_EVERY_SECONDS:
+            return
+        files.replace(swept, b"", durable=False)
+        border = now - REMEMBERED_DAYS * 86_400
+        with os.scandir(directory) as found:
+            old = (item.path for item in found if item.name.endswith(".json") and item.stat().st_mtime < border)
+            for path in islice(old, SWEPT_AT_ONCE):
+                Path(path).unlink(missing_ok=True)
+
+
+def _as_claimed(template: Message, claim: Mapping[str, Any]) -> list[Message]:
+    """Returns the messages of the first attempt, by its claim."""
+    metadata = {key: value for key, value in template.metadata.items() if key != "broadcast_id"}
+    if claim["broadcast_id"]:
+        metadata["broadcast_id"] = claim["broadcast_id"]
+    created_at = parse_time(claim["created_at"]) or template.created_at
+    return [
+        replace(template, id=message_id, receiver_id=receiver_id, created_at=created_at, metadata=metadata)
+        for receiver_id, message_id in claim["ids"].items()
+    ]
+
+
+# Intents: records of operations that change several files as a whole, written before the first file is changed.
+#
+# An operation is decided as soon as its `.intents/{intent_id}.json` exists. A process that finds the intent of one that
+# died applies it. The file is removed when the operation is complete.
+
+_UNREADABLE = object()
+
+
+@dataclass(frozen=True)
+class Intent:
+    """One operation, by its kind and its facts (`services/operations.py`)."""
+
+    id: str
+    kind: str
+    facts: Mapping[str, Any]
+
+
+class Intents:
+    """The intents of one session directory. `left_behind` costs one listing of a directory that is nearly always
+    empty."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self.files = files
+        self.path = path
+        self._under_way: set[str] = set()
+        self._mutex = Mutex("intents")
+
+    def write(self, kind: str, facts: Mapping[str, Any]) -> Intent:
+        """Writes a new intent, durably: it will be applied, by this process or by another one."""
+        intent = Intent(new_id("int"), kind, facts)
+        record = {"kind": kind, "facts": facts, "pid": os.getpid(), "pid_started_at": own_start()}
+        with self._mutex:
+            self._under_way.add(intent.id)
+        try:
+            self.files.create(self._file(intent.id), json.dumps(record, ensure_ascii=False).encode())
+        except BaseException:
+            self.rest(intent)
+            raise
+        return intent
+
+    def forget(self, intent: Intent) -> None:
+        """Removes an intent that was applied completely or not at all."""
+        self.files.remove(self._file(intent.id))
+        self.rest(intent)
+
+    def rest(self, intent: Intent) -> None:
+        """Ends this process's work on an intent: if its file still exists, it counts as left behind."""
+        with self._mutex:
+            self._under_way.discard(intent.id)
+
+    def left_behind(self) -> list[Intent]:
+        """Returns the intents that no process works on: theirs died, or the disk refused. Unreadable ones are skipped
+        without a log line, which every command would repeat: `doctor` reports them."""
+        return [intent for name in self._names() if isinstance(intent := self._left(name), Intent)]
+
+    def unreadable(self) -> list[Path]:
+        """Returns the files that do not describe an operation."""
+        return [self._file(name) for name in self._names() if self._left(name) is _UNREADABLE]
+
+    def _names(self) -> list[str]:
+        return [name.removesuffix(".json") for name in self.files.names(self.path) if name.endswith(".json")]
+
+    def _left(self, intent_id: str) -> Intent | object | None:
+        """Returns the intent; None if a process works on it or it is complete, `_UNREADABLE` if it is invalid."""
+        try:
+            data, status = read_file(self._file(intent_id))
+            if not self.files.containment.is_own(status):
+                return _UNREADABLE
+            record = json.loads(data)
+            pid, kind, facts = int(record["pid"]), str(record["kind"]), dict(record["facts"])
+            if intent_id in self._under_way or (pid != os.getpid() and is_alive(pid, record["pid_started_at"])):
+                return None
+        except FileNotFoundError:
+            return None
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
+            return _UNREADABLE
+        return Intent(intent_id, kind, facts)
+
+    def _file(self, intent_id: str) -> Path:
+        return self.path / f"{intent_id}.json"

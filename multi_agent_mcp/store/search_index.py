@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store import entity_files
-from multi_agent_mcp.store.files.containment import Containment
+from multi_agent_mcp.store.directory import QUARANTINE
+from multi_agent_mcp.system.containment import Containment
 from multi_agent_mcp.system.file_status import is_settled, modified_at, signature
 from multi_agent_mcp.system.files import FILE_MODE, make_directory, storage_errors
 
@@ -301,7 +301,7 @@ def _listing(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
         for item in found:
             with suppress(FileNotFoundError):
                 status = item.stat(follow_symlinks=False)
-                is_searched = item.name != entity_files.DIRECTORY and not item.name.startswith(".")
+                is_searched = item.name != QUARANTINE and not item.name.startswith(".")
                 if is_searched and (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                     yield item.name, status
 

@@ -1,139 +1,42 @@
-"""A collection whose entities several machines share: its authority orders each change before the file is written
-(docs/protocol.md, Several machines)."""
+"""Collections whose entities several machines share: the authority orders each change before the file is written
+(docs/protocol.md, Several machines). Tasks are one: the older lines of a task's history have their own file
+(docs/format.md, Entities)."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified
+from multi_agent_mcp.domain.ids import entity_id
+from multi_agent_mcp.domain.task import Task, work_order
+from multi_agent_mcp.domain.task_history import NUMBER, History
+from multi_agent_mcp.domain.text import newest_first
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.authority import (
+    HUB,
+    Authority,
+    Shared,
+    Superseded,
+    digest8,
+    marked,
+    revision_of,
+    without_mark,
+)
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.collection import Collection, Layout, Location, is_plain
-from multi_agent_mcp.store.conflicts import Conflicts
-from multi_agent_mcp.store.files.durable_files import FileChanged, Files
-
-# The authority orders the changes of a shared entity: this machine's files alone, or the hub of several machines
-# (docs/protocol.md, Several machines).
-#
-# Tasks, conversations, delegations, agents' records and the settings are shared. The last key of their file, `hub`, is
-# a mark: the hub's revision and the beginning of the value's digest (`'{sequence} {digest8}'`). The revision tells
-# newer from older, the digest an edit by hand.
+from multi_agent_mcp.store.durable_files import FileChanged, Files
+from multi_agent_mcp.store.journal import Conflicts
 
 E = TypeVar("E", bound=Identified)
 
-HUB = "hub"
-DIGEST_LENGTH = 8
-PAYLOAD_BYTES = 4 << 20
-"""The largest value sent to the hub. A message's content may have 1 MiB, which JSON and YAML may make longer."""
-TOO_LARGE = "hub_too_large"
-"""The reason for which a larger value is never sent."""
-
-
-class Shared(NamedTuple):
-    """A value of the authority: its revision, which only increases, and the bytes of its file without `hub`."""
-
-    revision: int
-    data: bytes
-
-
-class Superseded(Exception):
-    """Raised when the authority has another revision than the one to be replaced; `current` is its value."""
-
-    def __init__(self, current: Shared) -> None:
-        self.current = current
-        super().__init__(current.revision)
-
-
-class Authority(Protocol):
-    """Orders changes by key, `{kind}.{id}` (`tsk.tsk_0123456789ab`). A change or a read may raise `HubUnreachable`."""
-
-    here: str | None
-    """This machine's name; None while the session is not shared."""
-
-    def require(self) -> None:
-        """Raises `HubUnreachable` when shared values cannot be changed now."""
-
-    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
-        """Creates a value and returns its revision (None: this authority has none). `was` is its revision on a former
-        hub. Raises `Superseded` if there is a value."""
-
-    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
-        """Replaces the value of this revision, or deletes it if `data` is empty; returns the new revision. `edited`:
-        the data are from a file edited by hand, so an earlier edit of the same file by this machine is replaced, too.
-        Raises `Superseded`."""
-
-    def current(self, key: str) -> Shared | None:
-        """Returns the value; None if there is none."""
-
-    def queue(self, paths: Sequence[Path], *, wait: bool) -> str | None:
-        """Queues new mail for the hub. With `wait`, waits a moment for it; returns the code of the reason why the hub
-        does not have it yet, or None if it has."""
-
-    def is_up(self, machine: str) -> bool:
-        """Returns whether a machine has reported recently."""
-
-
-class Alone:
-    """The authority of a session on one machine: its locks decide, nothing is sent and nothing has a revision."""
-
-    here: str | None = None
-
-    def require(self) -> None:
-        pass
-
-    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:  # noqa: ARG002
-        return None
-
-    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:  # noqa: ARG002
-        return None
-
-    def current(self, key: str) -> Shared | None:  # noqa: ARG002
-        return None
-
-    def queue(self, paths: Sequence[Path], *, wait: bool) -> str | None:  # noqa: ARG002
-        return None
-
-    def is_up(self, machine: str) -> bool:  # noqa: ARG002
-        return True
-
-
-ALONE = Alone()
-
-
-def marked(entity: E, shared: Shared) -> E:
-    """Returns the entity with the mark of this value as the last key, as it is written."""
-    return replace(entity, extra={**without_mark(entity), HUB: mark(shared)})
-
-
-def is_marked(entity: Identified, shared: Shared) -> bool:
-    """Returns whether an entity's mark is that of this value."""
-    return entity.extra.get(HUB) == mark(shared)
-
-
-def mark(shared: Shared) -> str:
-    return f"{shared.revision} {digest8(shared.data)}"
-
-
-def revision_of(entity: Identified) -> int:
-    """Returns the hub's revision in an entity's mark; 0 if it was never on a hub."""
-    return revision_in(entity.extra.get(HUB))
-
-
-def revision_in(value: object) -> int:
-    number = str(value).partition(" ")[0]
-    return int(number) if number.isascii() and number.isdecimal() else 0
-
-
-def digest8(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH]
-
-
-def without_mark(entity: Identified) -> dict[str, object]:
-    return {key: value for key, value in entity.extra.items() if key != HUB}
+logger = logging.getLogger(__name__)
 
 
 class SharedCollection(Collection[E]):
@@ -302,3 +205,90 @@ class SharedCollection(Collection[E]):
 
     def _key(self, entity: E) -> str:
         return f"{self.kind}.{entity.id}"
+
+
+LINE = "line"
+"""The kind of a history line in an authority's keys."""
+EARLIER, STANDING = "earlier_history", "standing"
+"""Keys of a task's header: the number of lines in the history file, and those of them that state where it stands."""
+
+
+class Tasks(SharedCollection[Task]):
+    """The tasks of a session. Older history lines are written to `_history/{task_id}.jsonl` before the task's file
+    without them, so that none is lost. The task's file says how many lines count there; lines beyond, added by a
+    process that was killed, are written again."""
+
+    def in_progress(self, assignee_id: str) -> list[Task]:
+        """Returns the tasks an agent works on, in the order of work."""
+        return sorted((task for task in self.open(assignee_id) if task.status == "in_progress"), key=work_order)
+
+    def history_path(self, task_id: str) -> Path:
+        return self.base / "_history" / f"{task_id}.jsonl"
+
+    def _adopted(self, entity: Task, task_id: str) -> Task:
+        task = super()._adopted(entity, task_id)
+        earlier = task.extra.get(EARLIER)
+        if not isinstance(earlier, int):
+            return task
+        known = {key: value for key, value in task.extra.items() if key not in (EARLIER, STANDING)}
+        older = cache(lambda: self._older_lines(task_id))
+        history = History(task.history.newest, earlier, _numbered(task.extra.get(STANDING)), older)
+        return replace(task, history=history, extra=known)
+
+    def _older_lines(self, task_id: str) -> bytes:
+        """Returns the lines of the history file; empty if it is missing or unreadable, which must not hide the task."""
+        try:
+            return self.files.read(self.history_path(task_id)) or b""
+        except StorageError as error:
+            logger.warning("the older lines of %s cannot be read: %s", task_id, error)
+            return b""
+
+    def _shortened(self, entity: Task) -> Task:
+        history, added = entity.history.shortened()
+        if added:
+            self._share_lines(entity.id, added)
+            self.files.append(self.history_path(entity.id), added, sync=True)
+        if not history.earlier:
+            return entity
+        standing = [{NUMBER: number, **line} for number, line in history.standing.items()]
+        extra = {**entity.extra, EARLIER: history.earlier, STANDING: standing}
+        return replace(entity, history=History(history.newest), extra=extra)
+
+    def _share_lines(self, task_id: str, lines: bytes) -> None:
+        """Sends lines that leave the task's file to the hub. Every process moves the same line under the same key."""
+        if self.is_shared:
+            for line in filter(None, lines.splitlines()):
+                with suppress(Superseded):  # another machine has moved it
+                    self.authority.create(f"{LINE}.{task_id}-{json.loads(line)[NUMBER]}", line)
+
+    def _share_all_of(self, entity: Task) -> None:
+        self._share_lines(entity.id, self._older_lines(entity.id))
+
+    def lines(self) -> Iterator[tuple[str, bytes]]:
+        """Yields every line in the history files, as the arguments of `accept_line`."""
+        for name in self.files.names(self.base / "_history"):
+            for line in newest_first(self.files.read(self.base / "_history" / name) or b""):
+                task_id = name.removesuffix(".jsonl")
+                yield f"{task_id}-{line[NUMBER]}", json.dumps(line, ensure_ascii=False).encode()
+
+    def accept_line(self, name: str, line: bytes) -> None:
+        """Adds the line `{task_id}-{number}` to a task's history file unless it is there. Raises `InvalidId` and
+        `ValueError`."""
+        task_id, _, number = name.partition("-")
+        path = self.history_path(entity_id("tsk", task_id))
+        if int(number) != json.loads(line)[NUMBER] or b"\n" in line:
+            raise ValueError(name)
+        with self.files.locks.held(self._lock(task_id)):
+            known = {found[NUMBER] for found in newest_first(self.files.read(path) or b"") if NUMBER in found}
+            if int(number) not in known:
+                self.files.append(path, line, sync=True)
+
+
+def _numbered(lines: Any) -> Mapping[int, Mapping[str, Any]]:
+    """Returns the standing lines by number, as far as manual edits have left them intact."""
+    found = [line for line in lines if isinstance(line, dict)] if isinstance(lines, list) else []
+    return {
+        line[NUMBER]: {key: value for key, value in line.items() if key != NUMBER}
+        for line in found
+        if isinstance(line.get(NUMBER), int)
+    }

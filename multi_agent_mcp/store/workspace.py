@@ -27,18 +27,16 @@ from multi_agent_mcp.errors import (
     InvalidSession,
     TaskNotFound,
 )
+from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.collection import WHOLE, Collection, Layout
-from multi_agent_mcp.store.conflicts import Conflicts
 from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.files.locks import serving_lock
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, Standing
-from multi_agent_mcp.store.intents import Intents
-from multi_agent_mcp.store.journal import AuditLog, DeliveryLog, TravelLog
-from multi_agent_mcp.store.records import SHARE, KeyFile, Record, RelayState
+from multi_agent_mcp.store.journal import AuditLog, Conflicts, DeliveryLog, TravelLog
+from multi_agent_mcp.store.locks import serving_lock
+from multi_agent_mcp.store.records import SHARE, Intents, KeyFile, Record, RelayState
 from multi_agent_mcp.store.registry import Registry
-from multi_agent_mcp.store.shared_collection import ALONE, Authority, SharedCollection
-from multi_agent_mcp.store.tasks import Tasks
+from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
 from multi_agent_mcp.system.files import make_directory, storage_errors, write_new
 from multi_agent_mcp.system.ownership import require_entered, require_own
 

@@ -16,7 +16,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.context import indented, table
 from multi_agent_mcp.demo.command import NAMES
 from multi_agent_mcp.demo.scenes import SCENES
-from multi_agent_mcp.store.files import locks
+from multi_agent_mcp.store import locks
 from tests.cli.conftest import Ask, Run
 
 

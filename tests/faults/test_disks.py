@@ -160,7 +160,7 @@ def test_on_a_slow_disk_everything_is_done_late_and_nothing_is_lost(
 def test_a_lock_that_is_held_too_long_is_an_error_with_a_code(
     broken: Path, worker_lock: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("multi_agent_mcp.store.files.locks.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("multi_agent_mcp.store.locks.LOCK_SECONDS", 0.2)
     services = context(broken)
     worker_lock(services.workspace.mailbox("worker-a").lock)
     with pytest.raises(StorageError) as refused:

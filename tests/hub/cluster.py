@@ -16,7 +16,7 @@ from nats.errors import Error
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.server import find_program, new_seed, public_of
-from multi_agent_mcp.store.shared_collection import PAYLOAD_BYTES
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from tests.hub.support import eventually, free_port
 
 SIZE = 3

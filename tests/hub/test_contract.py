@@ -16,12 +16,12 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import Reason, TaskNotFound
 from multi_agent_mcp.hub.relay_client import relay_client_of
+from multi_agent_mcp.store.authority import ALONE, Authority, Shared, revision_of
 from multi_agent_mcp.store.collection import Layout
-from multi_agent_mcp.store.conflicts import Conflicts
-from multi_agent_mcp.store.entity_files import Quarantine
-from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.shared_collection import ALONE, Authority, Shared, SharedCollection, revision_of
-from multi_agent_mcp.store.tasks import Tasks
+from multi_agent_mcp.store.directory import Quarantine
+from multi_agent_mcp.store.durable_files import Files
+from multi_agent_mcp.store.journal import Conflicts
+from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
 from tests.hub.support import machines
 from tests.store.support import NOON, put
 

@@ -18,7 +18,7 @@ from multi_agent_mcp.hub.stream import EDITED, TIME, Hub
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.shared_collection import revision_of
+from multi_agent_mcp.store.authority import revision_of
 from tests.hub.support import DESK, LAPTOP, Machine, eventually
 from tests.server.seat import Seat
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from multi_agent_mcp.store.files.locks import RELAY
+from multi_agent_mcp.store.locks import RELAY
 from multi_agent_mcp.system.process import is_alive
 from tests.hub.support import DESK, Machine, eventually, machines
 from tests.hub.test_ending import relay

@@ -27,9 +27,9 @@ from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.hub.stream import Hub
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
-from multi_agent_mcp.store.shared_collection import PAYLOAD_BYTES
 from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, free_port
 from tests.hub.test_machines import send
 from tests.test_layers import loaded_by

@@ -22,7 +22,7 @@ from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.wiring import Services
 from tests.conftest import TEAM
 

@@ -22,7 +22,7 @@ from multi_agent_mcp.services.operations import Operation, Run
 from multi_agent_mcp.services.tasks.changes import MoveTask
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.store.intents import Intent
+from multi_agent_mcp.store.records import Intent
 from multi_agent_mcp.wiring import Services
 from tests.services import forks
 from tests.services.support import send

@@ -12,7 +12,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

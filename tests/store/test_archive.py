@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.store.codec import codec
-from multi_agent_mcp.store.tasks import Tasks
+from multi_agent_mcp.store.shared_collection import Tasks
 from multi_agent_mcp.store.workspace import Workspace
 from tests.store.support import NOON, in_processes, put
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.journal import DeliveryLog
 from tests.store.support import NOON
 

@@ -15,7 +15,7 @@ import pytest
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import Directory, Looks
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system import file_status
 from tests.store.support import NOON, mail_directory, message, put
 

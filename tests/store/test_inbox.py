@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from tests.store.support import NOON, confirm_read, mailbox, message, put
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import KeyFile, Record
 from tests.store.support import put
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.store import journal
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.journal import LineFile
 
 

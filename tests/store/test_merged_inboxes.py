@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.merged_inboxes import HEAD_CHARACTERS, MergedInbox, position
 from tests.store.support import NOON, confirm_read, mailbox, message, put

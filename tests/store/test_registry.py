@@ -10,7 +10,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import Registry
 from tests.store.support import in_processes, written
 

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.locks import LOCK_SECONDS
+from multi_agent_mcp.store.locks import LOCK_SECONDS
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_events import Watch
 from tests.store.support import NOON, message, put

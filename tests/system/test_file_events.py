@@ -12,7 +12,7 @@ import pytest
 from watchdog import observers
 
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.system.file_events import TreeWatch, Watch
 from tests.store.support import mailbox, message, put

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.file_events import TreeWatch, Watch
 from tests.store.support import mailbox, message
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system import files as writing
 from multi_agent_mcp.system.files import MANY
 from tests.services.support import syncs

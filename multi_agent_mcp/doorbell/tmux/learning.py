@@ -31,7 +31,7 @@ from multi_agent_mcp.doorbell.tmux.screens import BUSY, DRAFT, IDLE, Screen, cla
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, take_snapshot
 from multi_agent_mcp.doorbell.tmux.typing import literal
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.process import Foreground, foreground
 
 # Screens of known hosts that no profile describes, saved so that the profile can be corrected without a release.

@@ -16,14 +16,14 @@ from multi_agent_mcp.services.overview.supervision import MissingSessions, Super
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
 from multi_agent_mcp.services.team.agents import Agents, Signatures
-from multi_agent_mcp.store.entity_files import DIRECTORY
-from multi_agent_mcp.store.files.durable_files import Node
+from multi_agent_mcp.store.directory import QUARANTINE
+from multi_agent_mcp.store.durable_files import Node
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts
 
 # Disk usage of a session, by kind of file.
 
-ASIDE = frozenset({"archive", "logs", DIRECTORY})
+ASIDE = frozenset({"archive", "logs", QUARANTINE})
 """Subdirectories of a kind that are counted separately."""
 
 

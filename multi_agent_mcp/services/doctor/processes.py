@@ -11,7 +11,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
-from multi_agent_mcp.store.files.locks import LIFELONG
+from multi_agent_mcp.store.locks import LIFELONG
 from multi_agent_mcp.system.file_events import Watch, instances_max
 
 HELD_SECONDS = 1.0

@@ -15,9 +15,8 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession, Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.doctor.tree import is_leftover
-from multi_agent_mcp.store.archive import INDEXES
 from multi_agent_mcp.store.codec import Unreadable, codec
-from multi_agent_mcp.store.files.durable_files import Node, walk
+from multi_agent_mcp.store.durable_files import INDEXES, Node, walk
 from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
 
 _SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], bool]]] = {

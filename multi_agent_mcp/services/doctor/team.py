@@ -26,7 +26,7 @@ from multi_agent_mcp.services.overview.machines import (
     Machines,
 )
 from multi_agent_mcp.services.team.agents import is_passkey_of
-from multi_agent_mcp.store.shared_collection import Authority, is_marked, revision_of
+from multi_agent_mcp.store.authority import Authority, is_marked, revision_of
 
 
 def registry(context: CheckContext) -> Iterator[Finding]:

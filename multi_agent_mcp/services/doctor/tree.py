@@ -15,12 +15,11 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.collection import Collection
-from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.store.entity_files import DIRECTORY, REASON_SUFFIX, Quarantine, reason_in
-from multi_agent_mcp.store.files.durable_files import Node, walk
+from multi_agent_mcp.store.directory import QUARANTINE, REASON_SUFFIX, Directory, Quarantine, reason_in
+from multi_agent_mcp.store.durable_files import Node, walk
 from multi_agent_mcp.store.records import RELAY_SOCKET
-from multi_agent_mcp.store.shared_collection import PAYLOAD_BYTES
 from multi_agent_mcp.system.files import DIRECTORY_MODE, FILE_MODE
 from multi_agent_mcp.system.ownership import is_trusted, own_users, user_name
 
@@ -74,7 +73,7 @@ def tree(context: CheckContext) -> Iterator[Finding]:
 def _too_large(context: CheckContext, node: Node) -> Iterator[Finding]:
     """Files that cannot travel to the other machines. Logs go in pieces, and copies of mail not at all."""
     parts = Path(node.name).parts
-    is_entity = parts[0] in KINDS and node.name.endswith(".md") and DIRECTORY not in parts and node.is_file
+    is_entity = parts[0] in KINDS and node.name.endswith(".md") and QUARANTINE not in parts and node.is_file
     is_copy = parts[0] == "conversations" and parts[-1] != "conversation.md"
     if context.workspace.authority.here is not None and is_entity and not is_copy:
         facts = {"size": f"{node.status.st_size / (1 << 20):.1f}", "limit": PAYLOAD_BYTES >> 20}
@@ -107,7 +106,7 @@ def _mode(context: CheckContext, node: Node) -> Iterator[Finding]:
 def _quarantined(context: CheckContext, node: Node) -> Iterator[Finding]:
     """Quarantined files, with the reason."""
     path = context.workspace.path / node.name
-    if path.parent.name == DIRECTORY and node.name.endswith(REASON_SUFFIX):
+    if path.parent.name == QUARANTINE and node.name.endswith(REASON_SUFFIX):
         reason = reason_in(context.workspace.files.read(path) or b"", context.texts.language)
         yield context.found("files", PROBLEM, node.name.removesuffix(REASON_SUFFIX), "quarantined", reason=reason)
 

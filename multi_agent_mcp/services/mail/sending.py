@@ -19,8 +19,8 @@ from multi_agent_mcp.services.operations import Apply, Operation, Operations, Ru
 from multi_agent_mcp.services.team.agents import Agents, Signatures
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec import as_text, from_text
-from multi_agent_mcp.store.idempotency import claim
 from multi_agent_mcp.store.inbox import deliver_all, file_name
+from multi_agent_mcp.store.records import claim
 from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.texts import Texts
 
@@ -225,7 +225,7 @@ class Messages:
         receivers = self._receivers(sender, draft)
         messages = missing = self._messages(sender, draft, receivers)
         if draft.idempotency_key is not None:
-            messages, is_new = claim(self.workspace, draft.idempotency_key, messages)
+            messages, is_new = claim(self.workspace.files, draft.idempotency_key, messages)
             missing = messages if is_new else [message for message in messages if self._is_missing(message)]
         return PreparedMessages(messages, self.outbox.signatures.sign_all(missing, sender.id), conversation_id)
 

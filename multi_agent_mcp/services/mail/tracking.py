@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import MessageNotFound, StorageError, Unauthorized
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.store.shared_collection import TOO_LARGE
+from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.store.workspace import Workspace
 
 # Delivery of mail and notifications to agents of other machines (docs/protocol.md, Several machines).

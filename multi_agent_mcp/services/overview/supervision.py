@@ -23,7 +23,7 @@ from multi_agent_mcp.services.chat.delegations import Delegations
 from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 from multi_agent_mcp.services.tasks.changes import TaskChanges
 from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.store.files.locks import WINDOWS
+from multi_agent_mcp.store.locks import WINDOWS
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, own_start
 

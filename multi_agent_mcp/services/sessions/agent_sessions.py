@@ -24,8 +24,8 @@ from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.store.files.locks import Mutex
-from multi_agent_mcp.store.shared_collection import Authority
+from multi_agent_mcp.store.authority import Authority
+from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, own_start
 

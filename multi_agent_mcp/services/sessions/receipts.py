@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.store.files.locks import Mutex
+from multi_agent_mcp.store.locks import Mutex
 
 HANDED_OUT_SECONDS = 60.0
 """How long to wait for an answer with leased files to be written; only a host that reads nothing takes so long."""

@@ -13,8 +13,8 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.ids import new_message_id, session_name
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.services.team import upgrade
 from multi_agent_mcp.services.turn.reading import Query
-from multi_agent_mcp.store import upgrade
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices

@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
 from multi_agent_mcp.doorbell.chain import ChannelChain
 from multi_agent_mcp.doorbell.channel import Channel, Recorder
 from multi_agent_mcp.doorbell.channels import CodexQueue, DesktopNotifier, HookChannel
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 
 NAMES = ("hook", "codex_queue", "tmux", "desktop", "status_line")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from multi_agent_mcp.doorbell.tmux.learning import MOST_SAVED, UnknownScreens
 from multi_agent_mcp.doorbell.tmux.screens import Screen
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 
 
 def _kept(files: Files) -> list[str]:

@@ -11,7 +11,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channels import HookChannel
 from multi_agent_mcp.doorbell.tmux.client import number
 from multi_agent_mcp.doorbell.tmux.snapshot import FACTS_FORMAT, PaneMarker, machine_time, parse_facts
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 
 NO_NUMBERS = ["", "-1", "+1", " 1", "1 ", "1_0", "²", "1²", "١", "1e3", "9" * 19, "9" * 5000, "x"]
 

@@ -24,7 +24,7 @@ from multi_agent_mcp.errors import (
     StorageError,
     Unauthorized,
 )
-from multi_agent_mcp.store.idempotency import REMEMBERED_DAYS
+from multi_agent_mcp.store.records import REMEMBERED_DAYS
 from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

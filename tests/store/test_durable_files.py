@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.durable_files import Files
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.files import MANY, make_directory
 from tests.store.support import put, umask
 

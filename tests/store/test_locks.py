@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files import locks as locks_module
-from multi_agent_mcp.store.files.durable_files import Files
-from multi_agent_mcp.store.files.locks import Mutex, OrderViolated
+from multi_agent_mcp.store import locks as locks_module
+from multi_agent_mcp.store.durable_files import Files
+from multi_agent_mcp.store.locks import Mutex, OrderViolated
 from tests.store.support import in_processes, put
 
 

@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from multi_agent_mcp.store.files.containment import Containment, read_file
-from multi_agent_mcp.store.files.locks import Locks
+from multi_agent_mcp.store.locks import Locks
+from multi_agent_mcp.system.containment import Containment, read_file
 from multi_agent_mcp.system.file_status import Signature, in_place, signature, signature_of
 from multi_agent_mcp.system.files import (
     DIRECTORY_MODE,
@@ -116,6 +116,8 @@ def _nodes(base: Path, place: str) -> Iterator[Node]:
 
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """The errors of link(2) if the file system has no hard links, or allows none of this file (fs.protected_hardlinks)."""
+INDEXES = ".index"
+"""The directory of derived data that may be deleted."""
 ROOM_BYTES = 1 << 20
 """The free space below which a disk counts as full: the largest content of a message."""
 PLACES = 16

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.files.containment import Containment
+from multi_agent_mcp.system.containment import Containment
 from multi_agent_mcp.system.files import FILE_MODE, make_directory, make_private, storage_errors
 
 LOCK_SECONDS = 10.0

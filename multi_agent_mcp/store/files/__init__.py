@@ -1,1 +1,0 @@
-"""File access: durable writes, locks, and containment within the session's directory."""
