@@ -81,16 +81,17 @@ def share(
     elif sharing.membership and any((name, listen, hub, admin_seed, replicas)):
         raise AlreadyExists("shared_already", name=context.services.session)
     sharing.require_inviting()  # before waiting for a hub that may be away
-    user = sharing.user_line if is_new and hub is not None else None
+    account = sharing.hub_account if is_new and hub is not None else None
+    exports = sharing.hub_exports if account is not None else None
     if reseed:
         sharing.reseed()
     sharing.start_relay()
-    if user is None:  # else nothing is received before the hub knows this machine
+    if account is None:  # else nothing is received before the hub knows this machine
         sharing.wait_until_complete(Arrival(context.texts).told)
     token = str(sharing.invite(replaces=again))
     context.answer(
-        {"machine": sharing.membership.machine, "token": token, "user": user},
-        _share_lines(context.texts, sharing, token, user),
+        {"machine": sharing.membership.machine, "token": token, "account": account, "exports": exports},
+        _share_lines(context.texts, sharing, token, account, exports),
     )
 
 
@@ -106,10 +107,11 @@ def _begin(sharing: Sharing, name: str | None, listen: str, own: tuple[str | Non
         sharing.begin_at(machine, tuple(hub.split(",")), _text_of(admin_seed), replicas)
 
 
-def _share_lines(texts: Texts, sharing: Sharing, token: str, user: str | None) -> Iterator[str]:
+def _share_lines(texts: Texts, sharing: Sharing, token: str, account: str | None, exports: str | None) -> Iterator[str]:
     yield texts("share.done", machine=sharing.membership.machine)
-    if user is not None:
-        yield texts("share.user", line=user)
+    if account is not None and exports is not None:
+        yield texts("share.exports", line=exports)
+        yield texts("share.account", line=account)
     yield texts("share.join")
     yield ""
     yield f"    multi-agent-mcp join {token}"
@@ -143,15 +145,15 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         with _says_if_joined(sharing, parsed, texts):
             join_session(parsed, where, machine_name(name or sharing.share.former_machine), adopt=adopt)
             sharing.start_relay()
-            user = None if parsed.seed else sharing.user_line
-            if user is None:  # else nothing is received before the hub knows this machine
+            account = None if parsed.seed else sharing.hub_account
+            if account is None:  # else nothing is received before the hub knows this machine
                 sharing.wait_until_complete(Arrival(texts).told)
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
     facts = {"session": parsed.session, "path": str(sharing.path)}
     done = texts("join.done", machine=sharing.membership.machine, **facts)
-    given = [texts("share.user", line=user)] if user is not None else []
-    print_answer({**facts, "user": user}, [done, *given, texts("join.next")], as_json=as_json)
+    given = [texts("share.account", line=account)] if account is not None else []
+    print_answer({**facts, "account": account}, [done, *given, texts("join.next")], as_json=as_json)
 
 
 @contextmanager

@@ -45,7 +45,14 @@ async def make_streams(client: Client, names: Names, identity: str, *, first: in
         "first_seq": first,
     }
     logs = {"name": names.log_stream, "description": identity, "subjects": [names.logs], "max_age": LOG_SECONDS * 10**9}
-    for config in (values, logs):
+    beats = {
+        "name": names.beat_stream,
+        "description": identity,
+        "subjects": [names.heartbeats],
+        "max_msgs_per_subject": 1,
+        "republish": {"src": names.heartbeats, "dest": names.heard.replace("*", "{{wildcard(1)}}")},
+    }
+    for config in (values, logs, beats):
         await _create(client, f"$JS.API.STREAM.CREATE.{config['name']}", json.dumps({**config, **common}).encode())
 
 
@@ -122,7 +129,7 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
     """Replaces the hub's streams by new ones with the shared values of the files here. Raises `HubUnreachable`."""
     client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
     try:
-        for stream in (server.names.stream, server.names.log_stream):
+        for stream in (server.names.stream, server.names.log_stream, server.names.beat_stream):
             await administer(client, f"$JS.API.STREAM.DELETE.{stream}", b"", but=NO_STREAM)
         successor = f"{secrets.token_hex(8)} after {identity}"
         await make_streams(client, server.names, successor, first=position + GAP)

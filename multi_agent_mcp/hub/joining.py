@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -28,14 +29,14 @@ from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArgumen
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.stream import is_key_refused
-from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
 
 logger = logging.getLogger(__name__)
 
 LOCK = "hub-users"
 VALID = timedelta(days=1)
 PREFIX = "mam1."
-QUESTIONS, ANSWER_SECONDS = 3, 2.0
+ASKING_SECONDS, ANSWER_SECONDS, ASKED_AGAIN_SECONDS = 6.0, 2.0, 0.2
 LINGER_SECONDS = 5.0
 """The time for which a used token may still ask, in case its answer was lost."""
 
@@ -73,14 +74,25 @@ def _check(data: str) -> str:
 def new_token(server: Server, session: str, *, replaces: str | None = None) -> Token:
     """Returns a new token, registered with the server; `replaces` names a machine whose files are lost, which it may
     replace. Raises `InvalidArguments` for an unknown one."""
-    token_id, seed = secrets.token_hex(6), new_seed()
+    seed = new_seed()
     with server.share.files.locks.held(LOCK):
         users = server.users()
+        token_id = f"{_free_slot(users['tokens'])}{secrets.token_hex(5)}"
         if replaces is not None and replaces not in users["machines"]:
             raise InvalidArguments("no_such_machine", name=replaces)
         facts = {"nkey": public_of(seed), "created_at": format_time(now()), "replaces": replaces, "used": False}
         server.let({**users, "tokens": {**users["tokens"], token_id: facts}})
     return Token(server.names.uuid, session, tuple(server.urls()), server.certificate, token_id, seed)
+
+
+def _free_slot(tokens: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns a slot that no token may use any more, else that of the oldest one, which is revoked."""
+    taken: dict[str, str] = {}
+    for token_id, facts in tokens.items():
+        made = parse_time(facts["created_at"])
+        if not facts["used"] and made is not None and is_recent(made, now(), VALID):
+            taken[slot_of(token_id)] = max(facts["created_at"], taken.get(slot_of(token_id), ""))
+    return min(SLOTS, key=lambda slot: taken.get(slot, ""))
 
 
 async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]:
@@ -102,7 +114,7 @@ async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]
 
 async def _connected(token: Token) -> Client:
     try:
-        return await connected_once(token.urls, token.seed, token.certificate, f"join-{token.id}")
+        return await connected_once(token.urls, token.seed, token.certificate, f"join-{slot_of(token.id)}")
     except HubUnreachable as error:
         if is_key_refused(error.__cause__):  # the hub answers, but no longer knows this token
             raise InvalidArguments("token_used") from error
@@ -110,14 +122,16 @@ async def _connected(token: Token) -> Client:
 
 
 async def _answer(token: Token, question: bytes) -> dict[str, Any]:
-    """Asks, and again if no answer comes, as a server that reloads its users may drop one. The same key gets the same
-    answer. Raises `HubUnreachable` and `InvalidArguments`."""
+    """Asks, and again if no answer comes, as a server that has just let another machine in is not there for a moment.
+    The same key gets the same answer. Raises `HubUnreachable` and `InvalidArguments`."""
     client, subject = await _connected(token), Names(token.uuid).join(token.id)
+    deadline = time.monotonic() + ASKING_SECONDS
     try:
-        for _ in range(QUESTIONS):
+        while client.is_connected and time.monotonic() < deadline:
             with suppress(Error, OSError, ValueError):
                 answer: dict[str, Any] = json.loads((await client.request(subject, question, ANSWER_SECONDS)).data)
                 return answer
+            await asyncio.sleep(ASKED_AGAIN_SECONDS)
         raise HubUnreachable
     finally:
         await client.close()
@@ -134,8 +148,10 @@ class Reception:
 
     async def open(self) -> None:
         """Starts answering requests to join. Raises `HubUnreachable`."""
+        if self.is_open:
+            return
         url = [self.server.local_url]
-        self.client = await connected_once(url, self.server.admin_seed, self.server.certificate, "reception")
+        self.client = await connected_once(url, self.server.reception_seed, self.server.certificate, "reception")
         await self.client.subscribe(self.server.names.joins, cb=self._asked)
 
     @property
@@ -143,7 +159,9 @@ class Reception:
         return self.client is not None and self.client.is_connected
 
     async def _asked(self, message: Msg) -> None:
-        token_id = message.subject.rpartition(".")[2]
+        slot = message.subject.rpartition(".")[2]
+        tokens = await asyncio.to_thread(lambda: self.server.users()["tokens"])
+        token_id = next((name for name, facts in tokens.items() if slot_of(name) == slot and not facts["used"]), "")
         try:
             answer = await asyncio.to_thread(self._let_in, token_id, json.loads(message.data))
         except Refusal as refusal:
@@ -157,6 +175,9 @@ class Reception:
             forgetting.add_done_callback(self._forgetting.discard)
 
     async def _forget_soon(self, token_id: str) -> None:
+        await asyncio.to_thread(self._apply)  # after the answer, as it starts the server again
+        with suppress(HubUnreachable):
+            await self.open()
         await asyncio.sleep(LINGER_SECONDS)
         await asyncio.to_thread(self._forget, token_id)
 
@@ -177,8 +198,12 @@ class Reception:
             if known is not None and token["replaces"] != machine and machines.get(machine) != public:
                 raise AlreadyExists("machine_exists", name=known)
             tokens = {**users["tokens"], token_id: {**token, "used_by": public}}
-            self.server.let({**users, "machines": {**machines, machine: public}, "tokens": tokens})
+            self.server.note({**users, "machines": {**machines, machine: public}, "tokens": tokens})
         return {"settings": json.loads(self.settings())}
+
+    def _apply(self) -> None:
+        with suppress(Refusal), self.server.share.files.locks.held(LOCK):
+            self.server.apply()
 
     def _forget(self, token_id: str) -> None:
         with suppress(Refusal), self.server.share.files.locks.held(LOCK):

@@ -219,7 +219,7 @@ class Relay:
                 await self.following.look_at_files()
         while True:
             await self.hub.connect(self.membership.urls, self.share.seed(), self.share.certificate())
-            await self.hub.hear(self.names.heartbeats, self.heartbeats.heard)
+            await self.hub.hear(self.names.heard, self.heartbeats.heard)
             await self.hub.wait_until_closed()
             await asyncio.sleep(HUB_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The embedded hub: a nats-server with one nkey per machine, TLS except on loopback, and every write synced.
+"""The embedded hub: a nats-server with one account per machine, TLS except on loopback, and every write synced.
 
 `sync_interval` is quoted on purpose: the server misreads an unquoted interval and only warns.
 """
@@ -26,8 +26,19 @@ import nkeys
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.subjects import Names, hub_url, is_any, is_loopback, own_addresses, parse_address
+from multi_agent_mcp.hub.subjects import (
+    HUB,
+    SLOTS,
+    Names,
+    hub_url,
+    is_any,
+    is_loopback,
+    own_addresses,
+    parse_address,
+    slot_of,
+)
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
+from multi_agent_mcp.store.records import KeyFile
 from multi_agent_mcp.system.process import is_alive, start_detached, started_at
 
 # The certificate of the embedded hub.
@@ -73,6 +84,7 @@ def public_of(seed: str) -> str:
     return bytes(nkeys.from_seed(bytearray(seed.encode())).public_key).decode()
 
 
+ACCOUNTS = "accounts: "
 OLDEST = (2, 11)
 """The oldest usable version, the first with batched direct gets."""
 START_SECONDS = 10.0
@@ -117,6 +129,11 @@ class Server:
         return (self.share.files.read(self.path / "admin.nk") or b"").decode()
 
     @property
+    def reception_seed(self) -> str:
+        """The key of the user that answers requests to join, made when it is needed first."""
+        return KeyFile(self.share.files, self.path / "reception.nk").ensure(new_seed)
+
+    @property
     def certificate(self) -> str | None:
         data = self.share.files.read(self.path / "hub.pem")
         return None if data is None else data.decode()
@@ -142,11 +159,37 @@ class Server:
         return found
 
     def let(self, users: Mapping[str, Mapping[str, Any]]) -> None:
-        """Sets the users; a running server reloads them without disconnecting the others."""
+        """Sets the users; see `apply`."""
         self._write("users", users)
-        self._configure()
-        if (pid := self.pid()) is not None:
+        self.apply()
+
+    def note(self, users: Mapping[str, Mapping[str, Any]]) -> None:
+        """Sets the users, for `apply` to let them in."""
+        self._write("users", users)
+
+    def apply(self) -> None:
+        """Makes a running server know the users. New tokens are reloaded without disconnecting anybody; for a machine
+        that came or went the server is started again, because it loses what an account imports if a reload adds it
+        (nats-server issue 8560): the others are connected again within a second."""
+        had = self._machines()
+        if not self._configure() or (pid := self.pid()) is None:
+            return
+        if self._machines() == had:
             os.kill(pid, signal.SIGHUP)
+        else:
+            self.stop()
+            self.launch()
+            self._wait()
+
+    def _machines(self) -> list[str]:
+        """Returns the accounts of machines in the configuration that is in place."""
+        data = (self.share.files.read(self.path / "server.conf") or b"").decode()
+        found = next((line for line in data.splitlines() if line.startswith(ACCOUNTS)), f"{ACCOUNTS}{{}}")
+        return [
+            name
+            for name in json.loads(found.removeprefix(ACCOUNTS))
+            if not name.startswith(self.names.account("join-"))
+        ]
 
     def start(self) -> None:
         """Starts the server unless it runs, and waits until it accepts connections. Raises `HubUnreachable`, and
@@ -217,9 +260,14 @@ class Server:
         lines = (self.path / "server.log").read_text(errors="replace").splitlines()
         raise HubUnreachable("hub_not_started", words=lines[-1] if lines else "-")
 
-    def _configure(self) -> None:
-        settings, users = self.read("settings"), self.users()
-        self.share.files.replace(self.path / "server.conf", configuration(self, settings, users).encode())
+    def _configure(self) -> bool:
+        """Writes the configuration; returns whether it has changed."""
+        settings, users, path = self.read("settings"), self.users(), self.path / "server.conf"
+        data = configuration(self, settings, users).encode()
+        if data == self.share.files.read(path):
+            return False
+        self.share.files.replace(path, data)
+        return True
 
     def _write(self, name: str, value: Any) -> None:
         self.share.files.replace(self.path / f"{name}.json", json.dumps(value, indent=1).encode())
@@ -235,24 +283,29 @@ def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[st
         f"listen: {json.dumps(address)}",
         f"max_payload: {PAYLOAD_BYTES + 65536}",
         f'jetstream {{ {store}, sync_interval: "always" }}',
-        "authorization { users = [",
-        f"  {{ nkey: {json.dumps(public_of(server.admin_seed))} }}",
+        f"{ACCOUNTS}{json.dumps(accounts(server, users))}",
     ]
-    for machine, public in users["machines"].items():
-        lines.append(user(public, server.names.machine_permissions(machine)))
-    for token_id, facts in users["tokens"].items():
-        if not facts.get("used"):
-            lines.append(user(facts["nkey"], server.names.joiner_permissions(token_id)))
-    lines.append("] }")
     if server.certificate is not None:
         pair = {"cert_file": str(path / "hub.pem"), "key_file": str(path / "key.pem")}
         lines.append(f"tls: {json.dumps({**pair, 'handshake_first': True})}")
     return "\n".join(lines) + "\n"
 
 
-def user(public: str, permissions: Mapping[str, Any]) -> str:
-    """Returns a user's entry in the configuration."""
-    return f"  {{ nkey: {json.dumps(public)}, permissions: {json.dumps(permissions)} }}"
+def accounts(server: Server, users: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the accounts: the hub's with its streams, and one for each machine and unused token."""
+    names = server.names
+    reception = {"nkey": public_of(server.reception_seed), "permissions": names.reception_permissions}
+    hub = {
+        "jetstream": "enabled",
+        "users": [{"nkey": public_of(server.admin_seed)}, reception],
+        "exports": names.exports,
+    }
+    machines = {
+        names.account(machine): names.machine_account(machine, public) for machine, public in users["machines"].items()
+    }
+    waiting = {slot_of(token_id): facts["nkey"] for token_id, facts in users["tokens"].items() if not facts.get("used")}
+    joiners = {names.account(f"join-{slot}"): names.joiner_account(slot, waiting.get(slot)) for slot in SLOTS}
+    return {HUB: hub, **machines, **joiners}
 
 
 def find_program() -> str:

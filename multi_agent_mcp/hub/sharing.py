@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import secrets
 import signal
@@ -22,7 +23,7 @@ from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArgumen
 from multi_agent_mcp.hub.administration import connected_once, make_streams, reseed
 from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token
 from multi_agent_mcp.hub.relay_client import HANGS, RelayClient
-from multi_agent_mcp.hub.server import Server, new_seed, public_of, user
+from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Membership, Share
 from multi_agent_mcp.hub.subjects import Names, require_protected
 from multi_agent_mcp.store.durable_files import Files
@@ -72,8 +73,8 @@ class Sharing:
             self.reseed()  # it was shared before: its files have revisions of the former hub
 
     def begin_at(self, machine: str, urls: tuple[str, ...], admin_seed: str, replicas: int) -> None:
-        """Shares the session with a hub of the user's own, to whose configuration `user_line` must then be added.
-        Raises `InvalidArguments` and `HubUnreachable`."""
+        """Shares the session with a hub of the user's own, to whose configuration `hub_account` and `hub_exports` must
+        then be added. Raises `InvalidArguments` and `HubUnreachable`."""
         require_protected(urls)
         uuid, seed = secrets.token_hex(16), new_seed()
         asyncio.run(_prepare_at(urls, admin_seed, Names(uuid), replicas))
@@ -86,10 +87,17 @@ class Sharing:
         workspace.registry.settle_at(membership.machine, former=self.share.former_machine)
 
     @property
-    def user_line(self) -> str:
-        """The entry for this machine in the configuration of the user's own hub."""
+    def hub_exports(self) -> str:
+        """What the account with the streams has to export in the configuration of the user's own hub: one line."""
+        return f"exports: {json.dumps(Names(self.membership.uuid).exports)}"
+
+    @property
+    def hub_account(self) -> str:
+        """The account of this machine in the configuration of the user's own hub: one line."""
         known = self.membership
-        return user(public_of(self.share.seed()), Names(known.uuid).machine_permissions(known.machine)).strip()
+        names = Names(known.uuid)
+        account = names.machine_account(known.machine, public_of(self.share.seed()))
+        return f"{json.dumps(names.account(known.machine))}: {json.dumps(account)}"
 
     def require_inviting(self) -> None:
         """Raises `InvalidArguments` if this machine cannot let others in."""

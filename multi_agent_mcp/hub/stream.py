@@ -1,6 +1,6 @@
 """The relay's interface to the hub: values by subject, each with a revision, over NATS JetStream.
 
-Only requests and core subscriptions are used: see `Names.machine_permissions` for why there are no consumers. A stream
+Only requests and core subscriptions are used: see `Names.machine_account` for why there are no consumers. A stream
 keeps the newest value of each subject; its sequence numbers are the revisions and the order in which all machines see
 them. The JetStream API: https://docs.nats.io/reference/reference-protocols/nats_api_reference.
 """
@@ -210,7 +210,9 @@ class Hub:
         self._require_connected()
         try:
             reply = await self.client.request(
-                f"$JS.API.DIRECT.GET.{self.names.stream}", json.dumps({"seq": sequence}).encode(), REQUEST_SECONDS
+                self.names.api(f"DIRECT.GET.{self.names.stream}"),
+                json.dumps({"seq": sequence}).encode(),
+                REQUEST_SECONDS,
             )
         except FAILED as error:
             raise HubUnreachable from error
@@ -232,7 +234,7 @@ class Hub:
             answers = self.client.new_inbox()
             subscription = await self.client.subscribe(answers, cb=batch.heard)
             try:
-                call = f"$JS.API.DIRECT.GET.{stream or self.names.stream}"
+                call = self.names.api(f"DIRECT.GET.{stream or self.names.stream}")
                 await self.client.publish(call, json.dumps(request).encode(), reply=answers)
                 return await batch.whole()
             finally:
@@ -266,7 +268,7 @@ class Hub:
         """Returns the answer of the JetStream API, also one with the error code `but`. Raises `HubUnreachable`."""
         self._require_connected()
         try:
-            reply = await self.client.request(f"$JS.API.{call}", json.dumps(request).encode(), REQUEST_SECONDS)
+            reply = await self.client.request(self.names.api(call), json.dumps(request).encode(), REQUEST_SECONDS)
         except FAILED as error:
             raise HubUnreachable from error
         answer: dict[str, Any] = json.loads(reply.data)

@@ -1,13 +1,13 @@
-"""Names on the hub: streams and subjects, and the permissions of a machine (docs/protocol.md, Several machines)."""
+"""Names on the hub: streams and subjects, and the account of a machine (docs/protocol.md, Several machines)."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from multi_agent_mcp.errors import InvalidArguments
@@ -101,7 +101,11 @@ class Names:
         self.log_stream = f"MAM_{uuid}_LOG"
         self.stored = (f"{self.root}.own.>", f"{self.root}.all.>")
         self.logs = f"{self.root}.log.>"
+        self.beat_stream = f"MAM_{uuid}_HB"
         self.heartbeats = f"{self.root}.hb.*"
+        self.heard = f"{self.root}.heard.*"
+        """Where all machines hear the heartbeats: nats-server hands what came from one account on to others only from a
+        stream, by its republishing."""
         self.joins = f"{self.root}.join.*"
         self.parse = lru_cache(KNOWN_MAX)(self._parse)
         """Parses the subject of a stored value: returns `Own` for one machine's, a key for a shared one, else None."""
@@ -121,7 +125,8 @@ class Names:
         return f"{self.root}.hb.{machine}"
 
     def join(self, token_id: str) -> str:
-        return f"{self.root}.join.{token_id}"
+        """Returns the subject on which a token asks: that of its slot."""
+        return f"{self.root}.join.{slot_of(token_id)}"
 
     def _parse(self, subject: str) -> Own | str | None:
         parts = subject.removeprefix(f"{self.root}.").split(".")
@@ -129,23 +134,76 @@ class Names:
             return Own(parts[1], parts[2], unquoted(parts[3]), unquoted(parts[4]))
         return ".".join(parts[1:]) if parts[0] == "all" and len(parts) > 1 else None
 
-    def machine_permissions(self, machine: str) -> dict[str, list[str]]:
-        """Returns the subjects that a machine may publish and subscribe to: it cannot write in another's name, nor
-        change the hub itself. It may not have consumers: the server would publish for them to any subject."""
-        reading = [
-            f"$JS.API.{call}.{stream}"
-            for stream in (self.stream, self.log_stream)
-            for call in ("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
-        ]
-        own = [f"{self.root}.own.{machine}.>", f"{self.root}.log.{machine}.>", self.heartbeat(machine)]
-        return {
-            "publish": [*own, f"{self.root}.all.>", *reading],
-            "subscribe": [f"{inbox(machine)}.>", self.heartbeats],
-        }
+    @property
+    def exports(self) -> list[dict[str, str]]:
+        """What the hub's account offers to the machines' accounts, which its own users alone could reach otherwise. A
+        batched direct get has several answers."""
+        once = [*self.stored, self.logs, self.heartbeats, self.joins]
+        once += [f"{JETSTREAM}.{call}" for call in self._calls("STREAM.INFO", "STREAM.MSG.GET")]
+        batches = [{"service": f"{JETSTREAM}.{call}", "response_type": "Stream"} for call in self._calls("DIRECT.GET")]
+        return [*({"service": subject} for subject in once), *batches, {"stream": self.heard}]
 
-    def joiner_permissions(self, token_id: str) -> dict[str, list[str]]:
-        """Returns the permissions of a token for joining: asking to join."""
-        return {"publish": [self.join(token_id)], "subscribe": [f"{inbox(f'join-{token_id}')}.>"]}
+    def machine_account(self, machine: str, public: str) -> dict[str, Any]:
+        """Returns the account of a machine. nats-server checks the subject of a request and never that of its reply, so
+        a machine must not share an account with anybody: answers return to the one who asked, whatever reply it named.
+        It can write in no other's name, nor change the hub itself. It may not have consumers: the server would publish
+        for them to any subject."""
+        writing = [f"{self.root}.own.{machine}.>", f"{self.root}.log.{machine}.>", f"{self.root}.all.>"]
+        calls = self._calls("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
+        reading = {self.api(call): f"{JETSTREAM}.{call}" for call in calls}
+        services = {**{subject: subject for subject in (*writing, self.heartbeat(machine))}, **reading}
+        return _account(public, services, [f"{inbox(machine)}.>"], heard=[self.heard])
+
+    def joiner_account(self, slot: str, public: str | None) -> dict[str, Any]:
+        """Returns the account of a slot for a token: it may ask to join. The slots exist before their tokens, as
+        nats-server loses what an account imports if a reload adds it (nats-server issue 8560)."""
+        asking = self.join(slot)
+        return _account(public, {asking: asking}, [f"{inbox(f'join-{slot}')}.>"])
+
+    @property
+    def reception_permissions(self) -> dict[str, list[str]]:
+        """Returns the permissions of the user that answers requests to join, in the hub's account: it can answer, and
+        publish nowhere else."""
+        return {"publish": [f"{ANSWERS}.>"], "subscribe": [self.joins, f"{inbox('reception')}.>"]}
+
+    def api(self, call: str) -> str:
+        """Returns the subject under which a machine makes a call of JetStream: under its usual one the server looks
+        for streams of the machine's own account."""
+        return f"{self.root}.api.{call}"
+
+    def account(self, name: str) -> str:
+        """Returns the name of a machine's or a token's account."""
+        return f"MAM_{self.uuid}_{name}"
+
+    def _calls(self, *calls: str) -> list[str]:
+        return [f"{call}.{stream}" for call in calls for stream in (self.stream, self.log_stream)]
+
+
+SLOTS = tuple(f"{number:02}" for number in range(32))
+"""The accounts for tokens: so many may be unused at once."""
+JETSTREAM = "$JS.API"
+"""The prefix of JetStream's calls in the hub's own account."""
+HUB = "HUB"
+"""The name of the account with the streams."""
+ANSWERS = "_R_"
+"""The prefix of the subjects under which nats-server carries answers between accounts."""
+
+
+def _account(
+    public: str | None, services: Mapping[str, str], answers: Sequence[str], heard: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Returns an account with one user, that may use these services of the hub's account, by the subject under which it
+    does, get `answers`, and hear these subjects of it."""
+    permissions = {"publish": [*services], "subscribe": [*answers, *heard]}
+    used = [{"service": {"account": HUB, "subject": there}, "to": here} for here, there in services.items()]
+    streams = [{"stream": {"account": HUB, "subject": subject}} for subject in heard]
+    users = [] if public is None else [{"nkey": public, "permissions": permissions}]
+    return {"users": users, "imports": [*used, *streams]}
+
+
+def slot_of(token_id: str) -> str:
+    """Returns the slot of a token, with which its id begins."""
+    return token_id[:2]
 
 
 def inbox(name: str) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -72,15 +72,16 @@ class KeyFile:
         self._known = None if found is None or key is None else (found, key)
         return key
 
-    def ensure(self) -> str:
-        """Returns the key, and creates one of 256 random bits if there is none; concurrent callers get the same key."""
+    def ensure(self, made: Callable[[], str] = secrets.token_urlsafe) -> str:
+        """Returns the key, and creates one if there is none, of 256 random bits; concurrent callers get the same
+        one."""
         if (key := self.read()) is not None:
             return key
-        key = secrets.token_urlsafe(32)
+        key = made()
         try:
             self.files.create(self.path, f"{key}\n".encode("ascii"))
         except FileExistsError:
-            return self.ensure()
+            return self.ensure(made)
         return key
 
     def remove(self) -> None:

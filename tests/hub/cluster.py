@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from nats.errors import Error
@@ -26,9 +27,10 @@ listen: "127.0.0.1:{port}"
 max_payload: {payload}
 jetstream {{ store_dir: {store}, sync_interval: "always" }}
 cluster {{ name: "team", listen: "127.0.0.1:{route}", routes: {routes} }}
-authorization {{ users = [
-{users}
-] }}
+accounts {{
+  HUB {{ jetstream: enabled, users: [ {{ nkey: "{admin}" }} ], {exports} }}
+  {accounts}
+}}
 """
 
 
@@ -40,7 +42,8 @@ class Cluster:
     ports: list[int] = field(default_factory=lambda: [free_port() for _ in range(SIZE)])
     routes: list[int] = field(default_factory=lambda: [free_port() for _ in range(SIZE)])
     seed: str = field(default_factory=new_seed)
-    users: list[str] = field(default_factory=list)
+    exports: str = ""
+    accounts: list[str] = field(default_factory=list)
     servers: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -53,12 +56,14 @@ class Cluster:
             command = [find_program(), "-c", str(self.base / f"{number}.conf")]
             self.servers[number] = subprocess.Popen(command, stdout=log, stderr=log)
 
-    def let(self, user: str) -> None:
-        """Lets a machine in, as the line says that `share` or `join` has printed."""
-        self.users.append(user)
-        for number, server in self.servers.items():
-            self._configure(number)
-            server.send_signal(signal.SIGHUP)
+    def let(self, account: str, exports: str | None = None) -> None:
+        """Lets a machine in, as the lines say that `share` or `join` has printed."""
+        self.accounts.append(account)
+        self.exports = exports or self.exports
+        for number in self.servers:  # one after the other: a reload would lose what the new account imports
+            self.kill(number)
+            self.start(number)
+            eventually(partial(_answers, self.ports[number]))
 
     def kill(self, number: int) -> None:
         self.servers[number].kill()
@@ -98,9 +103,17 @@ class Cluster:
             store=json.dumps(str(self.base / f"data{number}")),
             route=self.routes[number],
             routes=json.dumps([f"nats://127.0.0.1:{route}" for route in self.routes]),
-            users="\n".join([f'  {{ nkey: "{public_of(self.seed)}" }}', *self.users]),
+            admin=public_of(self.seed),
+            exports=self.exports,
+            accounts="\n  ".join(self.accounts),
         )
         (self.base / f"{number}.conf").write_text(text)
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 @contextmanager

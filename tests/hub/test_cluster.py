@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,12 +17,14 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.sharing import Sharing, join
+from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from tests.hub.cluster import Cluster, three_servers
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually
 from tests.hub.test_failures import new_task
 from tests.hub.test_looking import command
 from tests.hub.test_machines import replica, send
+from tests.hub.test_security import Asker, arrived_elsewhere, questions
 
 AGENTS = (Agent(id="owner", role="owner", type="human"), Agent(id="admin", role="admin", parent_id="owner"))
 MORE = 8
@@ -55,10 +58,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(administration, "ADMINISTER_SECONDS", 1)  # before they know each other they do not answer
             eventually(lambda: succeeded(began), "the servers did not find each other")
-        cluster.let(desk.sharing.user_line)
+        cluster.let(desk.sharing.hub_account, desk.sharing.hub_exports)
         desk.start()
         join(desk.sharing.invite(), laptop.root, LAPTOP, adopt=False)
-        cluster.let(laptop.sharing.user_line)
+        cluster.let(laptop.sharing.hub_account)
         laptop.start()
         laptop.services.agents.add(Agent(id="worker-a", parent_id="admin"))
         eventually(lambda: "worker-a" in desk.services.agents.all())
@@ -203,3 +206,11 @@ def test_a_hub_is_a_url_and_has_tls_unless_it_is_here(tmp_path: Path, url: str, 
         Sharing(tmp_path / SESSION).begin_at(DESK, ("nats://127.0.0.1:4222", url), "seed", 3)
     assert refused.value.key == f"error.{key}"
     assert not (tmp_path / SESSION).exists()
+
+
+def test_no_reply_and_no_header_leads_anywhere_but_back_to_the_one_who_asked(pair: Pair) -> None:
+    """As with the hub that `share` makes, with the accounts that it prints."""
+    names, share = Names(pair.desk.sharing.membership.uuid), pair.laptop.sharing.share
+    asker = Asker(LAPTOP, share.seed(), questions(names)[0])
+    found = asyncio.run(arrived_elsewhere(pair.cluster.urls, None, pair.cluster.seed, names, asker))
+    assert found == {"another.app"}

@@ -9,13 +9,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error
 
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments
@@ -26,7 +27,7 @@ from multi_agent_mcp.hub.server import Server, new_certificate, new_seed
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.hub.stream import Hub
-from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
@@ -111,6 +112,96 @@ def test_what_it_may_do_it_can(two: Machines) -> None:
     answer, complaints = as_machine(two[LAPTOP], attempt(names.own(LAPTOP, "wait", "nobody"), b""))
     assert json.loads(answer)["stream"] == names.stream
     assert complaints == []
+
+
+def victims(names: Names) -> list[str]:
+    """Subjects at which what another one asked must never arrive: others' values, the hub's calls, others' answers."""
+    return [
+        *(names.own(DESK, "msg", "admin", "forged"), names.own(DESK, "read", "admin", "forged")),
+        *(
+            names.log(DESK, "audit", "20260101"),
+            names.heartbeat(DESK),
+            names.join("00"),
+            names.heard.replace("*", DESK),
+        ),
+        *(f"$JS.API.STREAM.{call}.{names.stream}" for call in ("DELETE", "PURGE", "UPDATE")),
+        *(
+            "$JS.API.STREAM.CREATE.MINE",
+            f"$JS.API.CONSUMER.CREATE.{names.stream}",
+            "_INBOX_desk.x",
+            "_R_.x",
+            "another.app",
+        ),
+    ]
+
+
+def questions(names: Names) -> list[tuple[str, bytes]]:
+    """Every request that a machine or a token may make."""
+    stored = json.dumps({"last_by_subj": names.own(LAPTOP, "wait", "nobody")}).encode()
+    calls = ("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
+    return [
+        *((names.own(LAPTOP, "wait", "nobody"), b"stored"), (names.log(LAPTOP, "audit", "x"), b"line")),
+        *((names.shared("tsk.tsk_00000000dead"), b"x"), (names.heartbeat(LAPTOP), b"{}")),
+        *((names.api(f"{call}.{stream}"), stored) for call in calls for stream in (names.stream, names.log_stream)),
+        *((names.join(slot), b"{}") for slot in SLOTS),
+    ]
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Somebody with a key for the hub, and a request that it may make."""
+
+    name: str
+    seed: str
+    asks: tuple[str, bytes]
+
+
+async def arrived_elsewhere(
+    urls: Sequence[str], certificate: str | None, admin_seed: str, names: Names, asker: Asker
+) -> set[str]:
+    """Returns the victims' subjects at which anything arrives when the asker makes every request with each of them as
+    its reply and in the headers that redirect; with `another.app`, at which the administrator says something last."""
+    found: set[str] = set()
+
+    async def note(message: Msg) -> None:
+        found.add(message.subject)
+
+    watching = await connected_once(urls, admin_seed, certificate, "admin")
+    client = await connected_once(urls, asker.seed, certificate, asker.name)
+    client._error_cb = _silent
+    for subject in victims(names):
+        await watching.subscribe(subject, cb=note)
+    await watching.flush()
+    for subject, data in questions(names):
+        for target in victims(names):
+            await client.publish(subject, data, reply=target)
+            await client.publish(subject, data, headers={"Nats-Trace-Dest": target, "Mam-Op": "x"})
+    for _ in range(2):
+        await client.request(*asker.asks, 2)  # it is answered, after all the rest
+    await watching.publish("another.app", b"the spy hears")
+    await watching.flush()
+    await client.close()
+    await watching.close()
+    return found - {names.heard.replace("*", DESK), names.heartbeat(DESK)}  # desk's own
+
+
+@pytest.mark.parametrize("who", ["machine", "token"])
+def test_no_reply_and_no_header_leads_anywhere_but_back_to_the_one_who_asked(two: Machines, who: str) -> None:
+    """nats-server checks the subject of a request and not that of its reply, to which it publishes itself."""
+    token, server = two.token(), two[DESK].sharing.server
+    assert server is not None
+    names = Names(token.uuid)
+    if who == "token":
+        asker = Asker(f"join-{slot_of(token.id)}", token.seed, (names.join(token.id), b"{}"))
+    else:
+        asker = Asker(LAPTOP, two[LAPTOP].sharing.share.seed(), questions(names)[0])
+    found = asyncio.run(arrived_elsewhere(token.urls, token.certificate, server.admin_seed, names, asker))
+    assert found == {"another.app"}
+    eventually(lambda: two[DESK].sharing.status()["connected"])
+
+
+async def _silent(_: Exception) -> None:
+    """The server's complaints are not what is looked for."""
 
 
 STAMP = {"Mam-Time": "1700000000000000000"}
@@ -276,7 +367,7 @@ def test_a_token_says_nothing_but_how_to_ask(two: Machines) -> None:
     names = Names(token.uuid)
 
     async def ask(subject: str) -> bytes | None:
-        client = await connected_once(token.urls, token.seed, token.certificate, f"join-{token.id}")
+        client = await connected_once(token.urls, token.seed, token.certificate, f"join-{slot_of(token.id)}")
         try:
             return (await client.request(subject, b"{}", 0.5)).data
         except Error:
