@@ -92,24 +92,28 @@ class Progress:
     def witnessed(self, revision: int, operation: str) -> None:
         self.witness = max(self.witness, (revision, operation))
 
-    async def recognises(self, hub: Hub, state: StreamState) -> bool:
+    @property
+    def newest(self) -> int:
+        """The newest revision that this machine had of the hub."""
+        return max(self.witness[0], self.sequence)
+
+    async def recognises(self, hub: Hub, state: StreamState, newest: int) -> bool:
         """Returns whether this is the hub followed so far, or its successor (see `hub.reseeding`), to which all files
         are sent again. A hub restored from an old copy may have grown again since: then the witness's revision belongs
-        to another operation. Raises `HubUnreachable`."""
+        to another operation. `newest` is that of before the state was asked for, as this machine's own values go on
+        growing meanwhile. Raises `HubUnreachable`."""
         identity, _, predecessor = state.identity.partition(" after ")
         if self.identity in ("", identity):
             self.identity = identity
-            return await self._is_as_witnessed(hub, state)
+            return state.last_sequence >= newest and await self._is_as_witnessed(hub)
         if predecessor != self.identity:
             return False
         self.scanned, self.log_sequence = 0.0, 0  # before the identity: `note` may be called in between
         self.identity = identity
         return True
 
-    async def _is_as_witnessed(self, hub: Hub, state: StreamState) -> bool:
+    async def _is_as_witnessed(self, hub: Hub) -> bool:
         revision, operation = self.witness
-        if state.last_sequence < max(revision, self.sequence):
-            return False
         found = await hub.at(revision) if revision else None
         return found is None or found.headers.get(OP) == operation
 
@@ -231,9 +235,9 @@ class Following:
     async def _synchronise(self) -> None:
         """Checks that it is the same hub, and exchanges everything with it. If the connection changes meanwhile, it
         ends without a result, and `run` begins again: the hub on the new connection has not been recognised."""
-        connection = self._connections
+        connection, newest = self._connections, self.progress.newest
         state = await self.hub.state()
-        recognised = await self.progress.recognises(self.hub, state)
+        recognised = await self.progress.recognises(self.hub, state, newest)
         if connection != self._connections:
             return
         if not recognised:
@@ -268,10 +272,10 @@ class Following:
 
     async def _is_made_anew(self) -> bool:
         """Returns whether the hub that was too old has a successor; then everything is exchanged again."""
-        state = await self.hub.state()
+        newest, state = self.progress.newest, await self.hub.state()
         if state.identity.partition(" ")[0] == self.progress.identity:
             return False
-        if not await self.progress.recognises(self.hub, state):
+        if not await self.progress.recognises(self.hub, state, newest):
             return False
         self.replaced = self.synchronised = False
         return True

@@ -243,9 +243,14 @@ class Hub:
             raise HubUnreachable from error
 
     async def beat(self, facts: Mapping[str, Any]) -> None:
-        """Sends a heartbeat to the other machines; it is not stored."""
+        """Sends a heartbeat to the other machines. If no stream takes it, the hub has lost its streams although the
+        connection stands, and is looked at as after a new connection."""
         if self.connected:
-            await self.client.publish(self.names.heartbeat(self.machine), json.dumps(facts).encode())
+            try:
+                data = json.dumps(facts).encode()
+                await self.client.request(self.names.heartbeat(self.machine), data, REQUEST_SECONDS)
+            except NoRespondersError:
+                await self._on_change()
 
     async def hear(self, subject: str, heard: Callable[[Msg], Awaitable[None]]) -> None:
         await self.client.subscribe(subject, cb=heard)

@@ -47,6 +47,7 @@ def _following(hub: GrowingHub) -> Following:
         is_new=False,
         scanned=1.0,
         witness=(0, ""),
+        newest=KNOWN_HERE,
         recognises=recognises,
     )
     noticing = SimpleNamespace(publishing=SimpleNamespace(keep_newest=lambda: None), look_at_files=nothing)
