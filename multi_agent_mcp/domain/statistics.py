@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.timeline import Arrow, Bar, Timeline
+from multi_agent_mcp.domain.timeline import Arrow, Bar, Life, Timeline
 from multi_agent_mcp.domain.times import json_values
 
 Interval = tuple[datetime, datetime]
@@ -78,50 +79,72 @@ class Statistics:
         return answer | {"days": [day | {"day": day["day"].isoformat()} for day in answer["days"]]}
 
 
+T = TypeVar("T")
+
+
 def compute(timeline: Timeline, tasks: Iterable[Task], calls: Mapping[str, int], zone: tzinfo) -> Statistics:
     """Computes the statistics of a timeline. `tasks` are those of its bars, `calls` the numbers of tool calls by agent;
     days begin at midnight in `zone`."""
     known = {task.id: task for task in tasks}
     period = timeline.start, timeline.end
+    of_task, of_agent = _by("task_id", timeline.bars), _by("agent_id", timeline.bars)
+    sent, received = _by("sender_id", timeline.arrows), _by("receiver_id", timeline.arrows)
+    lives = _by("agent_id", timeline.lives)
+
+    def agent(agent_id: str, role: str) -> AgentFigures:
+        own = _Own(of_agent[agent_id], sent[agent_id], received[agent_id], lives[agent_id])
+        return _agent(agent_id, role, own, period, known, calls.get(agent_id, 0))
+
     return Statistics(
         start=timeline.start,
         end=timeline.end,
-        agents=tuple(
-            _agent(lane.agent_id, lane.role, timeline, known, calls) for lane in timeline.lanes if lane.agent_id
-        ),
-        tasks=tuple(_task(task, timeline.bars, period) for task in known.values()),
-        days=tuple(_day(*day, timeline) for day in _days(*period, zone)),
+        agents=tuple(agent(lane.agent_id, lane.role) for lane in timeline.lanes if lane.agent_id),
+        tasks=tuple(_task(task, of_task[task.id], period) for task in known.values()),
+        days=tuple(_day(*day, timeline, of_agent) for day in _days(*period, zone)),
         left_out=timeline.left_out,
     )
 
 
+class _Own(NamedTuple):
+    """What a timeline holds of one agent."""
+
+    bars: Sequence[Bar]
+    sent: Sequence[Arrow]
+    received: Sequence[Arrow]
+    lives: Sequence[Life]
+
+
+def _by(name: str, items: Iterable[T]) -> Mapping[str, list[T]]:
+    """Returns the items by the value of this attribute; none for an unknown value."""
+    found: defaultdict[str, list[T]] = defaultdict(list)
+    for item in items:
+        found[getattr(item, name)].append(item)
+    return found
+
+
 def _agent(
-    agent_id: str, role: str, timeline: Timeline, tasks: Mapping[str, Task], calls: Mapping[str, int]
+    agent_id: str, role: str, own: _Own, period: Interval, tasks: Mapping[str, Task], calls: int
 ) -> AgentFigures:
-    period = timeline.start, timeline.end
-    bars = [bar for bar in timeline.bars if bar.agent_id == agent_id]
-    received = [arrow for arrow in timeline.arrows if arrow.receiver_id == agent_id]
-    present = merged(cut((life.start, life.end), period) for life in timeline.lives if life.agent_id == agent_id)
-    busy = merged(_spans(bars, "in_progress", period))
-    done = _done(bars, period)
+    present = merged(cut((life.start, life.end), period) for life in own.lives)
+    busy = merged(_spans(own.bars, "in_progress", period))
+    done = _done(own.bars, period)
     return AgentFigures(
         agent_id=agent_id,
         role=role,
-        tool_calls=calls.get(agent_id, 0),
-        sent=sum(arrow.sender_id == agent_id for arrow in timeline.arrows),
-        received=len(received),
+        tool_calls=calls,
+        sent=len(own.sent),
+        received=len(own.received),
         done=len(done),
         present=total(present),
         busy=total(busy),
         waiting=total(present) - total(overlap(present, busy)),
-        blocked=total(_spans(bars, "blocked", period)),
-        until_read=_median(map(_until_read, received)),
+        blocked=total(_spans(own.bars, "blocked", period)),
+        until_read=_median(map(_until_read, own.received)),
         lead=_median(_lead(tasks[bar.task_id]) for bar in done),
     )
 
 
-def _task(task: Task, bars: Iterable[Bar], period: Interval) -> TaskFigures:
-    mine = [bar for bar in bars if bar.task_id == task.id]
+def _task(task: Task, mine: Sequence[Bar], period: Interval) -> TaskFigures:
     return TaskFigures(
         task_id=task.id,
         title=task.title,
@@ -133,9 +156,8 @@ def _task(task: Task, bars: Iterable[Bar], period: Interval) -> TaskFigures:
     )
 
 
-def _day(day: date, period: Interval, timeline: Timeline) -> DayFigures:
-    agents = [lane.agent_id for lane in timeline.lanes if lane.agent_id]
-    of = {agent_id: [bar for bar in timeline.bars if bar.agent_id == agent_id] for agent_id in agents}
+def _day(day: date, period: Interval, timeline: Timeline, bars: Mapping[str, Sequence[Bar]]) -> DayFigures:
+    of = {lane.agent_id: bars[lane.agent_id] for lane in timeline.lanes if lane.agent_id}
     busy = {agent_id: total(merged(_spans(bars, "in_progress", period))) for agent_id, bars in of.items()}
     done = {agent_id: len(_done(bars, period)) for agent_id, bars in of.items()}
     return DayFigures(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +29,7 @@ from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory, Looks
 from multi_agent_mcp.store.durable_files import Files
-from multi_agent_mcp.system.file_status import Signature, is_own_directory, signature_of
+from multi_agent_mcp.system.file_status import Signature, is_own_directory, is_settled, modified_at, signature_of
 from multi_agent_mcp.system.files import storage_errors, sync_directory
 
 E = TypeVar("E", bound=Identified)
@@ -167,6 +168,8 @@ class Collection(Generic[E]):
         self.layout = layout
         self._looks = Looks()
         self._partitions: dict[str, Partition[E]] = {}
+        self._names: list[str] = []
+        self._listed_at = -1
         self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
 
     # Reading
@@ -197,7 +200,12 @@ class Collection(Generic[E]):
 
     def open(self, partition: str | None = None) -> list[E]:
         """Returns the open entities, of one partition or of all. What is over costs nothing."""
-        return [entity for chosen in self._chosen(partition) for entity in chosen.open()]
+        found = []
+        for chosen in self._chosen(partition):
+            found += (entities := chosen.open())
+            for entity in entities:
+                self._remember(entity.id, chosen, chosen.home)
+        return found
 
     def open_in_order(self, partition: str | None = None) -> Iterator[E]:
         """Yields the open entities, of one partition or of all, in the order of the layout."""
@@ -250,6 +258,13 @@ class Collection(Generic[E]):
         """Returns the names of the partitions, sorted."""
         if self.layout.file_name is not None:
             return [WHOLE]
+        mtime, looked_at = modified_at(self.base), time.time_ns()
+        if mtime != self._listed_at:
+            self._names = self._listed()
+            self._listed_at = mtime if is_settled(mtime, looked_at) else -1
+        return self._names
+
+    def _listed(self) -> list[str]:
         with storage_errors(self.base, FileNotFoundError), suppress(FileNotFoundError):
             return sorted(item.name for item in self.base.iterdir() if is_own_directory(item) and is_plain(item.name))
         return []
@@ -348,11 +363,14 @@ class Collection(Generic[E]):
             signature = signature_of(f"{directory.path}/{name}")
             entity = directory.load(name) if signature is not None else None
             if entity is not None:
-                if len(self._last_seen) > REMEMBERED:
-                    self._last_seen.clear()
-                self._last_seen[entity_id] = partition, directory
+                self._remember(entity_id, partition, directory)
                 return Location(partition, directory, entity, signature)
         return None
+
+    def _remember(self, entity_id: str, partition: Partition[E], directory: Directory[E]) -> None:
+        if len(self._last_seen) > REMEMBERED:
+            self._last_seen.clear()
+        self._last_seen[entity_id] = partition, directory
 
     def _places(self, entity_id: str) -> Iterator[tuple[Partition[E], Directory[E]]]:
         """Yields the places where an entity may be, the likeliest first."""

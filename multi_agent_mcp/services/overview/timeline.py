@@ -44,6 +44,12 @@ class Timelines:
         """The timeline of a period. Without a start it begins with the first event; without an end it extends to now,
         or to the last event if no session runs. `most` is the limit of messages, finished tasks and ended sessions
         each, by default as many as a picture has room for."""
+        return self.with_tasks(start, end, most)[0]
+
+    def with_tasks(
+        self, start: datetime | None, end: datetime | None, most: int | None = None
+    ) -> tuple[Timeline, list[Task]]:
+        """As `of`, with the tasks that it is about, and others that are open."""
         since, until = start or EPOCH, end or self.clock()
         finished = most or FINISHED_MAX
         messages, older = self.mail_search.during(since, until, most or ARROWS_MAX)
@@ -60,7 +66,7 @@ class Timelines:
             answers=tuple(self._answers(since, until)),
             left_out=older + max(unparsed, 0),
         )
-        return replace(_framed(found, start, end), lanes=tuple(self._lanes(found)))
+        return replace(_framed(found, start, end), lanes=tuple(self._lanes(found))), tasks
 
     def _arrows(self, messages: Iterable[Message]) -> Iterator[Arrow]:
         steps_of = self._steps()
@@ -232,9 +238,9 @@ class StatisticsOfSession:
 
     def of(self, start: datetime, end: datetime, zone: tzinfo) -> Statistics:
         """The statistics from `start` to `end`; days begin at midnight in `zone`."""
-        found = self.timeline.of(start, end, most=EVENTS_MAX)
-        tasks = (self.workspace.tasks.find(task_id) for task_id in dict.fromkeys(bar.task_id for bar in found.bars))
-        return compute(found, [task for task in tasks if task is not None], self._calls(start), zone)
+        found, tasks = self.timeline.with_tasks(start, end, most=EVENTS_MAX)
+        shown = {bar.task_id for bar in found.bars}
+        return compute(found, [task for task in tasks if task.id in shown], self._calls(start), zone)
 
     def _calls(self, start: datetime) -> Counter[str]:
         """The number of tool calls, by agent, of the sessions that ran since `start`."""
