@@ -235,7 +235,7 @@ class Following:
     async def _synchronise(self) -> None:
         """Checks that it is the same hub, and exchanges everything with it. If the connection changes meanwhile, it
         ends without a result, and `run` begins again: the hub on the new connection has not been recognised."""
-        connection, newest = self._connections, self.progress.newest
+        connection, newest, followed = self._connections, self.progress.newest, self.progress.identity
         state = await self.hub.state()
         recognised = await self.progress.recognises(self.hub, state, newest)
         if connection != self._connections:
@@ -243,6 +243,8 @@ class Following:
         if not recognised:
             self._found_older(state)
             return
+        if self.progress.identity != followed:
+            self.replaced = False  # meanwhile another machine may have said that of the former hub
         self.hub.recognised = True
         self._doubted_at = None
         if not self.progress.scanned and self._begun != state.identity:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -177,8 +177,9 @@ class Server:
         if self._machines() == had:
             os.kill(pid, signal.SIGHUP)
         else:
-            self.stop()
-            self.launch()
+            with self._starting():
+                self.stop()
+                self._launch()
             self._wait()
 
     def _machines(self) -> list[str]:
@@ -202,6 +203,14 @@ class Server:
     def launch(self) -> bool:
         """Starts the server unless it runs, without waiting; returns whether it had to be started. Raises
         `InvalidArguments` without a usable program, and `StorageError`."""
+        with self._starting():
+            return self._launch()
+
+    def _starting(self) -> AbstractContextManager[None]:
+        """Returns a context in which no other process starts the server: the relay does when it finds none."""
+        return self.share.files.locks.held("hub-start")
+
+    def _launch(self) -> bool:
         if self.pid() is not None:
             return False
         program = find_program()

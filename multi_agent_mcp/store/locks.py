@@ -75,6 +75,7 @@ ORDER = (
     Level("dashboard", "the dashboard while it is rewritten"),
     Level("agents", "agents.json, between read and replace"),
     Level("hub-users", "who may use the hub that runs here"),
+    Level("hub-start", "the start of the hub that runs here"),
     Level("journal-{name}", "a journal while it begins again"),
     Level("mutex:session", "this process's own session, in memory and in its file"),
     Level("archive-{kind}-{owner}", "what moves into an archive, and its index"),

@@ -48,6 +48,7 @@ def _following(hub: GrowingHub) -> Following:
         scanned=1.0,
         witness=(0, ""),
         newest=KNOWN_HERE,
+        identity="one",
         recognises=recognises,
     )
     noticing = SimpleNamespace(publishing=SimpleNamespace(keep_newest=lambda: None), look_at_files=nothing)
@@ -101,3 +102,31 @@ def test_a_hub_whose_connection_changed_while_it_was_asked_is_recognised_again()
         return found
 
     assert asyncio.run(follow()) == [(False, False), (True, True)]
+
+
+class SuccessorHub(RestartedHub):
+    """A hub that was made anew. While it is asked who it is, another machine says that the former one was replaced."""
+
+    async def state(self, *_: object) -> StreamState:
+        assert self.following is not None
+        self.following.found_replaced()
+        return StreamState("two after one", LAST)
+
+
+def test_what_another_machine_says_of_the_former_hub_is_not_held_against_its_successor() -> None:
+    """Else this machine would say it of the successor, and the others of it again, for ever."""
+
+    async def follow() -> tuple[bool, bool]:
+        hub = SuccessorHub(in_question=0)
+        following = hub.following = _following(hub)
+        progress: Any = following.progress
+
+        async def recognises(*_: object) -> bool:
+            progress.identity = "two"
+            return True
+
+        progress.recognises = recognises
+        await following._follow()
+        return following.replaced, following.synchronised
+
+    assert asyncio.run(follow()) == (False, True)
