@@ -147,11 +147,20 @@ def unseen(books: Ledger, agent_id: str, box: list[Notification], tasks: Mapping
         task = tasks.get(notice.task_id or "")
         if notice.read_at is None or (agent_id, notice.id) in books.handed or notice.action == "check_chat":
             continue
+        if notice.action == "pause" and task is not None and _was_final(task, notice.created_at):
+            continue  # the task was finished while its agent was being paused: it never stood
         ends = [*resumed] if notice.action == "pause" else []
         ends += _ends(notice, task) if task is not None else []
         over_at = min((end for end in ends if end > notice.created_at), default=None)
         if over_at is None or notice.read_at < over_at:
             yield f"the interrupt {notice.id} ({notice.action}) of {agent_id} was read UNSEEN at {notice.read_at}: LOST"
+
+
+def _was_final(task: Task, moment: datetime) -> bool:
+    """Whether the task was finished or cancelled at this time."""
+    changes = [entry for entry in task.history if "status" in entry]
+    earlier = [entry["status"][1] for entry in changes if (parse_time(entry.get("at")) or moment) <= moment]
+    return bool(earlier) and earlier[-1] in FINAL
 
 
 def _ends(notice: Notification, task: Task) -> Iterator[datetime]:
