@@ -130,6 +130,9 @@ class Publishing:
             its_mark = await self.hub.last(self.names.own("*", subjects.READ, owner, name))
             await asyncio.to_thread(self._give_way, inbox, path, found, known, its_mark)
             return
+        if by_hand and (complete := inbox.hot.codec.encode(entity)) != data:
+            await asyncio.to_thread(self._complete, inbox, path, found, complete)
+            return
         if key not in self._known:
             unread = data if entity.read_at is None else inbox.hot.codec.encode(entity.mark_read(None))
             try:
@@ -162,6 +165,13 @@ class Publishing:
             files.replace(whole, known.data, modified=int(known.headers[TIME]))
         if mark is not None:
             inbox.accept_read(path.name, parse_time(json.loads(mark.data)["read_at"]))
+
+    def _complete(self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], complete: bytes) -> None:
+        """Writes what a hand left out of a message, as its first reader would, so that it is the same to the byte on
+        every machine, whoever reads it where. It is noticed again then, as it is if it has changed since."""
+        with self.workspace.files.locks.held(inbox.lock):
+            if _read(self.workspace, path) == found:
+                self.workspace.files.replace(self.workspace.path / path, complete, modified=found[1])
 
     async def _publish_first(
         self, kind: str, owner: str, name: str, data: bytes, modified: int, known: Stored | None

@@ -126,6 +126,20 @@ def test_a_file_by_hand_travels_and_an_edit_of_a_task_does_too(desk: Machine, la
     eventually(lambda: replica(desk, task_id) == replica(laptop, task_id))
 
 
+def test_a_file_by_hand_is_the_same_to_the_byte_though_its_reader_dies(desk: Machine, laptop: Machine) -> None:
+    name = "my note.md"
+    (desk.path / "ipc" / "worker-a" / name).write_text("---\nsender_id: admin\n---\n\nby hand", encoding="utf-8")
+    eventually(lambda: laptop.has("worker-a", "by hand"))
+    mailbox = laptop.services.workspace.mailbox("worker-a")
+    for read_at in (laptop.services.clock(), None):  # handed out, and taken back from a dead reader
+        with laptop.services.workspace.locks.held(mailbox.lock):
+            mailbox.mark_read([name], read_at)
+    eventually(lambda: (status := laptop.sharing.status())["queued"] == status["pending"] == 0)
+    copies = [(at.path / "ipc" / "worker-a" / name).read_bytes() for at in (desk, laptop)]
+    assert copies[0] == copies[1]
+    assert copies[0].startswith(b"---\nid: my note\n")
+
+
 @pytest.mark.parametrize("name", ["worker-a.bak", "_worker-a"])
 def test_a_directory_in_ipc_that_is_no_agents_is_left_alone(laptop: Machine, name: str) -> None:
     aside = laptop.path / "ipc" / name

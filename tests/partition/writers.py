@@ -47,9 +47,9 @@ class Writer:
                 count = self._acknowledged(process, count, away=away)
 
     def end(self) -> None:
-        """Ends the process as its host does."""
+        """Ends the process as its host does; if it was killed, the next one, which first mends what it left."""
         if self.process is not None:
-            self.process.communicate(timeout=60)
+            self._living().communicate(timeout=60)
             self.process = None
 
     def kill(self) -> None:
