@@ -104,9 +104,3 @@ class Bench:
         team.plan(self.scale.tasks)
         team.live_through(self.scale.letters)
         return team
-
-    def heaped(self) -> Team:
-        """A fresh team whose admin's many read messages were put into the mailbox itself by hand."""
-        team = self.team()
-        team.heap_up(self.scale.read)
-        return team

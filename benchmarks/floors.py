@@ -5,16 +5,48 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
+from benchmarks.durable import durable_write
+from benchmarks.timing import command_seconds
 from benchmarks.wire import Server
 
 REPOSITORY = Path(__file__).parents[1]
+KILOBYTE = b"x" * 1024
+FILES = 2_000
+
+Floor = Callable[[Path], float]
+"""The processor time of a thing that every machine does, in seconds; it may use the directory."""
+
+
+def file_read(directory: Path) -> float:
+    """A small file opened, read and closed."""
+    paths = [directory / f"{number}.md" for number in range(FILES)]
+    for path in paths:
+        path.write_bytes(KILOBYTE)
+    return median(_processor_seconds(lambda: [path.read_bytes() for path in paths]) / FILES for _ in range(5))
+
+
+def file_written(directory: Path) -> float:
+    """A small file put in place so that it survives a power cut."""
+    return median(_processor_seconds(lambda: durable_write(directory, KILOBYTE)) for _ in range(FILES // 10))
+
+
+def python_started(_: Path) -> float:
+    """An interpreter that does nothing."""
+    return median(command_seconds([sys.executable, "-c", "pass"]) for _ in range(11))
+
+
+def _processor_seconds(action: Callable[[], object]) -> float:
+    began = time.process_time()
+    action()
+    return time.process_time() - began
 
 
 def bare_server(directory: Path) -> Server:

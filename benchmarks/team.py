@@ -99,13 +99,6 @@ class Team:
                 path = self.services.path / "tasks" / "worker" / f"{task.id}.md"
                 os.utime(path, times=(begun.at.timestamp(),) * 2)
 
-    def heap_up(self, count: int) -> None:
-        """Puts this many read messages directly into the mailbox, as an editor or `cp` would."""
-        moment = times.now()
-        with unsynced():
-            for number in range(count):
-                self._put(self._message(number, count).mark_read(moment))
-
     def _message(self, number: int, count: int) -> Message:
         """The past is spread out: one message a minute."""
         return Message(
@@ -127,11 +120,6 @@ class Team:
         admin = self.services.agents.get("admin")
         while self.services.reading.read(admin, Query(whole=True))["count"]:
             pass
-
-
-def hot_files(team: Team) -> int:
-    """Returns the number of files in the admin's mailbox itself, outside its archive."""
-    return sum(item.suffix == ".md" for item in team.services.workspace.mailbox("admin").path.iterdir())
 
 
 @contextmanager

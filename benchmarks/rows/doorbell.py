@@ -28,7 +28,7 @@ def visible(bench: Bench) -> Finding:
         ring()
         with FileEvents(bench.place()).watched() as events:
             measured, heard, typed = in_turns(bench.scale.rings, ring, events.latency, lambda: _one_call(pane))
-    return Finding(measured * 1000, ms(measured), f"{ms(heard)} inotify + {ms(typed)} tmux")
+    return Finding(measured / (heard + typed), ms(measured), f"{ms(heard)} inotify + {ms(typed)} tmux")
 
 
 def _ringing(team: Team, server: Server, pane: Pane) -> Callable[[], float]:

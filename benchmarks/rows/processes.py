@@ -22,7 +22,7 @@ def spawn(bench: Bench) -> Finding:
     measured, floor = in_turns(
         bench.scale.spawns, lambda: _listed(lambda: team.server("admin")), lambda: _listed(lambda: bare_server(place))
     )
-    return Finding(measured - floor, f"{measured:.2f} s", f"{floor:.2f} s")
+    return Finding(measured / floor, f"{measured:.2f} s", f"{floor:.2f} s")
 
 
 def memory(bench: Bench) -> Finding:

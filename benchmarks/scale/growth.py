@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from benchmarks.bench import Bench
+from benchmarks.floors import Floor
 from benchmarks.table import Finding
 from benchmarks.timing import in_turns
 
@@ -24,6 +25,8 @@ class Growth:
     large: int
     rounds: int = 5
     unit: str = "s"
+    floor: Floor | None = None
+    """What `each` and `added` compare a time with; of a size in memory there is none."""
 
     def times(self, bench: Bench) -> Finding:
         """The large one's cost, as a multiple of the small one's."""
@@ -31,15 +34,22 @@ class Growth:
         return Finding(many / few, *self._told(bench, many, few))
 
     def each(self, bench: Bench) -> Finding:
-        """The cost of each additional item, in millionths: microseconds, or bytes of a megabyte."""
+        """The cost of each additional item: as a multiple of the floor, or in bytes of a megabyte."""
         small, large = self._sizes(bench)
         few, many = self._costs(bench)
-        return Finding((many - few) / (large - small) * 1e6, *self._told(bench, many, few))
+        return self._over_floor(bench, (many - few) / (large - small), many, few)
 
     def added(self, bench: Bench) -> Finding:
-        """The additional cost of all items together, in thousandths: milliseconds."""
+        """The additional cost of all items together, as a multiple of the floor."""
         few, many = self._costs(bench)
-        return Finding((many - few) * 1e3, *self._told(bench, many, few))
+        return self._over_floor(bench, many - few, many, few)
+
+    def _over_floor(self, bench: Bench, cost: float, many: float, few: float) -> Finding:
+        measured, least = self._told(bench, many, few)
+        if self.floor is None:
+            return Finding(cost * 1e6, measured, least)
+        floor = self.floor(bench.place())
+        return Finding(cost / floor, measured, f"{least}; {floor * 1e6:.3g} us {self.floor.__name__}")
 
     def _costs(self, bench: Bench) -> tuple[float, float]:
         small, large = self._sizes(bench)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.floors import file_read, file_written, python_started
 from benchmarks.rows import calls, throughput
 from benchmarks.scale import mail, servers, tasks, upkeep
 from benchmarks.scale.growth import Growth
@@ -32,9 +33,9 @@ _TASKS = (
     _each(
         "block-line",
         "block the root of subtasks in a line",
-        Growth(tasks.block_line, 10, THOUSAND, 1),
-        2_500,
-        "us a task",
+        Growth(tasks.block_line, 10, THOUSAND, 1, floor=file_written),
+        20,
+        "writes a task",
     ),
     _times("dependencies", "get_next_action, a chain of dependencies", Growth(tasks.dependency_chain, 10, 5_000, 3), 2),
 )
@@ -46,7 +47,13 @@ _UNREAD = (
     _times("hook-first", "hook: first look, unread", Growth(mail.hook_first, HUNDRED, MYRIAD), 3),
     _times("hook-news", "hook: after one new message, unread", Growth(mail.hook_news, HUNDRED, MYRIAD), 3),
     _times("hook-silent", "hook: nothing to say, unread", Growth(mail.hook_silent, HUNDRED, LAKH, 9), 1.1),
-    _each("first-look", "first look of a process (unread)", Growth(mail.first_look, HUNDRED, LAKH, 3), 40, "us a file"),
+    _each(
+        "first-look",
+        "first look of a process (unread)",
+        Growth(mail.first_look, HUNDRED, MYRIAD, 3, floor=file_read),
+        9,
+        "reads a file",
+    ),
     _times("unread-page", "read 50, unread", Growth(mail.unread_page, THOUSAND, LAKH), 3),
     _each(
         "unread-memory",
@@ -67,9 +74,9 @@ _ARCHIVED = (
     _each(
         "prune",
         "prune --dry-run, archived",
-        Growth(upkeep.over_archive("prune", "--dry-run", "--older-than", "0"), MYRIAD, MILLION, 3),
-        10,
-        "us a file",
+        Growth(upkeep.over_archive("prune", "--dry-run", "--older-than", "0"), MYRIAD, MILLION, 3, floor=file_read),
+        1,
+        "reads a file",
     ),
     _times(
         "prune-memory",
@@ -80,16 +87,16 @@ _ARCHIVED = (
     _each(
         "doctor",
         "doctor, archived",
-        Growth(upkeep.over_archive("doctor", signed=True), HUNDRED, LAKH, 3),
-        10,
-        "us a file",
+        Growth(upkeep.over_archive("doctor", signed=True), HUNDRED, LAKH, 3, floor=file_read),
+        1,
+        "reads a file",
     ),
     _each(
         "verify",
         "doctor --verify, archived",
-        Growth(upkeep.over_archive("doctor", "--verify", signed=True), HUNDRED, LAKH, 1),
-        150,
-        "us a message",
+        Growth(upkeep.over_archive("doctor", "--verify", signed=True), HUNDRED, LAKH, 1, floor=file_read),
+        15,
+        "reads a message",
     ),
     _times(
         "verify-memory",
@@ -107,11 +114,17 @@ _OTHERS = (
     Row(
         name="sessions",
         title="serve: start and first call, ended sessions",
-        measure=Growth(upkeep.ended_sessions, 10, MYRIAD).added,
-        unit="ms more",
-        at_most=10,
+        measure=Growth(upkeep.ended_sessions, 10, MYRIAD, floor=python_started).added,
+        unit="interpreters more",
+        at_most=1,
     ),
-    _each("broadcast", "broadcast to so many", Growth(mail.broadcast, 10, 500), 400, "us a receiver"),
+    _each(
+        "broadcast",
+        "broadcast to so many",
+        Growth(mail.broadcast, 10, 500, floor=file_written),
+        4,
+        "writes a receiver",
+    ),
     _times("cli-help", "--help beside python -c pass", Growth(upkeep.empty("--help"), 0, 1), 8),
     _times("cli-unread", "unread beside python -c pass", Growth(upkeep.empty("unread"), 0, 1), 15),
     _times("cli-send", "send beside python -c pass", Growth(upkeep.empty("send", "admin", "hello"), 0, 1), 18),
