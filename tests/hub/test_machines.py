@@ -134,10 +134,12 @@ def test_a_file_by_hand_is_the_same_to_the_byte_though_its_reader_dies(desk: Mac
     for read_at in (laptop.services.clock(), None):  # handed out, and taken back from a dead reader
         with laptop.services.workspace.locks.held(mailbox.lock):
             mailbox.mark_read([name], read_at)
-    eventually(lambda: (status := laptop.sharing.status())["queued"] == status["pending"] == 0)
-    copies = [(at.path / "ipc" / "worker-a" / name).read_bytes() for at in (desk, laptop)]
-    assert copies[0] == copies[1]
-    assert copies[0].startswith(b"---\nid: my note\n")
+
+    def copies() -> list[bytes]:
+        return [path.read_bytes() for at in (desk, laptop) for path in (at.path / "ipc" / "worker-a").rglob(name)]
+
+    eventually(lambda: len(both := copies()) == 2 and both[0] == both[1])
+    assert copies()[0].startswith(b"---\nid: my note\n")
 
 
 @pytest.mark.parametrize("name", ["worker-a.bak", "_worker-a"])
