@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.config import find_session, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import ids as names
 from multi_agent_mcp.domain import times
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.services.team.upgrade import upgrade
 from multi_agent_mcp.store.authority import ALONE, Authority
@@ -22,6 +21,7 @@ from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification

@@ -13,15 +13,14 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import ChannelReport
 from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.store.records import KeyFile
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.delivery import ChannelReport
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.doorbell.channel import Channel
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
     from multi_agent_mcp.store.records import Record
+    from multi_agent_mcp.store.workspace import Workspace
 
 T = TypeVar("T")
 

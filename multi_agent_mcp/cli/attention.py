@@ -12,8 +12,6 @@ import click
 
 from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command, titled_table
 from multi_agent_mcp.cli.watch.screen import choice_words, choices, said
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.domain.times import format_duration
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
 from multi_agent_mcp.texts import Texts
@@ -21,6 +19,8 @@ from multi_agent_mcp.texts import Texts
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.dialog import Answered, Dialog
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.texts import Texts
 

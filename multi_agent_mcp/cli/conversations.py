@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,11 +18,13 @@ from multi_agent_mcp.cli.context import (
     unverified,
 )
 from multi_agent_mcp.domain.entity import as_json
-from multi_agent_mcp.domain.message import Conversation
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.validation import Draft, require_words
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Conversation
+    from multi_agent_mcp.texts import Texts
 
 Record = dict[str, Any]
 CONVERSATION_COLUMNS: dict[str, Callable[[Record], object]] = {

@@ -16,14 +16,14 @@ from multi_agent_mcp.cli.context import SessionContext, print_line, session_comm
 from multi_agent_mcp.config import expanded
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason
-from multi_agent_mcp.host_config import HostConfiguration
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.system.files import FileChange, apply_change
-from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
     from multi_agent_mcp.doorbell.tmux.screens import Screen
+    from multi_agent_mcp.host_config import HostConfiguration
+    from multi_agent_mcp.texts import Texts
 
 
 @click.command()

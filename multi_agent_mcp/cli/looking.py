@@ -27,7 +27,6 @@ from multi_agent_mcp.cli.context import (
 )
 from multi_agent_mcp.config import find_root, read_environment, session_names
 from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
 from multi_agent_mcp.domain.times import asked_time, format_duration, format_time, local_zone
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.search.search import Found, Results, SearchQuery
@@ -38,6 +37,7 @@ from multi_agent_mcp.texts import Texts
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.statistics import Statistics
+    from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshot
     from multi_agent_mcp.texts import Texts
 

@@ -28,10 +28,10 @@ from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.doorbell.wording import SYSTEM
 from multi_agent_mcp.errors import MessageNotFound, Refusal, StorageError
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.reading import ReadBatch, Reading
+    from multi_agent_mcp.texts import Texts
 
 EVERYBODY = "all"
 

@@ -10,14 +10,14 @@ import click
 
 from multi_agent_mcp.cli.context import SessionContext, column_table, delivery_lines, indented, session_command, text_of
 from multi_agent_mcp.domain.entity import as_json
-from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.overview.machines import AWAY
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.services.sessions.executions import Executions
 
 ACTIONS = ("blocked", "cancel", "pause")

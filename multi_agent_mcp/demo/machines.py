@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.cli.context import print_line, titled_table
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.hub.sharing import Sharing
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.texts import Texts
 
 SESSION = "demo"
 SECONDS = 90.0

@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import LANGUAGES
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+    from multi_agent_mcp.wiring import Services
 
 Step = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.doorbell.tmux.server import Server
@@ -22,7 +22,9 @@ from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import examples_directory
 from multi_agent_mcp.windows.up_down import open_team
 from multi_agent_mcp.windows.window_registry import TeamWindows
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.wiring import Services
 
 SECONDS = 120.0
 LOOK_AGAIN_SECONDS = 0.5

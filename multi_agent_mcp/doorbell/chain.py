@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel
 from multi_agent_mcp.doorbell.channels import CodexQueue, DesktopNotifier, HookChannel, NotifyCommand
 from multi_agent_mcp.errors import TmuxTimeout
 from multi_agent_mcp.hosts import WITHOUT_A_HOST, host_named
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 
 T = TypeVar("T")

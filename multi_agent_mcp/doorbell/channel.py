@@ -6,9 +6,12 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
 
 LINE_GONE = "line_gone"
 HOOK = "hook"

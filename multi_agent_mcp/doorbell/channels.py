@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from errno import errorcode
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import child_environment
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, Channel, has_taken
@@ -21,9 +21,12 @@ from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Tmux
 from multi_agent_mcp.doorbell.tmux.snapshot import GONE, probe
 from multi_agent_mcp.doorbell.wording import sanitized
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.process import is_alive
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.store.durable_files import Files
 
 COMMAND_SECONDS = 5.0
 HANGS_FOR = timedelta(seconds=60)

@@ -13,12 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import (
     NAMED,
     Delivery,
@@ -33,16 +31,20 @@ from multi_agent_mcp.domain.delivery import (
     due,
     item_ids_of,
 )
-from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel
 from multi_agent_mcp.doorbell.wording import doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
 from multi_agent_mcp.store.locks import serving_lock
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from filelock import FileLock
 
-from multi_agent_mcp.domain.delivery import Delivery, Due, FirstPrompt
 from multi_agent_mcp.doorbell.ringing import PERMANENT, Doorbell
 from multi_agent_mcp.errors import Refusal
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.delivery import Delivery, Due, FirstPrompt
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,16 @@ line)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadNotification
 from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
 from multi_agent_mcp.domain.notification import ACTIONS, TYPES
 from multi_agent_mcp.domain.text import sanitize
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.texts import Texts
 
 SYSTEM = "system"
 """The sender shown for notifications that no agent caused."""

@@ -13,23 +13,25 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import NAMED, DoorbellItem, Due, Ring, UnreadItem, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.doorbell.wording import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.notifications.notifications import Notifications, as_answer
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.system.file_status import RACY_NS
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.doorbell.ringing import Doorbell
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.store.workspace import Mailbox, Workspace
+    from multi_agent_mcp.texts import Texts
 
 # The record of the unread mail and notifications that `hook` has announced.
 #

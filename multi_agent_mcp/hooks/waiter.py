@@ -13,15 +13,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import Timeout
 
 from multi_agent_mcp.hooks import state_file
-from multi_agent_mcp.hooks.answers import Hooks
 from multi_agent_mcp.store.locks import WAITER
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.system.process import host_of, is_alive, started_at
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hooks.answers import Hooks
 
 POLL_SECONDS = 1.0
 PREDECESSOR_SECONDS = 5.0

@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config.merging import (
     Identity,
@@ -22,8 +21,11 @@ from multi_agent_mcp.host_config.merging import (
 )
 from multi_agent_mcp.host_config.templates import filled, own_file, values
 from multi_agent_mcp.hosts import hosts
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import FileChange, apply_change, read_external
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.store.workspace import Workspace
 
 MCP_CONFIG = "{mcp_config}"
 """The placeholder for the host's configuration in an agent's command."""

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.hosts import Host
-
 if TYPE_CHECKING:
+    from multi_agent_mcp.hosts import Host
     from multi_agent_mcp.store.workspace import Workspace
 
 SERVER_NAME = "ipc"

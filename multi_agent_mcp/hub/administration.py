@@ -8,17 +8,20 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from nats.aio.client import Client
 
 from multi_agent_mcp.errors import HubUnreachable
-from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import FAILED, MACHINE, NO_STREAM, OP, TIME, WAS, protected
 from multi_agent_mcp.hub.subjects import Names, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.shared_collection import LINE
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hub.server import Server
+    from multi_agent_mcp.store.workspace import Workspace
 
 NAME_TAKEN = 10058
 """The error code of the JetStream API for creating a stream that exists with another configuration."""

@@ -19,14 +19,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.entity import Identified, Readable
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
@@ -38,8 +35,13 @@ from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import Signature
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.entity import Identified, Readable
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.system.file_status import Signature
 
 # Renames hand-written messages whose file name is that of another message.
 

@@ -10,15 +10,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
-from multi_agent_mcp.hub.applying import Applying, Disk
-from multi_agent_mcp.hub.outgoing import Noticing
 from multi_agent_mcp.hub.restoring import Written, running
 from multi_agent_mcp.hub.stream import OP, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
-from multi_agent_mcp.store.records import Record
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hub.applying import Applying, Disk
+    from multi_agent_mcp.hub.outgoing import Noticing
+    from multi_agent_mcp.store.records import Record
 
 # This machine's progress in applying the hub's streams, and the check that the hub is still the same one.
 

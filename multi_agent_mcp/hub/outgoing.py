@@ -10,15 +10,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
-from multi_agent_mcp.hub.stream import Hub
 from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.store.directory import QUARANTINE
 from multi_agent_mcp.system.file_events import TreeWatch
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hub.stream import Hub
 
 HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
 """Files and directories in which people may write by hand."""

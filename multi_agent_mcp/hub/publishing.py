@@ -13,20 +13,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.entity import Readable
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.applying import content_of, is_by_hand, name_of_its_own
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
-from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
-from multi_agent_mcp.store.inbox import Inbox
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_status import RACY_NS, signature
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.entity import Readable
+    from multi_agent_mcp.hub.subjects import Names
+    from multi_agent_mcp.store.inbox import Inbox
+    from multi_agent_mcp.store.workspace import Workspace
 
 CHUNK_BYTES = 256 << 10
 KNOWN_MAX = 20_000

@@ -12,11 +12,10 @@ import time
 from collections.abc import Set
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from filelock import Timeout
 
-from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable
 from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
@@ -31,10 +30,13 @@ from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import Membership, Share, shared_settings
 from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.store.authority import Shared
 from multi_agent_mcp.store.locks import RELAY, Lasting
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import own_start
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.dialog import Asked
+    from multi_agent_mcp.store.authority import Shared
+    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

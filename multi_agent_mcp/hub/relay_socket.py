@@ -11,13 +11,15 @@ from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from multi_agent_mcp.errors import HubUnreachable, StorageError
-from multi_agent_mcp.hub.outgoing import Noticing
 from multi_agent_mcp.hub.relay_client import HUB_SLOW
 from multi_agent_mcp.hub.share_directory import Share, socket_path
 from multi_agent_mcp.store.authority import Shared, Superseded
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hub.outgoing import Noticing
 
 # The authority for the relay's own threads, which ask its event loop directly; other processes use the socket.
 

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from multi_agent_mcp.config import load_yaml, parse_limits
-from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.locks import RELAY
 from multi_agent_mcp.store.records import SHARE, Record
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import LANGUAGES
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.durable_files import Files
+    from multi_agent_mcp.store.workspace import Workspace
 
 # The settings of `session.yaml` that machines share: language and limits. Not `notify_command`: no other machine may
 # decide which program runs here.

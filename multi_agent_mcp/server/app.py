@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -19,12 +19,14 @@ from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
-from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.stdio import Stdio, current_receipt
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
 from multi_agent_mcp.services.sessions.receipts import Receipt
 from multi_agent_mcp.system.process import end_of
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.server.binding import Binding
 
 logger = logging.getLogger(__name__)
 

@@ -11,17 +11,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import TmuxPane
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import FirstPrompt
 from multi_agent_mcp.doorbell.ringing import THREAD
 from multi_agent_mcp.doorbell.thread import DoorbellThread, Silence
 from multi_agent_mcp.errors import InvalidSession, Refusal, TmuxTimeout
-from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.system.file_events import Changes, Watch
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.config import TmuxPane
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.delivery import FirstPrompt
+    from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+    from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.toolbox import Answer
-from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.services.sessions.receipts import Receipt
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.session import Execution
+    from multi_agent_mcp.server.binding import Binding
+    from multi_agent_mcp.server.toolbox import Answer
+    from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+    from multi_agent_mcp.services.sessions.receipts import Receipt
+    from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
 

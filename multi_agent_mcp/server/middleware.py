@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
-from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.call import Call, CallLog
-from multi_agent_mcp.server.toolbox import Answer, Tool
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions.receipts import Cancelled, Receipt
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.server.binding import Binding
+    from multi_agent_mcp.server.toolbox import Answer, Tool
+    from multi_agent_mcp.texts import Texts
 
 # Builds MCP results: the same JSON object as text and as structured content (docs/protocol.md, Answers).
 

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import ContextVar
 from itertools import islice
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.lowlevel
@@ -31,8 +31,10 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from multi_agent_mcp.services.sessions.receipts import Receipt
 from multi_agent_mcp.texts import json_size, shortened
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.sessions.receipts import Receipt
 
 # Parses lines of input as JSON-RPC messages, and produces the errors that answer malformed ones.
 #

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from multi_agent_mcp.config import Limits
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.texts import Texts, beginning, json_size, shortened
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.config import Limits
+    from multi_agent_mcp.domain.message import Message
 
 RESERVE = 2_600  # of every answer, for the fields beside the list: hints, notification, a chat notification
 ENVELOPE_CHARACTERS = 4_000  # a message's subject and metadata, so that any message fits into an answer

@@ -7,15 +7,12 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
-from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
-from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.overview.machines import (
     AWAY,
     CONNECTED,
@@ -26,12 +23,17 @@ from multi_agent_mcp.services.overview.machines import (
     SHUT_OUT,
     Machines,
 )
-from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
-from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
-from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.tasks.changes import TaskChanges
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
+    from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.tasks.changes import TaskChanges
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 KINDS = (
     "dialog",

@@ -11,13 +11,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.store.codec import Unreadable, as_text
-from multi_agent_mcp.store.records import Intent, Intents
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.records import Intent, Intents
+    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from threading import Lock, Thread
+from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.services.attention import Attention, Item, Panes
-from multi_agent_mcp.services.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.doctor.finding import Finding
 
 LOOK_EVERY = timedelta(seconds=2)
 EXAMINE_EVERY = timedelta(minutes=5)

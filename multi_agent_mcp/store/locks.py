@@ -24,13 +24,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.system.containment import Containment
 from multi_agent_mcp.system.files import FILE_MODE, make_directory, make_private, storage_errors
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.system.containment import Containment
 
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002

@@ -20,15 +20,17 @@ from datetime import datetime
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.store.archive import OUR_NAME, STAMP_LENGTH, ReadMonth
-from multi_agent_mcp.store.directory import Directory
-from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.system.file_status import Signature, modified_at, signature
 from multi_agent_mcp.system.files import storage_errors
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.directory import Directory
+    from multi_agent_mcp.store.inbox import Inbox
 
 R = TypeVar("R", bound=Readable)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,15 +19,17 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
 from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, timeline
-from multi_agent_mcp.web.live import Live
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import COOKIE_SECONDS, Auth, SecurityMiddleware, is_own_origin
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.web.live import Live
+    from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
 

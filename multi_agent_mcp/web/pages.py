@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -17,8 +17,10 @@ from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.domain.text import HIDDEN
 from multi_agent_mcp.texts import CONSOLE, catalogue
 from multi_agent_mcp.web.api.page_frame import homes
-from multi_agent_mcp.web.security import Auth
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.web.security import Auth
+    from multi_agent_mcp.wiring import Services
 
 PAGES = (
     "board",

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import fields_of
-from multi_agent_mcp.domain.message import Conversation, Message
-from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.domain.task import Task, compare
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html, as_written
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Conversation, Message
+    from multi_agent_mcp.domain.session import Execution
 
 PREVIEW_CHARACTERS = 200
 SUBJECT_CHARACTERS = 300

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -21,7 +21,9 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.web.app import Console, create_app
 from multi_agent_mcp.web.live import Live
 from multi_agent_mcp.web.security import Auth, Connection, connection_limit
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.wiring import Services
 
 # Opens the console's one-time link in the person's browser without showing it to other users of this machine.
 #

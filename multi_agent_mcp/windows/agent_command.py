@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.agent import ROLES, Agent
 from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, load_profiles
@@ -13,7 +14,9 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import SERVER_NAME, program_name
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.wiring import Services
 
 
 def command_of(services: Services, agent: Agent, purpose: str = "task") -> str | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.windows.readiness import RUNNING, STARTING, AgentState, Readiness, Report, preflight
 from multi_agent_mcp.windows.up_down import open_team, restart_agent, team_attachment
-from multi_agent_mcp.windows.window_registry import TeamWindows
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.windows.window_registry import TeamWindows
 
 
 class Startup:

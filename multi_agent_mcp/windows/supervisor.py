@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.overview.supervision import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.up_down import register_missing
-from multi_agent_mcp.windows.window_registry import TeamWindows
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.overview.supervision import Slot, Window
+    from multi_agent_mcp.windows.window_registry import TeamWindows
 
 LOOK_AGAIN_SECONDS = 2.0
 WATCHED = ("ipc", "tasks", "delegations", "sessions")

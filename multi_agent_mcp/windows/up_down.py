@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import child_environment, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
@@ -30,7 +31,9 @@ from multi_agent_mcp.windows.readiness import (
     AgentState,
     missing_program,
 )
-from multi_agent_mcp.windows.window_registry import TeamWindows
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.windows.window_registry import TeamWindows
 
 # The way from a terminal to a team's windows: attaching to its tmux server, or switching a client of it.
 

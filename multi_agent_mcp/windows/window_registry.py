@@ -10,13 +10,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
 from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
 from multi_agent_mcp.windows.agent_command import is_prompted
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.wiring import Services
 
 
 class TeamWindows:

@@ -22,12 +22,12 @@ from rich.live import Live
 from multi_agent_mcp.cli.context import SessionContext, session_command, titled_table
 from multi_agent_mcp.cli.watch.screen import heading, screen, tables, waiting_for_owner
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
-from multi_agent_mcp.wiring import Services
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import Snapshot
     from multi_agent_mcp.texts import Texts
+    from multi_agent_mcp.wiring import Services
 
 
 # Reads single keys from the terminal, without Enter and echo.

@@ -15,10 +15,9 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import PANE_ID, SilentServers, Tmux
@@ -43,6 +42,10 @@ from multi_agent_mcp.doorbell.tmux.typing import (
     program_changed,
 )
 from multi_agent_mcp.doorbell.wording import sanitized
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.dialog import Answered, Dialog
 
 QUIET_SECONDS = 3.0
 UNTOUCHABLE = ("copy_mode", "input_off", "synchronized")

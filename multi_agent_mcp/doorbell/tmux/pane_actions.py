@@ -9,19 +9,22 @@ import time
 import unicodedata
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.doorbell.channel import LINE_GONE
 from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, Tmux
-from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.screens import PREFIX
 from multi_agent_mcp.doorbell.tmux.snapshot import ECHO_SECONDS
 from multi_agent_mcp.doorbell.tmux.view import PaneView, view_pane
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.dialog import Answered, Dialog
+    from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
+    from multi_agent_mcp.store.workspace import Workspace
 
 LOOK_SECONDS = 0.5
 """The shortest interval between looks. Each captures the pane twice: as people see it, and for its dialog."""

@@ -10,9 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.text import columns
-from multi_agent_mcp.doorbell.tmux.profiles import ComposerShape, Profile
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.doorbell.tmux.profiles import ComposerShape, Profile
 
 IDLE, BUSY, DRAFT, OURS, DIALOG, UNKNOWN = "idle", "busy", "draft", "our_line", "dialog", "unknown"
 TYPEABLE = (IDLE, BUSY)

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.tmux.client import Tmux, columns_format, number, pane_filter, parse_columns
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import Screen, parsed
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
 
 MARKER_OPTION = "@ipc_line"
 """The tmux option of the pane that is set in the same command as a paste or a key, whichever process sends it. A host

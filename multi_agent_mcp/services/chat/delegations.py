@@ -6,23 +6,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.message import Conversation, Delegation
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Unauthorized
 from multi_agent_mcp.services.chat.conversations import PURPOSE_CHARACTERS, Conversations, require_purpose
-from multi_agent_mcp.services.mail.sending import Sent
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, shortened
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.session import AgentSession
+    from multi_agent_mcp.services.mail.sending import Sent
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
 
 CONTEXT_CHARACTERS = 4_000
 SHOWN_CHARACTERS = PURPOSE_CHARACTERS + CONTEXT_CHARACTERS

@@ -6,16 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
 from multi_agent_mcp.services.chat.conversations import Conversations, is_conversational
-from multi_agent_mcp.services.tasks.changes import TaskChanges
-from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.tasks.changes import TaskChanges
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
 
 Audit = Callable[..., None]
 

@@ -6,20 +6,22 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.operations import Operations
-from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, StuckAgents
-from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.team.agents import Agents, Signatures
 from multi_agent_mcp.store.directory import QUARANTINE
-from multi_agent_mcp.store.durable_files import Node
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.operations import Operations
+    from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, StuckAgents
+    from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.store.durable_files import Node
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 # Disk usage of a session, by kind of file.
 

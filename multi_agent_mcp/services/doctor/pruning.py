@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import AgentSession, Execution
@@ -18,6 +17,9 @@ from multi_agent_mcp.services.doctor.tree import is_leftover
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.durable_files import INDEXES, Node, walk
 from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.entity import Entity
 
 _SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], bool]]] = {
     "ipc": (Message, lambda message: message.read_at is not None),

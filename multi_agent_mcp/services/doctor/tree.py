@@ -8,20 +8,22 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import trust_file
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
-from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.directory import QUARANTINE, REASON_SUFFIX, Directory, Quarantine, reason_in
 from multi_agent_mcp.store.durable_files import Node, walk
 from multi_agent_mcp.store.records import RELAY_SOCKET
 from multi_agent_mcp.system.files import DIRECTORY_MODE, FILE_MODE
 from multi_agent_mcp.system.ownership import is_trusted, own_users, user_name
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.store.collection import Collection
 
 KINDS = frozenset(
     {"ipc", "notifications", "tasks", "sessions", "executions", "conversations", "delegations", "owner_wait", "secrets"}

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.store.merged_inboxes import LAST, InboxFile, MergedInbox, position
-from multi_agent_mcp.store.workspace import Mailbox, Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.store.workspace import Mailbox, Workspace
 
 LOOKED_AT = 5_000
 

@@ -6,23 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from multi_agent_mcp.config import Limits
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.ids import new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.mail.tracking import Parcel, remote_delivery
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-from multi_agent_mcp.services.team.agents import Agents, Signatures
-from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec import as_text, from_text
 from multi_agent_mcp.store.inbox import deliver_all, file_name
 from multi_agent_mcp.store.records import claim
-from multi_agent_mcp.store.workspace import Mailbox, Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.config import Limits
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.validation import Draft
+    from multi_agent_mcp.store.workspace import Mailbox, Workspace
+    from multi_agent_mcp.texts import Texts
 
 # The outbox: stores prepared messages in their receivers' mailboxes, all of them or none.
 

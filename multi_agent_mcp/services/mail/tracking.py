@@ -7,18 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import MessageNotFound, StorageError, Unauthorized
-from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.authority import TOO_LARGE
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
 
 # Delivery of mail and notifications to agents of other machines (docs/protocol.md, Several machines).
 

@@ -12,10 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import is_
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
-from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.notification import (
     DELEGATION,
     TASK_ASSIGNED,
@@ -35,8 +34,11 @@ from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.task_history import old_value
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.notifications.writing import PAUSING, Interrupts, NoticeWriter
-from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Delegation
+    from multi_agent_mcp.store.directory import Directory
 
 logger = logging.getLogger(__name__)
 

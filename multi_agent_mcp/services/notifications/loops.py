@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.stuck import (
     LOOP_ANSWERS,
     LOOP_MESSAGES,
@@ -24,9 +24,12 @@ from multi_agent_mcp.domain.stuck import (
     loop_notice,
 )
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.services.notifications.writing import NoticeWriter
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.services.notifications.writing import NoticeWriter
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.store.workspace import Workspace
 
 # Recent mail between two agents, by subject or conversation. Each file is read once, because nothing in it changes but
 # `read_at`.

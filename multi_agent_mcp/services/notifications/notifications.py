@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import new_id
@@ -14,11 +14,13 @@ from multi_agent_mcp.domain.notification import CHAT_NOTICE, Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge, Refusal
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS, clipped
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.notifications.writing import NoticeWriter
-from multi_agent_mcp.services.sessions.receipts import Lease
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.notifications.writing import NoticeWriter
+    from multi_agent_mcp.services.sessions.receipts import Lease
+    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

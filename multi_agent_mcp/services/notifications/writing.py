@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.services.mail.tracking import Parcel, remote_delivery
 from multi_agent_mcp.store.inbox import deliver_all, file_name
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 
 @dataclass(eq=False)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.store.workspace import Workspace
 
 LISTED_FOR = timedelta(minutes=1)
 

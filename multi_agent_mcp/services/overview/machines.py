@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import from_timestamp, json_values, parse_time
-from multi_agent_mcp.services.team.agents import Agents
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
 
 HERE, UP, AWAY, UNKNOWN, LEFT = "here", "up", "away", "unknown", "left"
 CONNECTED, CUT_OFF, SHUT_OUT = "connected", "cut_off", "shut_out"

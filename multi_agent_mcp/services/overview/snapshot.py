@@ -9,25 +9,27 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice, takewhile
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, in_tree_order
 from multi_agent_mcp.domain.entity import age, fields_of
-from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession, OwnerWait
-from multi_agent_mcp.domain.stuck import Stuck
 from multi_agent_mcp.domain.task import TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time, json_values
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.services.mail.search import MailSearch
-from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import Texts, catalogue
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.session import AgentSession, OwnerWait
+    from multi_agent_mcp.domain.stuck import Stuck
+    from multi_agent_mcp.services.mail.search import MailSearch
+    from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.store.workspace import Workspace
 
 SUBJECT_CHARACTERS = 120
 

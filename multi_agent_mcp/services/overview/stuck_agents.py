@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
 from multi_agent_mcp.domain.dialog import Asked, Dialog
-from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.stuck import (
     AGENT_STUCK,
     DIALOG,
@@ -28,12 +26,16 @@ from multi_agent_mcp.domain.stuck import (
 )
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.services.tasks.changes import TaskChanges
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.session import AgentSession
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.tasks.changes import TaskChanges
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 # The record of the supervisor's looks at agents' panes, for processes that do not look themselves (`watch`, the
 # console) and for a restarted supervisor.

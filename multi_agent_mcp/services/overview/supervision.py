@@ -11,21 +11,23 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.delivery import FirstPrompt
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.session import DIED, AgentSession
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.errors import AlreadyExists
-from multi_agent_mcp.services.chat.delegations import Delegations
-from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-from multi_agent_mcp.services.tasks.changes import TaskChanges
-from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.locks import WINDOWS
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, own_start
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.services.chat.delegations import Delegations
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.tasks.changes import TaskChanges
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=60)

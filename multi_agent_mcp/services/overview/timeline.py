@@ -7,22 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.message import Conversation, Message
-from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.statistics import Statistics, compute
-from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline, bars_of
 from multi_agent_mcp.domain.times import parse_time, stamp
-from multi_agent_mcp.services.mail.search import MailSearch
 from multi_agent_mcp.services.mail.tracking import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.store.merged_inboxes import MergedInbox
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Conversation, Message
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.session import AgentSession
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.mail.search import MailSearch
+    from multi_agent_mcp.store.workspace import Workspace
 
 ARROWS_MAX = 2_000
 NOTICES_MAX = 2_000  # notifications examined, of which only interrupts are shown

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.message import Conversation, Message
@@ -20,11 +20,13 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values, parse_time, stamp
 from multi_agent_mcp.errors import InvalidArguments, StorageError
-from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.directory import EntityFiles
 from multi_agent_mcp.store.search_index import Document, Hit, SearchIndex, folded
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import spelled
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
 
 # The documents that a search covers: mail, tasks, conversations, the logs of executions.
 

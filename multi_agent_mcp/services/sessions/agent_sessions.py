@@ -13,21 +13,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import new_id
-from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.session import DIED, AgentSession
-from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
-from multi_agent_mcp.services.sessions.executions import Executions
-from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.store.authority import Authority
 from multi_agent_mcp.store.locks import Mutex
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive, own_start
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.store.authority import Authority
+    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

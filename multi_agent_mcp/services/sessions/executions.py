@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id, new_id
@@ -15,8 +16,10 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
 from multi_agent_mcp.store.journal import LineFile
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 
 @dataclass(frozen=True)

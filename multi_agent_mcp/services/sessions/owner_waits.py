@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.ids import id8
-from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import InvalidArguments, OwnerWaiting, PollingBlocked, Refusal
-from multi_agent_mcp.services.team.agents import Signatures
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.domain.session import OwnerWait
+    from multi_agent_mcp.services.team.agents import Signatures
+    from multi_agent_mcp.store.workspace import Workspace
 
 ALLOWED_WHILE_WAITING = frozenset(
     {"read_messages", "get_unread_count", "unlock_owner_wait", "get_notifications", "logout", "authenticate"}

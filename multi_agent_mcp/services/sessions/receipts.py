@@ -18,10 +18,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.store.locks import Mutex
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 
 HANDED_OUT_SECONDS = 60.0
 """How long to wait for an answer with leased files to be written; only a host that reads nothing takes so long."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.store.workspace import Workspace
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.workspace import Workspace
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.ids import entity_id, new_id
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.task_history import Change, old_value
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail.sending import Letters, Messages
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.notifications.writing import Interrupts
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.tasks.board import open_subtasks
 from multi_agent_mcp.services.tasks.creation import require_sound
-from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
 from multi_agent_mcp.store.codec import from_text
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.notifications.writing import Interrupts
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 
 @dataclass(frozen=True, kw_only=True)

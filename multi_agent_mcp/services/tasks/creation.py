@@ -6,24 +6,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.ids import entity_id, new_id
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
 from multi_agent_mcp.services.mail.sending import Letters, Messages, Sent
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text
 from multi_agent_mcp.store.codec import from_text
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 TITLE_CHARACTERS = 500
 BATCH_MAX = 200

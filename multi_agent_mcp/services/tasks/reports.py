@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
-from multi_agent_mcp.services.mail.sending import Messages, Sent
-from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.services.validation import Draft, require_text
-from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.mail.sending import Messages, Sent
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
 
 @dataclass(eq=False)

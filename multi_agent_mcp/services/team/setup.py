@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -19,10 +19,12 @@ from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
-from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.team.agents import Agents
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
 PROMPT_CHARACTERS = 1_000

@@ -8,11 +8,12 @@ has moved is not found again. `.layout` says that it is done.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.store.collection import Collection
-from multi_agent_mcp.store.inbox import Inbox
-from multi_agent_mcp.store.workspace import Workspace
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.collection import Collection
+    from multi_agent_mcp.store.inbox import Inbox
+    from multi_agent_mcp.store.workspace import Workspace
 
 MARK = ".layout"
 LAYOUT = b"2\n"

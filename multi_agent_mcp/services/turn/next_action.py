@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Conversation, Message, is_report
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task, completed
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import ENDED, PURPOSE_CHARACTERS, Conversations, is_conversational
 from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
-from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-from multi_agent_mcp.services.overview.snapshot import Dashboard
-from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.services.sessions.executions import Executions
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
-from multi_agent_mcp.services.tasks.reports import TaskReports
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.session import AgentSession
+    from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+    from multi_agent_mcp.services.overview.snapshot import Dashboard
+    from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+    from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.tasks.reports import TaskReports
+    from multi_agent_mcp.texts import Texts
 
 DESCRIPTION_CHARACTERS = 1_500
 CHECKLIST_CHARACTERS = 1_200

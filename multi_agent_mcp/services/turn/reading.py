@@ -10,19 +10,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import MessageNotFound, Refusal
 from multi_agent_mcp.services.answer_budget import UNLIMITED, AnswerBudget, Slice, cut, pack
-from multi_agent_mcp.services.chat.conversations import Conversations
-from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-from multi_agent_mcp.services.sessions.receipts import Lease
-from multi_agent_mcp.services.team.agents import Agents, Signatures
-from multi_agent_mcp.services.turn.report_effects import Reports
-from multi_agent_mcp.store.workspace import Mailbox, Workspace
-from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.services.chat.conversations import Conversations
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.sessions.receipts import Lease
+    from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.store.workspace import Mailbox, Workspace
+    from multi_agent_mcp.texts import Texts
 
 REASONS_SHOWN = 3
 REASON_CHARACTERS = 160

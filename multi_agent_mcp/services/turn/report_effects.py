@@ -7,19 +7,22 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message, is_report
 from multi_agent_mcp.domain.task import Task, checklist_item, progressed, reported
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, Refusal, TaskNotFound
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.overview.snapshot import Dashboard
 from multi_agent_mcp.services.tasks.changes import require_startable
-from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.texts import catalogue
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.overview.snapshot import Dashboard
+    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

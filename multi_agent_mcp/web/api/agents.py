@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import fields_of
-from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession
-from multi_agent_mcp.domain.stuck import Stuck
-from multi_agent_mcp.services.overview.snapshot import AgentRow
 from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import moment, task_card
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.session import AgentSession
+    from multi_agent_mcp.domain.stuck import Stuck
+    from multi_agent_mcp.services.overview.snapshot import AgentRow
+    from multi_agent_mcp.web.request import ApiRequest
 
 NOTIFICATIONS_MAX = 20
 ACTIONS = ("blocked", "cancel", "pause")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.web.request import ApiRequest
+if TYPE_CHECKING:
+    from multi_agent_mcp.web.request import ApiRequest
 
 
 def show(call: ApiRequest) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import (
     conversation_head,
     message_whole,
@@ -15,6 +14,9 @@ from multi_agent_mcp.web.serializers import (
     shown_text,
     task_card,
 )
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.web.request import ApiRequest
 
 
 def page(call: ApiRequest) -> dict[str, Any]:

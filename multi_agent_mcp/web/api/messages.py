@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments, Unauthorized
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import conversation_head, message_head, message_whole
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.web.request import ApiRequest
 
 BOXES = ("inbox", "sent", "all")
 

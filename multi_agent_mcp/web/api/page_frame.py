@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.web.request import ApiRequest
-from multi_agent_mcp.wiring import Services
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.web.request import ApiRequest
+    from multi_agent_mcp.wiring import Services
 
 
 def show(call: ApiRequest) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.tmux.snapshot import GONE
 from multi_agent_mcp.errors import NotAnswered, Unauthorized
-from multi_agent_mcp.web.request import ApiRequest
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.web.request import ApiRequest
 
 
 def show(call: ApiRequest) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import conversation_head, execution_row, messages_whole, task_card, task_whole
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.web.request import ApiRequest
 
 EXECUTIONS_SHOWN = 10
 MESSAGES_SHOWN = 30

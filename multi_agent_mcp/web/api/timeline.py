@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.times import asked_time
-from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import moment
 from multi_agent_mcp.web.timeline import draw, plot
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.web.request import ApiRequest
 
 WIDTH = 1_200
 WIDTH_MAX = 8_000
