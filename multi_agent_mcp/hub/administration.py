@@ -6,16 +6,16 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nats.aio.client import Client
 
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.kinds import KINDS, Rule
 from multi_agent_mcp.hub.share_directory import shared_settings
-from multi_agent_mcp.hub.stream import FAILED, MACHINE, NO_STREAM, OP, TIME, WAS, protected
+from multi_agent_mcp.hub.stream import FAILED, FORM, MACHINE, NO_STREAM, OP, TIME, WAS, protected
 from multi_agent_mcp.hub.subjects import Names, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.shared_collection import LINE
@@ -32,41 +32,46 @@ CONNECT_SECONDS = 3.0
 CREATE_SECONDS = 5.0
 ADMINISTER_SECONDS = 10.0
 LOG_SECONDS = 90 * 24 * 3600
+VALUES, VALUE_BYTES, LOG_BYTES = 300_000, 512 << 20, 128 << 20
+"""The most that a stream holds. One machine can fill no more than its own lane, and what all share."""
 
 
 async def make_streams(client: Client, names: Names, identity: str, *, first: int = 1, replicas: int = 1) -> None:
     """Creates the streams of a session unless they exist; the values' sequence begins at `first`. Requires the
     administrator's permissions, which no machine has. Raises `HubUnreachable`."""
-    common = {"storage": "file", "num_replicas": replicas, "allow_direct": True, "max_msg_size": PAYLOAD_BYTES}
-    values = {
-        "name": names.stream,
-        "description": identity,
-        "subjects": list(names.stored),
-        "max_msgs_per_subject": 1,
-        "discard": "new",
+    common = {
+        "description": f"{FORM} {identity}",
+        "storage": "file",
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "max_msg_size": PAYLOAD_BYTES,
         "deny_delete": True,
         "deny_purge": True,
-        "first_seq": first,
     }
-    logs = {"name": names.log_stream, "description": identity, "subjects": [names.logs], "max_age": LOG_SECONDS * 10**9}
+    values = {"max_msgs_per_subject": 1, "max_msgs": VALUES, "max_bytes": VALUE_BYTES, "discard": "new"}
+    logs = {"max_age": LOG_SECONDS * 10**9, "max_msgs": VALUES, "max_bytes": LOG_BYTES, "discard": "old"}
     beats = {
-        "name": names.beat_stream,
-        "description": identity,
         "subjects": [names.heartbeats],
         "max_msgs_per_subject": 1,
         "republish": {"src": names.heartbeats, "dest": names.heard.replace("*", "{{wildcard(1)}}")},
     }
-    for config in (values, logs, beats):
-        await _create(client, f"$JS.API.STREAM.CREATE.{config['name']}", json.dumps({**config, **common}).encode())
+    for stream in names.streams:
+        kind = values if stream in names.values else logs
+        begins = {"first_seq": first} if stream == names.stream else {}
+        news = {"src": ">", "dest": names.news, "headers_only": True}
+        config = {**common, **kind, **begins, "subjects": names.subjects_of(stream), "republish": news}
+        await _create(client, stream, config)
+    await _create(client, names.beat_stream, {**common, **beats})
 
 
-async def _create(client: Client, call: str, config: bytes) -> None:
+async def _create(client: Client, stream: str, config: Mapping[str, Any]) -> None:
     """Creates a stream. A server that is still removing the files of a deleted stream of this name refuses; then it is
     asked again, for at most `CREATE_SECONDS`."""
+    call, data = f"$JS.API.STREAM.CREATE.{stream}", json.dumps({**config, "name": stream}).encode()
     deadline = time.monotonic() + CREATE_SECONDS
     while True:
         try:
-            await administer(client, call, config, but=NAME_TAKEN)
+            await administer(client, call, data, but=NAME_TAKEN)
         except HubUnreachable as refusal:
             if STORE_REFUSED not in str(refusal.values.get("words")) or time.monotonic() > deadline:
                 raise
@@ -133,7 +138,8 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
     """Replaces the hub's streams by new ones with the shared values of the files here. Raises `HubUnreachable`."""
     client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
     try:
-        for stream in (server.names.stream, server.names.log_stream, server.names.beat_stream):
+        former = f"{server.names.stream}_LOG"  # of the form in which all machines shared two streams
+        for stream in (*server.names.streams, server.names.beat_stream, former):
             await administer(client, f"$JS.API.STREAM.DELETE.{stream}", b"", but=NO_STREAM)
         successor = f"{secrets.token_hex(8)} after {identity}"
         await make_streams(client, server.names, successor, first=position + GAP)

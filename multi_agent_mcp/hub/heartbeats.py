@@ -30,15 +30,13 @@ DISK, DOUBLE = TROUBLES = ("disk", "double")
 
 @dataclass(frozen=True)
 class Beat:
-    """One heartbeat. `position`: the revision up to which the machine's files are; `last`: the newest revision that it
-    has stored; `time`: its clock (seconds since the epoch); `queued`: the number of messages that wait there;
-    `conflicts`: the number of edits set aside there; `replaced`: the identity of a hub that it found to be older than
-    before; `ends`: it stops reporting for now; `asking`: the agents that wait for a human in a pane there; `troubles`:
-    those of `TROUBLES` that it has; `relay`: the id of the relay process; `members`: all machines of the team, only
-    from the machine with the hub."""
+    """One heartbeat. `position`: how many of the hub's values have passed there; `time`: its clock (seconds since the
+    epoch); `queued`: the number of messages that wait there; `conflicts`: the number of edits set aside there;
+    `replaced`: the identity of a hub that it found to be older than before; `ends`: it stops reporting for now;
+    `asking`: the agents that wait for a human in a pane there; `troubles`: those of `TROUBLES` that it has; `relay`:
+    the id of the relay process; `members`: all machines of the team, only from the machine with the hub."""
 
     position: int
-    last: int
     time: float
     queued: int = 0
     conflicts: int = 0
@@ -59,8 +57,8 @@ class Beat:
         """Parses a heartbeat. Raises `ValueError`, `LookupError`, `TypeError`, `AttributeError`, `ArithmeticError` or
         `RecursionError` for anything else."""
         facts = json.loads(data)
-        known = int(facts["position"]), int(facts["last"]), float(facts["time"])
-        if not isfinite(known[2]):  # a browser's JSON has no such number
+        known = int(facts["position"]), float(facts["time"])
+        if not isfinite(known[1]):  # a browser's JSON has no such number
             raise ValueError(facts["time"])
         counts = int(facts.get("queued", 0)), int(facts.get("conflicts", 0))
         asking = tuple(map(Asked.parse, facts.get("asking", ())))

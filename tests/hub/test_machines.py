@@ -15,7 +15,6 @@ from multi_agent_mcp.errors import HubUnreachable, Unauthorized
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.relay_client import relay_client_of
 from multi_agent_mcp.hub.stream import EDITED, TIME, Hub
-from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.authority import revision_of
@@ -278,7 +277,7 @@ def test_an_agent_gets_its_key_although_the_relay_died_when_it_had_moved(desk: M
     assert link is not None
     moved = link.current("agent.latecomer")
     assert moved is not None
-    laptop.services.workspace.registry.accept("latecomer", moved)
+    laptop.services.workspace.registry.accept([("latecomer", moved, None)])
     laptop.start()
     eventually((laptop.path / "secrets" / "latecomer.key").exists)
 
@@ -323,7 +322,7 @@ def _retitle(path: Path, title: str) -> None:
 async def _published(machine: Machine, key: str, data: bytes, headers: dict[str, str], expected: int) -> None:
     membership, share = machine.sharing.membership, machine.sharing.share
     client = await connected_once(membership.urls, share.seed(), share.certificate(), membership.machine)
-    hub = Hub(Names(membership.uuid), membership.machine, client=client)
+    hub = Hub(membership.names, membership.machine, client=client)
     await hub.put(hub.names.shared(key), data, "of the first edit", headers, expected=expected)
     await client.close()
 
