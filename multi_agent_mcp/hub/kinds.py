@@ -44,6 +44,7 @@ KINDS = (
     Kind("tsk", "tasks", Rule.SHARED),
     Kind("ses", "sessions", Rule.STATE),
     Kind("exec", "executions", Rule.STATE),
+    Kind("rcp", "receipts", Rule.COPY),
 )
 """Every kind. One more is one more line."""
 
