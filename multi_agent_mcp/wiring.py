@@ -160,6 +160,10 @@ class Services:
         """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
         return len(self.workspace.mailbox(agent_id).unread())
 
+    def newly_quarantined(self, agent_id: str) -> int:
+        """The number of the mailbox's files quarantined since the last call."""
+        return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
+
     def people_doorbells(self) -> PeopleDoorbells:
         """The doorbells that a long-running process has to run; see `doorbell/thread.py`."""
         from multi_agent_mcp.doorbell.thread import PeopleDoorbells

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import combinations, islice
 
 from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
-from multi_agent_mcp.domain.signature import public_key
+from multi_agent_mcp.domain.message import public_key
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
