@@ -93,7 +93,7 @@ def _page(
 ) -> Callable[[Request], Response]:
     def show(request: Request) -> Response:
         agent_id = request.path_params.get("agent_id")
-        agent = services.workspace.registry.all().get(agent_id) if agent_id is not None else None
+        agent = services.agents.known().get(agent_id) if agent_id is not None else None
         if agent_id is not None and agent is None:
             raise HTTPException(404)
         cookie = request.cookies[access.cookie_name]
