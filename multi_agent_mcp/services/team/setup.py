@@ -21,6 +21,7 @@ from multi_agent_mcp.config import (
     parse_done_when,
     parse_limits,
     parse_notify_command,
+    parse_usage,
     yaml_problem,
 )
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
@@ -58,6 +59,7 @@ class Team:
     limits: Mapping[str, Any] = field(default_factory=dict)
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
+    usage: bool = True
     checks: Mapping[str, Any] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
 
@@ -69,6 +71,7 @@ class Team:
             "limits": dict(self.limits),
             "notify_command": self.notify_command and list(self.notify_command),
             "console": dict(self.console),
+            "usage": None if self.usage else "off",
             "checks": dict(self.checks),
             "done_when": list(self.done_when),
         }
@@ -104,6 +107,7 @@ def _team(data: Any) -> Team:
     try:
         parse_limits(limits)
         parse_console(data.get("console"))
+        usage = parse_usage(data.get("usage"))
         done_when = require_conditions(parse_done_when(data.get("done_when")), parse_checks(data.get("checks")))
     except InvalidArguments as refusal:
         if "reason" not in refusal.values:
@@ -111,7 +115,7 @@ def _team(data: Any) -> Team:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
     console, checks = data.get("console") or {}, data.get("checks") or {}
-    return Team(agents, data.get("session"), language, limits, notify_command, console, checks, done_when)
+    return Team(agents, data.get("session"), language, limits, notify_command, console, usage, checks, done_when)
 
 
 def _agent(record: Any) -> Agent:
