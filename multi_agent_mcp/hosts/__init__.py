@@ -24,6 +24,8 @@ from multi_agent_mcp.domain.ids import is_name
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
+BEGINNINGS = ("startup", "new", "resume", "clear", "compact", "fork")
+"""The sources of a SessionStart, in whichever host."""
 AT_TOP = "top_level"
 _DIRECTORY = Path(__file__).parent
 
@@ -68,7 +70,8 @@ class HookAnswers:
 @dataclass(frozen=True)
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
-    `prompt`. `channels` are the ways of ringing its agents, the strongest first."""
+    `prompt`. `channels` are the ways of ringing its agents, the strongest first. `briefed_at` are the sources of its
+    SessionStart at which the model gets what our hook answers; for others the briefing waits for a later event."""
 
     name: str
     title: str
@@ -77,6 +80,7 @@ class Host:
     configuration: Configuration
     channels: Sequence[str] = WITHOUT_A_HOST
     hook_answers: HookAnswers = HookAnswers()
+    briefed_at: Sequence[str] = ()
 
     @property
     def is_installed(self) -> bool:
@@ -123,4 +127,5 @@ def _host(name: str) -> Host:
         Configuration(**fields["configuration"]),
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
+        tuple(fields.get("briefed_at", ())),
     )
