@@ -119,8 +119,11 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
     services, agent_id = _opened(options)
     from multi_agent_mcp.hooks.answers import Event
 
-    source = event.get("source")
-    said = Event(name, host_session, options.get("host"), source if isinstance(source, str) else None)
+    transcript, source = (
+        value if isinstance(value := event.get(key), str) else None for key in ("transcript_path", "source")
+    )
+    is_subagents = event.get("subagent") is True
+    said = Event(name, host_session, options.get("host"), transcript, source, is_subagents)
     return services.hooks.answer(agent_id, purpose, said)
 
 

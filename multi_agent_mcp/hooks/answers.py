@@ -52,12 +52,15 @@ COMPACTIONS = ("PreCompact", "PostCompact")
 @dataclass(frozen=True)
 class Event:
     """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives it,
-    `source` what a SessionStart says that the conversation begins by."""
+    `transcript` the file in which the host keeps the conversation, `source` what a SessionStart says that the
+    conversation begins by, `is_subagents`: a subagent's, which has a conversation of its own."""
 
     name: str
     host_session: str | None = None
     host: str | None = None
+    transcript: str | None = None
     source: str | None = None
+    is_subagents: bool = False
 
     @property
     def beginnings(self) -> Sequence[str]:
@@ -68,6 +71,8 @@ class Event:
     @property
     def forgets(self) -> bool:
         """Whether the model forgets now what it knew, or is about to, without a SessionStart that says so."""
+        if self.is_subagents:
+            return False
         if self.name == "SessionStart":
             return self.source not in (None, *NEW)
         return self.name in COMPACTIONS and "compact" not in self.beginnings
@@ -75,6 +80,8 @@ class Event:
     @property
     def is_heard(self) -> bool:
         """Whether the host passes the answer's context to the model."""
+        if self.is_subagents:
+            return False
         if self.name == "SessionStart":
             return (self.source or NEW[0]) in self.beginnings
         return self.name in ("PostToolUse", "UserPromptSubmit")
@@ -105,7 +112,7 @@ class Hooks:
         message; native tools are denied until the interrupt has been read. Raises `AgentNotFound`.
         """
         agent = self.workspace.registry.get(agent_id)
-        if event.name in COMPACTIONS or event.source == "compact":
+        if (event.name in COMPACTIONS or event.source == "compact") and not event.is_subagents:
             self._derive_hand_off(agent_id, purpose)
         with self.workspace.locks.held(_lock(agent_id)):
             look = state_file.look(str(self.workspace.path), agent_id)  # before reading: later items are not missed
@@ -115,7 +122,7 @@ class Hooks:
             before, state.host = state.host, self._seen(event, state.host)
             briefing = self._briefing(agent_id, purpose, event, state)
             answer = _with_briefing(self._decided(event.name, unread, state), event, briefing)
-            state.host_session = event.host_session or state.host_session
+            state.in_conversation(event.host_session, event.host, event.transcript)
             speaks = state.speaks(unread)
             state.remember(mail, notices, seen)
             self._write(agent_id, purpose, {**look, "speaks": speaks, **state.facts()})
@@ -158,7 +165,8 @@ class Hooks:
     def _seen(self, event: Event, host: HostMemory) -> HostMemory:
         """What is known of the host with this event. A new conversation in a process whose host does not announce it
         is an occasion for the briefing."""
-        seen = host.seen(event.host, event.host_session, self._host_pid, self.clock())
+        conversation = None if event.is_subagents else event.host_session
+        seen = host.seen(event.host, conversation, self._host_pid, self.clock())
         has_changed = seen.pid == host.pid and host.session not in (None, seen.session)
         return replace(seen, due=FORGOTTEN) if has_changed and not event.beginnings else seen
 

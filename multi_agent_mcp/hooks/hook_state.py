@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
 
 
+TRANSCRIPTS = 50
+"""The number of conversations of its host that are remembered for an agent."""
+
+
 @dataclass(frozen=True)
 class Unread:
     """The unread items that an event may have to announce: notifications, newest first, and mail in reading order."""
@@ -112,6 +116,8 @@ class HookState:
     a turn was prevented, `ring` is the last announcement that reached the model, `host_session` the host's own id of
     the last conversation that it named, `host` what is known of the host.
 
+    `transcripts` are the host's last conversations: by its id of each the host's name and the file that it keeps.
+
     `until`: mail from before this time (in nanoseconds, by the mailbox's own time) was announced, and is not in
     `announced`; `urgent` are the files of such mail that still have to prevent the end of a turn. In the file,
     `announced` is called `told`.
@@ -123,6 +129,7 @@ class HookState:
     host_session: str | None = None
     until: int = 0
     urgent: list[str] = field(default_factory=list)
+    transcripts: dict[str, list[str | None]] = field(default_factory=dict)
     host: HostMemory = HostMemory()
 
     @classmethod
@@ -132,8 +139,11 @@ class HookState:
             announced, stopped = (set(map(str, facts.get(key, ()))) for key in ("told", "stopped"))
             urgent = [str(name) for name in facts.get("urgent", ()) if "/" not in str(name)]
             ring, until = Ring.of(facts.get("ring") or {}), int(facts.get("until", 0))
+            transcripts = {
+                str(key): [*files][:2] for key, files in (facts.get("transcripts") or {}).items() if len(files) > 1
+            }
             host = HostMemory.of(facts.get("host"))
-            return cls(announced, stopped, ring, facts.get("host_session"), until, urgent, host)
+            return cls(announced, stopped, ring, facts.get("host_session"), until, urgent, transcripts, host)
         except (AttributeError, TypeError, ValueError, OverflowError):
             return cls()
 
@@ -141,6 +151,14 @@ class HookState:
         """The time from which mail must be examined, given that the mailbox last changed at `seen`: 0, the beginning,
         if the clock was set back."""
         return self.until if self.until <= seen else 0
+
+    def in_conversation(self, host_session: str | None, host: str | None, transcript: str | None) -> None:
+        """Records the host's conversation in which an event occurred, and its file."""
+        if host_session is not None:
+            self.host_session = host_session
+            known = self.transcripts.pop(host_session, [None, None])
+            self.transcripts[host_session] = [host or known[0], transcript or known[-1]]
+            self.transcripts = dict([*self.transcripts.items()][-TRANSCRIPTS:])
 
     def forget_all_but(self, unread: set[str]) -> None:
         self.announced &= unread
@@ -185,6 +203,7 @@ class HookState:
             "host_session": self.host_session,
             "until": self.until,
             "urgent": self.urgent,
+            "transcripts": self.transcripts,
             "host": self.host.facts,
         }
 

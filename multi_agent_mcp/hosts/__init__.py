@@ -21,6 +21,7 @@ from typing import Any
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
@@ -70,8 +71,9 @@ class HookAnswers:
 @dataclass(frozen=True)
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
-    `prompt`. `channels` are the ways of ringing its agents, the strongest first. `briefed_at` are the sources of its
-    SessionStart at which the model gets what our hook answers; for others the briefing waits for a later event."""
+    `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
+    files tell what its responses took; `briefed_at` are the sources of its SessionStart at which the model gets our
+    hook's answer; for others the briefing waits for a later event."""
 
     name: str
     title: str
@@ -80,6 +82,7 @@ class Host:
     configuration: Configuration
     channels: Sequence[str] = WITHOUT_A_HOST
     hook_answers: HookAnswers = HookAnswers()
+    usage: UsageRules | None = None
     briefed_at: Sequence[str] = ()
 
     @property
@@ -127,5 +130,6 @@ def _host(name: str) -> Host:
         Configuration(**fields["configuration"]),
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
+        UsageRules.parse(fields["usage"]) if "usage" in fields else None,
         tuple(fields.get("briefed_at", ())),
     )

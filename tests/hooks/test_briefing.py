@@ -19,7 +19,7 @@ def heard(
     services: Services, name: str, source: str | None = None, host: str | None = "claude", session: str = "c-1"
 ) -> str | None:
     """The context that this event's answer has for the model; None if it is silent."""
-    answer = services.hooks.answer(AGENT, "task", Event(name, session, host, source))
+    answer = services.hooks.answer(AGENT, "task", Event(name, session, host, source=source))
     return None if answer is None else str(answer["hookSpecificOutput"]["additionalContext"])
 
 
