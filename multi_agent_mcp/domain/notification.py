@@ -21,6 +21,7 @@ ACTIONS = (
     *("blocked", "cancel", "pause", "resume"),
     *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "loop_suspected"),
     *("delegation", "check_chat"),
+    *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
 """The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.doorbell.ringing import Doorbell
+    from multi_agent_mcp.hooks.tool_calls import Event, ToolCalls
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
     from multi_agent_mcp.texts import Texts
@@ -167,16 +168,6 @@ LINES_MAX = 5
 """The most messages or notifications that are announced one by one; more are announced by their number."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives
-    it."""
-
-    name: str
-    host_session: str | None = None
-    host: str | None = None
-
-
 @dataclass(eq=False)
 class Hooks:
     """Answers the hooks of one session's agents."""
@@ -185,6 +176,7 @@ class Hooks:
     notifications: Notifications
     sessions: Sessions
     doorbell: Doorbell
+    tool_calls: ToolCalls
     texts: Texts
     clock: Callable[[], datetime]
 
@@ -195,12 +187,13 @@ class Hooks:
         message; native tools are denied until the interrupt has been read. Raises `AgentNotFound`.
         """
         agent = self.workspace.registry.get(agent_id)
+        why_not = self.tool_calls.look(agent, event)
         with self.workspace.locks.held(_lock(agent_id)):
             look = state_file.look(str(self.workspace.path), agent_id)  # before reading: later items are not missed
             state, seen = self._state(agent_id, purpose), look["seen"][0]
             notices, mail = self._notices(agent_id, purpose), self._mail(agent_id, state, seen)
             unread = Unread(notices, self._meant(agent_id, purpose, [item.message for item in mail]))
-            answer = self._decided(event.name, unread, state)
+            answer = self._decided(event.name, unread, state) or _denied(event.name, why_not)
             state.host_session = event.host_session or state.host_session
             speaks = state.speaks(unread)
             state.remember(mail, notices, seen)
@@ -304,6 +297,12 @@ class Hooks:
         if facts != state_file.read_state(path, agent_id, purpose):
             target = Path(state_file.state_path(path, agent_id, purpose))
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
+
+
+def _denied(event: str, why_not: str | None) -> dict[str, Any] | None:
+    if why_not is None:
+        return None
+    return _for_event(event, permissionDecision="deny", permissionDecisionReason=why_not)
 
 
 def _for_event(event: str, **output: str) -> dict[str, Any]:

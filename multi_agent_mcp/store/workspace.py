@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 
 from multi_agent_mcp.config import require_utf8
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.entity import Readable
+from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, is_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
+from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (
@@ -25,6 +26,7 @@ from multi_agent_mcp.errors import (
     DelegationNotFound,
     ExecutionNotFound,
     InvalidSession,
+    ReservationNotFound,
     TaskNotFound,
 )
 from multi_agent_mcp.store.authority import ALONE, Authority
@@ -78,6 +80,14 @@ _EXECUTIONS = Layout(
     missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
     over=lambda execution: "" if execution.running else execution.status,
     group=lambda execution: execution.task_id or "",
+)
+_RESERVATIONS = Layout(
+    entity_type=Reservation,
+    partition=lambda _: WHOLE,
+    missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
+    flat=True,
+    over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
+    order=age,
 )
 _PAUSES = Standing[Notification](
     stays=lambda notice: notice.action == "pause",
@@ -263,6 +273,15 @@ class Workspace:
             talk = self.conversations.find(delegation.reserved_id) if delegation.reserved_id is not None else None
             if talk is not None and talk.status == "ended":
                 self.delegations.retire(delegation.id)
+
+    @cached_property
+    def reservations(self) -> SharedCollection[Reservation]:
+        return SharedCollection(self.files, self.path / "reservations", _RESERVATIONS, self.authority, "rsv")
+
+    @property
+    def reservation_index(self) -> Record:
+        """The open reservations in the form that a hook reads; derived."""
+        return Record(self.files, self.path / ".edits" / "reservations.json")
 
     @cached_property
     def executions(self) -> Collection[Execution]:

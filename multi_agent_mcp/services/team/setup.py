@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_console, parse_limits, parse_notify_command, yaml_problem
+from multi_agent_mcp.config import (
+    NOT_YAML,
+    REPOSITORY_KEYS,
+    load_yaml,
+    parse_console,
+    parse_limits,
+    parse_notify_command,
+    parse_repository,
+    yaml_problem,
+)
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import session_name
@@ -48,6 +57,7 @@ class Team:
     limits: Mapping[str, Any] = field(default_factory=dict)
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
+    repository: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -58,7 +68,7 @@ class Team:
             "notify_command": self.notify_command and list(self.notify_command),
             "console": dict(self.console),
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in said.items() if value} | dict(self.repository)
 
 
 def read_team(path: Path) -> Team:
@@ -90,10 +100,12 @@ def _team(data: Any) -> Team:
     try:
         parse_limits(limits)
         parse_console(data.get("console"))
+        parse_repository(data)
     except InvalidArguments as refusal:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
-    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {})
+    repository = {key: data[key] for key in REPOSITORY_KEYS if data.get(key) is not None}
+    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {}, repository)
 
 
 def _agent(record: Any) -> Agent:
