@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.services.usage.usage import Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -231,6 +232,7 @@ class Services:
             [profile.name for profile in profiles.named.values() if not profile.never],
             profiles.left_out,
             self.settings.notify_command,
+            self.usage.unread_agents,
         )
         return Doctor(context)
 
@@ -524,6 +526,12 @@ class Services:
         from multi_agent_mcp.services.overview.timeline import StatisticsOfSession
 
         return StatisticsOfSession(self.workspace, self.timeline, self.clock)
+
+    @part
+    def usage(self) -> Usage:
+        from multi_agent_mcp.services.usage.usage import Usage
+
+        return Usage(self.workspace, self.settings.usage, self.clock)
 
     @part
     def listed_dialogs(self) -> ListedDialogs:

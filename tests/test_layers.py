@@ -50,6 +50,7 @@ SERVICES = (
     ("mail",),
     ("sessions",),
     ("notifications",),
+    ("usage",),
     ("tasks",),
     ("repository",),
     ("chat",),

@@ -30,6 +30,12 @@ class Event(NamedTuple):
     facts: Mapping[str, Any] = MappingProxyType({})
     is_noted: bool = False
 
+    @property
+    def transcript(self) -> str | None:
+        """The file in which the host keeps the conversation."""
+        path = self.facts.get("transcript_path")
+        return path if isinstance(path, str) else None
+
 
 @dataclass(eq=False)
 class ToolCalls:

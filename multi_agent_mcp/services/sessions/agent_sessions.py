@@ -128,6 +128,10 @@ class Sessions:
             if self.workspace.is_here(agent) and any(map(self._has_died, self.workspace.sessions.open(agent.id))):
                 self.recover(agent.id)
 
+    # Three looks, in this order: the session's file says that it runs; its process is gone; the file is read again.
+    # With the first two alone, a server that confirms its mail and ends regularly between them looks like one that
+    # died, and what its host has read comes a second time. A process that is gone writes nothing more, so its last
+    # words are final.
     def _dead(self, listed: AgentSession) -> AgentSession | None:
         """The last words of a session whose process is gone without having ended it, else None. They are read once
         nobody writes them any more: it may have confirmed its mail and ended between the listing and the look at its

@@ -21,6 +21,7 @@ from multi_agent_mcp.config import (
     parse_limits,
     parse_notify_command,
     parse_repository,
+    parse_usage,
     yaml_problem,
 )
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
@@ -57,6 +58,7 @@ class Team:
     limits: Mapping[str, Any] = field(default_factory=dict)
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
+    usage: bool = True
     repository: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -67,6 +69,7 @@ class Team:
             "limits": dict(self.limits),
             "notify_command": self.notify_command and list(self.notify_command),
             "console": dict(self.console),
+            "usage": None if self.usage else "off",
         }
         return {key: value for key, value in said.items() if value} | dict(self.repository)
 
@@ -101,11 +104,13 @@ def _team(data: Any) -> Team:
         parse_limits(limits)
         parse_console(data.get("console"))
         parse_repository(data)
+        usage = parse_usage(data.get("usage"))
     except InvalidArguments as refusal:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
     repository = {key: data[key] for key in REPOSITORY_KEYS if data.get(key) is not None}
-    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {}, repository)
+    console = data.get("console") or {}
+    return Team(agents, data.get("session"), language, limits, notify_command, console, usage, repository)
 
 
 def _agent(record: Any) -> Agent:
