@@ -58,12 +58,14 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.hand_offs import HandOffs
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
     from multi_agent_mcp.services.tasks.creation import TaskCreation
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
@@ -334,6 +336,7 @@ class Services:
             self.clock,
             self.activity_written_every,
             self.session_ended,
+            self.hand_offs.settle,
         )
 
     @part
@@ -341,6 +344,12 @@ class Services:
         from multi_agent_mcp.services.sessions.executions import Executions
 
         return Executions(self.workspace, self.texts, self.clock)
+
+    @part
+    def hand_offs(self) -> HandOffs:
+        from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+
+        return HandOffs(self.workspace, self.executions, self.mail_search, self.texts, self.clock)
 
     @part
     def owner_waits(self) -> OwnerWaits:
@@ -591,9 +600,17 @@ class Services:
             self.executions,
             self.dashboard,
             self.operations,
+            self.hand_offs,
             self.texts,
             self.clock,
         )
+
+    @part
+    def briefings(self) -> Briefings:
+        """The briefings; other subjects add their sections here."""
+        from multi_agent_mcp.services.turn.briefing import Briefings
+
+        return Briefings(self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, further=())
 
     @part
     def reports(self) -> Reports:
@@ -682,7 +699,15 @@ class Services:
         from multi_agent_mcp.hooks.answers import Hooks
 
         return Hooks(
-            self.workspace, self.notifications, self.sessions, self.doorbell, self.tool_calls, self.texts, self.clock
+            self.workspace,
+            self.notifications,
+            self.sessions,
+            self.doorbell,
+            self.tool_calls,
+            self.texts,
+            self.clock,
+            self.briefings,
+            self.hand_offs,
         )
 
     @part

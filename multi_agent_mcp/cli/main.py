@@ -61,6 +61,7 @@ COMMANDS = {
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("looking:web", "The same and more in a browser."),
         "answer": ("attention:answer", "Answer what a host asks in its pane."),
+        "brief": ("agents:brief", "Print what an agent is told when it goes on."),
         "timeline": ("looking:timeline", "Show what happened when, or draw it."),
         "stats": ("looking:stats", "Count what each agent did, and how long tasks took."),
         "usage": ("usage:usage", "Count the tokens that agents and tasks took."),

@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.hooks.tool_calls import Event
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

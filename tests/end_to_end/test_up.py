@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.hooks.tool_calls import Event
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.system.process import is_alive
 from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, wait_until
 from tests.programs import PACKAGES

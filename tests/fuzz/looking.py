@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.hooks.tool_calls import Event
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.validation import Draft
 from tests.fuzz.ground import AGENT, ask, context, seat
 from tests.fuzz.guest import guest

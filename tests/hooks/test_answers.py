@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.hooks import state_file
-from multi_agent_mcp.hooks.tool_calls import Event
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.system.file_status import RACY_NS, modified_at
 from multi_agent_mcp.wiring import Services
 from tests.services.support import by_hand, read, send

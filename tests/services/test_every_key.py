@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.hooks.tool_calls import Event
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.doctor.finding import Finding
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec import Document, parse, render

@@ -14,7 +14,7 @@ import pytest
 from multi_agent_mcp.cli import hook
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.hooks import edited_files
-from multi_agent_mcp.hooks.tool_calls import Event
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.hosts import tool_inputs
 from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.wiring import Services

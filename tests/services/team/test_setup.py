@@ -14,7 +14,7 @@ from multi_agent_mcp.config import read_settings, session_names
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
-from multi_agent_mcp.hooks.tool_calls import Event
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.team.setup import TeamUpdate, add_missing, create_session, read_team, update_session
 from multi_agent_mcp.texts import catalogue
 

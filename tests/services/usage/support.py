@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.usage import Tokens, UsageRow
-from multi_agent_mcp.hooks.tool_calls import Event
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.wiring import Services
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "hosts2"
@@ -56,7 +56,7 @@ def conversation_of(path: Path, host: str) -> str:
 
 def told(services: Services, host: str, path: Path, agent_id: str = AGENT) -> None:
     """The host calls our hook in this conversation."""
-    event = Event("SessionStart", conversation_of(path, host), host, {"transcript_path": str(path)})
+    event = Event("SessionStart", conversation_of(path, host), host, str(path))
     services.hooks.answer(agent_id, "task", event)
 
 
