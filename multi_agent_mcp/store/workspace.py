@@ -18,6 +18,7 @@ from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
 from multi_agent_mcp.domain.proof import Receipt
+from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (
@@ -27,6 +28,7 @@ from multi_agent_mcp.errors import (
     ExecutionNotFound,
     InvalidId,
     InvalidSession,
+    ReservationNotFound,
     TaskNotFound,
 )
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
@@ -87,6 +89,14 @@ _RECEIPTS = Layout(
     partition=lambda receipt: receipt.task_id,
     partition_field="task_id",
     missing=lambda receipt_id: InvalidId("invalid_entity_id", value=receipt_id, prefix="rcp"),
+)
+_RESERVATIONS = Layout(
+    entity_type=Reservation,
+    partition=lambda _: WHOLE,
+    missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
+    flat=True,
+    over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
+    order=age,
 )
 _HAND_OFFS = Layout(  # over when there is a newer one, or with their task: `HandOffs.settle`
     entity_type=HandOff,
@@ -280,6 +290,15 @@ class Workspace:
             talk = self.conversations.find(delegation.reserved_id) if delegation.reserved_id is not None else None
             if talk is not None and talk.status == "ended":
                 self.delegations.retire(delegation.id)
+
+    @cached_property
+    def reservations(self) -> SharedCollection[Reservation]:
+        return SharedCollection(self.files, self.path / "reservations", _RESERVATIONS, self.authority, "rsv")
+
+    @property
+    def reservation_index(self) -> Record:
+        """The open reservations in the form that a hook reads; derived."""
+        return Record(self.files, self.path / ".edits" / "reservations.json")
 
     @cached_property
     def executions(self) -> Collection[Execution]:

@@ -15,12 +15,14 @@ import yaml
 
 from multi_agent_mcp.config import (
     NOT_YAML,
+    REPOSITORY_KEYS,
     load_yaml,
     parse_checks,
     parse_console,
     parse_done_when,
     parse_limits,
     parse_notify_command,
+    parse_repository,
     parse_usage,
     yaml_problem,
 )
@@ -62,6 +64,7 @@ class Team:
     usage: bool = True
     checks: Mapping[str, Any] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
+    repository: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -75,7 +78,7 @@ class Team:
             "checks": dict(self.checks),
             "done_when": list(self.done_when),
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in said.items() if value} | dict(self.repository)
 
 
 def read_team(path: Path) -> Team:
@@ -107,6 +110,7 @@ def _team(data: Any) -> Team:
     try:
         parse_limits(limits)
         parse_console(data.get("console"))
+        parse_repository(data)
         usage = parse_usage(data.get("usage"))
         done_when = require_conditions(parse_done_when(data.get("done_when")), parse_checks(data.get("checks")))
     except InvalidArguments as refusal:
@@ -114,8 +118,19 @@ def _team(data: Any) -> Team:
             raise
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
-    console, checks = data.get("console") or {}, data.get("checks") or {}
-    return Team(agents, data.get("session"), language, limits, notify_command, console, usage, checks, done_when)
+    repository = {key: data[key] for key in REPOSITORY_KEYS if data.get(key) is not None}
+    return Team(
+        agents,
+        data.get("session"),
+        language,
+        limits,
+        notify_command,
+        console=data.get("console") or {},
+        usage=usage,
+        checks=data.get("checks") or {},
+        done_when=done_when,
+        repository=repository,
+    )
 
 
 def _agent(record: Any) -> Agent:
