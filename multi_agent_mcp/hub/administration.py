@@ -64,6 +64,28 @@ async def make_streams(client: Client, names: Names, identity: str, *, first: in
     await _create(client, names.beat_stream, {**common, **beats})
 
 
+async def take_new_kinds(server: Server) -> None:
+    """Lets the streams of a hub that an earlier version has made take the kinds that were added since. Raises
+    `HubUnreachable`."""
+    client, names = await connected_as_administrator(server), server.names
+    try:
+        for stream in names.streams:
+            answer = json.loads((await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", ADMINISTER_SECONDS)).data)
+            config, taken = answer.get("config", {}), names.subjects_of(stream)
+            if config.get("description", "").startswith(FORM) and set(config["subjects"]) != set(taken):
+                data = json.dumps({**config, "subjects": taken}).encode()
+                await administer(client, f"$JS.API.STREAM.UPDATE.{stream}", data)
+    except FAILED as error:
+        raise HubUnreachable from error
+    finally:
+        await client.close()
+
+
+async def connected_as_administrator(server: Server) -> Client:
+    """Returns a connection with the rights to make streams. Raises `HubUnreachable`."""
+    return await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
+
+
 async def _create(client: Client, stream: str, config: Mapping[str, Any]) -> None:
     """Creates a stream. A server that is still removing the files of a deleted stream of this name refuses; then it is
     asked again, for at most `CREATE_SECONDS`."""
@@ -136,7 +158,7 @@ GAP = 1_000_000
 
 async def reseed(server: Server, workspace: Workspace, machine: str, position: int, identity: str) -> None:
     """Replaces the hub's streams by new ones with the shared values of the files here. Raises `HubUnreachable`."""
-    client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
+    client = await connected_as_administrator(server)
     try:
         former = f"{server.names.stream}_LOG"  # of the form in which all machines shared two streams
         for stream in (*server.names.streams, server.names.beat_stream, former):

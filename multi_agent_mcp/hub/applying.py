@@ -28,7 +28,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.kinds import BY_NAME, Kind, Rule
+from multi_agent_mcp.hub.kinds import BY_NAME, WITHOUT_FILES, Kind, Rule
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
@@ -322,7 +322,7 @@ class Applying:
             accept_settings(self.workspace, stored.data)
         elif kind == LINE:
             self.workspace.tasks.accept_line(name, stored.data)
-        else:
+        elif kind not in WITHOUT_FILES:
             return self._entity(kind, name, stored)
         return []
 

@@ -26,7 +26,7 @@ from nats.errors import Error
 from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
-from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.administration import connected_once, take_new_kinds
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.stream import is_key_refused
 from multi_agent_mcp.hub.subjects import SLOTS, Names, lane_for, slot_of
@@ -151,6 +151,7 @@ class Reception:
         """Starts answering requests to join. Raises `HubUnreachable`."""
         if self.is_open:
             return
+        await take_new_kinds(self.server)
         url = [self.server.local_url]
         self.client = await connected_once(url, self.server.reception_seed, self.server.certificate, "reception")
         await self.client.subscribe(self.server.names.joins, cb=self._asked)

@@ -20,7 +20,7 @@ import yaml
 from multi_agent_mcp.domain.ids import as_name, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
-from multi_agent_mcp.hub.administration import connected_once, make_streams, reseed
+from multi_agent_mcp.hub.administration import connected_as_administrator, connected_once, make_streams, reseed
 from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token, with_lane
 from multi_agent_mcp.hub.relay_client import HANGS, RelayClient
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
@@ -304,7 +304,7 @@ def require_machine(name: str) -> str:
 
 async def prepare(server: Server, *, first: int = 1, after: str = "") -> None:
     """Creates the streams of a hub that runs here, unless they exist; `after` is the identity of its predecessor."""
-    client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
+    client = await connected_as_administrator(server)
     try:
         identity = secrets.token_hex(8) + (f" after {after}" if after else "")
         await make_streams(client, server.names, identity, first=first)

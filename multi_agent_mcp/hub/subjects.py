@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.hub.kinds import KINDS, Rule
+from multi_agent_mcp.hub.kinds import KINDS, WITHOUT_FILES, Rule
 from multi_agent_mcp.store.shared_collection import LINE
 
 # The addresses on which a hub listens, and the URLs at which it is reached.
@@ -78,7 +78,7 @@ the Owner's wait."""
 MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
 AGENT, SETTINGS, CONVERSATION = "agent", "settings", "cnv"
 """The kinds of values that all machines write, besides those of `hub.kinds`, in the order of the authority."""
-SHARED_KINDS = (AGENT, LINE, *(kind.name for kind in KINDS if kind.rule is Rule.SHARED))
+SHARED_KINDS = (AGENT, LINE, *WITHOUT_FILES, *(kind.name for kind in KINDS if kind.rule is Rule.SHARED))
 OWN_KINDS = (*MARKS, *MARKS.values(), WAIT, *(kind.name for kind in KINDS if kind.rule is not Rule.SHARED))
 REFERRED = (AGENT, CONVERSATION)
 """The kinds of values to which other values refer."""
