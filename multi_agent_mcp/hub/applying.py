@@ -30,7 +30,7 @@ from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.kinds import BY_NAME, WITHOUT_FILES, Kind, Rule
 from multi_agent_mcp.hub.share_directory import accept_settings
-from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, TIME, WAS, Stored
+from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, RELAY, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
 from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import codec, parse
@@ -170,6 +170,8 @@ class Applying:
     early: dict[str, str] = field(default_factory=dict)
     """The marks of letters that have not come yet, as another machine's stream may be ahead: the time of reading, ""
     for none, by `{kind}/{owner}/{name}`."""
+    relay: str = ""
+    """The id of the relay, whose own values are here."""
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
     _passed_over: int = 0
     _gaps: list[str] = field(default_factory=list)
@@ -279,11 +281,13 @@ class Applying:
         if isinstance(what, str):
             then = self._shared(what, stored)
             return [] if restoring else then
-        if what is None or (what.machine == self.machine and not restoring):
+        if what is None or (what.machine == self.machine and stored.headers.get(RELAY) == self.relay):
             return []
-        if what.kind in (subjects.MESSAGE, subjects.NOTIFICATION):
+        if what.kind in (subjects.MESSAGE, subjects.NOTIFICATION):  # also those that a copy of this directory has sent
             then = self._arrival(what, stored)
             return [] if restoring else then
+        if what.machine == self.machine and not restoring:
+            return []
         if what.kind in BY_NAME and self._known(what.kind, Rule.STATE, Rule.COPY).rule is Rule.COPY:
             self._file_of_home(what, stored)
         elif what[1:] not in self._merged and self._is_home(what.machine, what.owner):
@@ -352,7 +356,7 @@ class Applying:
         if mark in self._marks:
             self._merged.add(mark)
         if is_mail:
-            self._copy(entity)
+            self._copy(entity.mark_read(None))
         return [partial(self._tell, what, entity)] if self._is_mine(what) else []
 
     def _tell(self, what: Own, entity: Any) -> None:

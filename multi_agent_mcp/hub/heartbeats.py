@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -108,7 +107,6 @@ class Heartbeats:
         self.hub = hub
         self.peers: dict[str, Peer] = {}
         self.listened = False
-        self.relay = secrets.token_hex(8)
         self._double_heard = float("-inf")
         self._remembered: Mapping[str, Peer] = {}
         self._own = own
@@ -167,7 +165,7 @@ class Heartbeats:
         return time.monotonic() - self._double_heard < DEAD_SECONDS
 
     def _heard_as_this(self, beat: Beat) -> None:
-        if beat.relay != self.relay and not beat.ends:
+        if beat.relay != self.hub.relay and not beat.ends:
             is_news, self._double_heard = not self.has_double, time.monotonic()
             if is_news:
                 self._on_news()

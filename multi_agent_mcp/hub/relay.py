@@ -87,7 +87,9 @@ class Relay:
         self.progress = Progress(share.record("position"), self.names.stream)
         self.hub.on_stored = self.progress.witnessed
         self.publishing = Publishing(workspace, self.names, self.machine, self.hub)
-        applying = Applying(workspace, self.names, self.machine, home, self.publishing.wrote, self.progress.early)
+        applying = Applying(
+            workspace, self.names, self.machine, home, self.publishing.wrote, self.progress.early, self.hub.relay
+        )
         self.noticing = Noticing(workspace.path, self.hub, self.publishing)
         self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._has_news)
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
@@ -241,7 +243,7 @@ class Relay:
             replaced=self.progress.identity if self.following.replaced else None,
             asking=self._asking,
             troubles=self._troubles(),
-            relay=self.heartbeats.relay,
+            relay=self.hub.relay,
             members=self._members if self.server is not None else (),
         )
 

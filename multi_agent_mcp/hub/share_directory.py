@@ -95,13 +95,19 @@ class Share:
     def leave(self) -> None:
         """Ends the membership, so that the session is no longer shared; all files stay, including the key."""
         if (known := self.membership()) is not None:
-            self.record("left").write({"machine": known.machine})
+            self.record("left").write({"machine": known.machine, "uuid": known.uuid})
         self.record("machine").remove()
 
     @property
     def former_machine(self) -> str | None:
         """This machine's name when it left; None if it never has."""
         return (self.record("left").read() or {}).get("machine")
+
+    def former_home(self, uuid: str) -> str | None:
+        """Returns this machine's name when it left another team than this one, whose agents it brings along. In the
+        same team they stay at home where they were: this may be a copy of a directory that is still in use."""
+        left = self.record("left").read() or {}
+        return None if left.get("uuid", uuid) == uuid else left.get("machine")
 
     def seed(self) -> str:
         """Returns the secret half of this machine's nkey; "" if there is none."""

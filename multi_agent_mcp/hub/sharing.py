@@ -271,7 +271,7 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
         answer = {"settings": {}, "lane": token.lane}
     workspace.make()
     workspace.registry.create()
-    workspace.registry.settle_at(machine, former=sharing.share.former_machine)
+    workspace.registry.settle_at(machine, former=sharing.share.former_home(token.uuid))
     settings = {"id": token.session, "created_at": format_time(now()), **answer["settings"]}
     with suppress(FileExistsError):
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)

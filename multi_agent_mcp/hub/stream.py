@@ -11,6 +11,7 @@ import asyncio
 import base64
 import json
 import logging
+import secrets
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,13 +28,14 @@ from multi_agent_mcp.store.authority import PAYLOAD_BYTES, TOO_LARGE, Shared, Su
 logger = logging.getLogger(__name__)
 
 OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offset", "Mam-Was"
-EDITED, AFTER = "Mam-Edited", "Mam-After"
-"""Our headers: the operation that wrote the value, its machine, the time (nanoseconds since the epoch), the offset in a
-log (bytes), the value's revision on the former hub, for a file edited by hand the revision in its mark, and for values
-of one machine the newest shared revision that it had: what they refer to is not newer."""
+EDITED, AFTER, RELAY = "Mam-Edited", "Mam-After", "Mam-Relay"
+"""Our headers: the operation that wrote the value, its machine, its relay (an id of the process, as a copied directory
+has a relay of the same machine), the time (nanoseconds since the epoch), the offset in a log (bytes), the value's
+revision on the former hub, for a file edited by hand the revision in its mark, and for values of one machine the newest
+shared revision that it had: what they refer to is not newer."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 PENDING = "Nats-Num-Pending"
-NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, AFTER, PENDING)
+NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, AFTER, RELAY, PENDING)
 WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
 REQUEST_SECONDS = 2.0
 BATCH = 1024
@@ -94,6 +96,7 @@ class Hub:
     """Whether the hub answers, but does not know this machine's key."""
     shared_until: int = 0
     """The newest shared revision that this machine has or has stored."""
+    relay: str = field(default_factory=lambda: secrets.token_hex(8))
     used: set[str] = field(default_factory=set)
     """The streams that have values."""
     _replicas: int = 1
@@ -175,7 +178,7 @@ class Hub:
         """
         if len(data) > PAYLOAD_BYTES:
             raise HubUnreachable(TOO_LARGE)
-        sent = {OP: op, MACHINE: self.machine, AFTER: str(self.shared_until), **headers}
+        sent = {OP: op, MACHINE: self.machine, RELAY: self.relay, AFTER: str(self.shared_until), **headers}
         if expected is not None:
             sent[EXPECTED] = str(expected)
         self._require_connected()

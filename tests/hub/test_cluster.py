@@ -167,8 +167,9 @@ def test_a_server_that_tells_of_the_past_is_not_taken_for_an_older_hub(pair: Pai
     eventually(lambda: pair.laptop.services.workspace.tasks.find(task_id))
     pair.laptop.sharing.stop_relay()
     position = pair.laptop.sharing.share.record("position")
-    ahead = position.read()["sequence"] + 3
-    position.write({**position.read(), "sequence": ahead, "witness": (0, "")})
+    known, shared = position.read(), pair.laptop.sharing.membership.names.stream
+    places = {**known["places"], shared: known["places"][shared] + 3}
+    position.write({**known, "places": places, "witnesses": {}})
     log = pair.laptop.path / ".share" / "relay.log"
     said = log.read_text().count("does not answer")
     pair.laptop.sharing.start_relay()
