@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -117,8 +118,13 @@ async def administer(
 
 async def connected_once(urls: Sequence[str], seed: str, certificate: str | None, name: str) -> Client:
     """Returns a connection for one request. Retries for `CONNECT_SECONDS`, as a server may not know a new user yet.
-    Raises `HubUnreachable`."""
+    Raises `HubUnreachable`, and says so if somebody else answers."""
     deadline = time.monotonic() + CONNECT_SECONDS
+    said: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        said.append(error)
+
     while True:
         client = Client()
         try:
@@ -131,19 +137,17 @@ async def connected_once(urls: Sequence[str], seed: str, certificate: str | None
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
                 connect_timeout=2,
-                error_cb=_ignore,
+                error_cb=note,
             )
             return client
         except FAILED as error:
             with suppress(Exception):  # it may be in any state
                 await asyncio.wait_for(client.close(), 0.5)
             if time.monotonic() > deadline:
-                raise HubUnreachable from error
+                is_stranger = any(isinstance(each, ssl.SSLCertVerificationError) for each in (*said, error))
+                key = "hub_stranger" if is_stranger else "hub_not_reached"
+                raise HubUnreachable(key, urls=", ".join(urls)) from error
             await asyncio.sleep(0.1)
-
-
-async def _ignore(_: Exception) -> None:
-    """Ignores an error, as the caller gets it, too."""
 
 
 # Recreates a hub from the files of one machine, after the old one was lost or restored from an older copy.

@@ -24,7 +24,7 @@ from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
-from multi_agent_mcp.system.file_status import RACY_NS, signature
+from multi_agent_mcp.system.file_status import RACY_NS, modified_at, signature
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.entity import Readable
@@ -234,12 +234,9 @@ class Publishing:
         if str(path) not in self._known:
             last = await self.hub.last(subject)
             self._remember(str(path), str(int(last.headers[OFFSET]) + len(last.data)) if last is not None else "0")
-        found = _read(self.workspace, path)
-        offset = int(self._known[str(path)])
-        data, modified = found or (b"", 0)
-        while offset < len(data):
-            chunk = data[offset : offset + CHUNK_BYTES]
-            await self._put(subject, chunk, modified, offset=offset)
+        offset, whole = int(self._known[str(path)]), self.workspace.path / path
+        for chunk in self.workspace.files.blocks(whole, offset, CHUNK_BYTES):
+            await self._put(subject, chunk, modified_at(whole), offset=offset)
             offset += len(chunk)
             self._remember(str(path), str(offset))
 

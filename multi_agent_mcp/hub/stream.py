@@ -196,7 +196,7 @@ class Hub:
         code = answer.get("error", {}).get("err_code")
         if code not in (None, WRONG_SEQUENCE):
             logger.warning("the hub refused %s: %s", subject, answer["error"])
-            raise HubUnreachable
+            raise HubUnreachable("hub_full" if "maximum" in str(answer["error"].get("description")) else None)
         found = await self._settled(subject, op, replaces=expected if code is not None else None)
         if found.headers.get(OP) == op:
             return self._stored(subject, found.sequence, op)

@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+import psutil
+
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.hub.kinds import KINDS, WITHOUT_FILES, Rule
 from multi_agent_mcp.store.shared_collection import LINE
@@ -46,11 +48,14 @@ def is_loopback(host: str) -> bool:
 
 
 def own_addresses() -> list[str]:
-    """Returns this machine's address in its network, if any, and its name."""
+    """Returns this machine's addresses in its networks, that of its way out first, and its name."""
     found = []
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # RFC 5737; nothing is sent
         found.append(probe.getsockname()[0])
+    known = (item for items in psutil.net_if_addrs().values() for item in items)
+    addresses = (item.address for item in known if item.family in (socket.AF_INET, socket.AF_INET6))
+    found += [each for each in addresses if "%" not in each and not is_loopback(each)]  # those with a zone are local
     return list(dict.fromkeys([*found, socket.gethostname()]))
 
 

@@ -17,14 +17,13 @@ from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import Reason, StorageError
 from multi_agent_mcp.store.authority import HUB, NOW
 from multi_agent_mcp.store.directory import Quarantine
-from multi_agent_mcp.store.durable_files import INDEXES, Files
+from multi_agent_mcp.store.durable_files import BLOCK_BYTES, INDEXES, Files
 from multi_agent_mcp.store.records import SHARE, Record
 from multi_agent_mcp.system.file_status import careful
 from multi_agent_mcp.system.files import storage_errors
 
 # An append-only text file, read by lines from its end or from a line on, without loading all of it.
 
-BLOCK_BYTES = 1 << 16
 COUNTED_ANEW_BYTES = 1 << 20
 """The number of new bytes from which on a count of lines is saved, so that the next one continues there."""
 

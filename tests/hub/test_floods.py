@@ -60,6 +60,25 @@ def test_a_flood_delays_only_the_machine_that_sends_it(three: Machines, kind: An
     assert len(desk.services.agents.registry.all()) <= AGENTS_MAX
 
 
+def test_a_part_of_a_log_that_is_far_off_makes_no_large_file_and_a_lost_one_is_asked_for_again(three: Machines) -> None:
+    names, desk = three[LAPTOP].sharing.membership.names, three[DESK]
+    day, line = "20260103", b"{}\n"
+    log = desk.path / "audit" / f"{day}.laptop.jsonl"
+
+    async def publish(client: Client, *offsets: int) -> None:
+        for offset in offsets:
+            headers = {**STAMP, "Mam-Offset": str(offset)}
+            await client.request(names.log(LAPTOP, "audit", day), line, 30, headers=headers)
+
+    as_machine(three[LAPTOP], lambda client: publish(client, 0, 10**9))
+    eventually(log.exists)
+    log.write_bytes(b"")
+    as_machine(three[LAPTOP], lambda client: publish(client, len(line)))
+    send(three[LAPTOP], "worker-a", "admin", "after the log")
+    eventually(lambda: desk.has("admin", "after the log"))
+    assert log.stat().st_size <= 2 * len(line)
+
+
 @pytest.mark.parametrize("subject", ["{root}.all.unheard.of", "{root}.own.{lane}.laptop.unheard.x.y"])
 def test_the_hub_itself_refuses_what_is_of_no_kind(three: Machines, subject: str) -> None:
     names = three[LAPTOP].sharing.membership.names
