@@ -13,6 +13,7 @@ import json
 import logging
 import secrets
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,12 +38,13 @@ EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 PENDING = "Nats-Num-Pending"
 NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, AFTER, RELAY, PENDING)
 WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
-REQUEST_SECONDS = 2.0
+REQUEST_SECONDS, LOST_SECONDS = 2.0, 10.0
 BATCH = 1024
 BATCH_BYTES = 8 << 20
 FORM = "lanes"
 """The form of the streams, with which their description begins; one hub of another form is made anew."""
 
+NO_RESPONDERS = "503"
 FAILED = (Error, OSError, asyncio.TimeoutError, ValueError)
 
 
@@ -100,6 +102,7 @@ class Hub:
     used: set[str] = field(default_factory=set)
     """The streams that have values."""
     _replicas: int = 1
+    _lost_at: float = float("-inf")
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: str = ""
 
@@ -271,11 +274,15 @@ class Hub:
             try:
                 call = self.names.api(f"DIRECT.GET.{stream}")
                 await self.client.publish(call, json.dumps(request).encode(), reply=answers)
-                return await batch.whole()
+                found = await batch.whole()
             finally:
                 await subscription.unsubscribe()
         except FAILED as error:
             raise HubUnreachable from error
+        if batch.has_no_stream:
+            await self._lost()
+            raise HubUnreachable
+        return found
 
     async def beat(self, facts: Mapping[str, Any]) -> None:
         """Sends a heartbeat to the other machines."""
@@ -287,10 +294,12 @@ class Hub:
                 await self._lost()
 
     async def _lost(self) -> None:
-        """Nobody answers although the connection stands: the hub has lost a stream, or an older server does not have
-        this machine's lane. It is looked at as after a new connection."""
-        logger.warning("the hub has no stream for what was said")
-        await self._on_change()
+        """Nobody answers although the connection stands: the hub has lost a stream. It is looked at as after a new
+        connection, once in a while."""
+        if time.monotonic() - self._lost_at > LOST_SECONDS:
+            self._lost_at = time.monotonic()
+            logger.warning("the hub has no stream for what was said")
+            await self._on_change()
 
     async def hear(self, subject: str, heard: Callable[[Msg], Awaitable[None]]) -> None:
         await self.client.subscribe(subject, cb=heard)
@@ -359,6 +368,7 @@ class _Batch:
     """The answers of one batched direct get, up to its end (ADR-31 of NATS)."""
 
     def __init__(self) -> None:
+        self.has_no_stream = False
         self._found: list[Stored] = []
         self._ended = asyncio.Event()
 
@@ -366,6 +376,7 @@ class _Batch:
         if found := _stored(message):
             self._found.append(found)
         else:  # 204: the end of the batch; 404: nothing is after this sequence
+            self.has_no_stream = (message.headers or {}).get("Status") == NO_RESPONDERS
             self._ended.set()
 
     async def whole(self) -> list[Stored]:
