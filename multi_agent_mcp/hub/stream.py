@@ -397,7 +397,7 @@ def _stored(message: Msg) -> Stored | None:
     Only the server's own headers tell them apart: it adds its headers after the publisher's, which may contain a
     `Status`, or another subject."""
     headers = message.headers or {}
-    if "Nats-Subject" not in headers:
+    if "Nats-Subject" not in headers or "Nats-Sequence" not in headers:  # "no responders" has the first
         return None
     needed = {name: headers[name] for name in NEEDED if name in headers}
     return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), needed, message.data)
