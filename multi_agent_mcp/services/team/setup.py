@@ -19,6 +19,7 @@ from multi_agent_mcp.config import (
     parse_console,
     parse_limits,
     parse_notify_command,
+    parse_resume,
     parse_usage,
     yaml_problem,
 )
@@ -57,6 +58,7 @@ class Team:
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
     usage: bool = True
+    resume: bool = True
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class Team:
             "console": dict(self.console),
             "usage": None if self.usage else "off",
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in said.items() if value} | ({} if self.resume else {"resume": False})
 
 
 def read_team(path: Path) -> Team:
@@ -100,11 +102,12 @@ def _team(data: Any) -> Team:
     try:
         parse_limits(limits)
         parse_console(data.get("console"))
-        usage = parse_usage(data.get("usage"))
+        usage, resume = parse_usage(data.get("usage")), parse_resume(data.get("resume"))
     except InvalidArguments as refusal:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
-    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {}, usage)
+    console = data.get("console") or {}
+    return Team(agents, data.get("session"), language, limits, notify_command, console, usage, resume)
 
 
 def _agent(record: Any) -> Agent:
