@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
     from multi_agent_mcp.hooks.answers import Hooks
+    from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.host_config.configuration import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.recent_attention import RecentAttention
+    from multi_agent_mcp.services.repository.edits import Edits
+    from multi_agent_mcp.services.repository.reservations import Reservations
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
     from multi_agent_mcp.services.tasks.creation import TaskCreation
+    from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.briefing import Briefings
@@ -179,6 +183,7 @@ class Services:
             self.task_creation,
             self.task_changes,
             self.interrupting,
+            self.deliveries,
             self.conversations,
             self.next_action,
         )
@@ -384,7 +389,39 @@ class Services:
     def notifications(self) -> Notifications:
         from multi_agent_mcp.services.notifications.notifications import Notifications
 
-        return Notifications(self.workspace, self.derived_notices, self.notice_writer, self.clock)
+        return Notifications(
+            self.workspace, self.derived_notices, self.notice_writer, self.clock, self.settle_reservations
+        )
+
+    @part
+    def reservations(self) -> Reservations:
+        from multi_agent_mcp.services.repository.reservations import Reservations
+
+        return Reservations(
+            self.workspace,
+            self.sessions,
+            self.notice_writer,
+            self.settings.repository.enforces,
+            self.has_lost_pane,
+            self.clock,
+        )
+
+    @part
+    def edits(self) -> Edits:
+        from multi_agent_mcp.services.repository.edits import Edits
+
+        return Edits(self.workspace, self.notice_writer, self.settings.limits.edit_overlap_minutes, self.clock)
+
+    def settle_reservations(self) -> None:
+        """Ends the reservations that have run out; a stat(2) where there are none."""
+        if self.workspace.reservations.open():
+            self.reservations.settle()
+
+    def has_lost_pane(self, agent: Agent) -> bool:
+        """Whether no program of the agent runs in the pane where it is registered."""
+        from multi_agent_mcp.services.attention import LIFELESS
+
+        return agent.pane_id is None or self.pane_notifier.probe(agent) in LIFELESS
 
     @part
     def board(self) -> Board:
@@ -424,7 +461,23 @@ class Services:
             self.owner_waits,
             self.derived_notices,
             self.operations,
+            self.settings,
             self.texts,
+            self.clock,
+        )
+
+    @part
+    def deliveries(self) -> Deliveries:
+        from multi_agent_mcp.services.tasks.deliveries import Deliveries
+
+        return Deliveries(
+            self.workspace,
+            self.task_changes,
+            self.task_reports,
+            self.executions,
+            self.owner_waits,
+            self.derived_notices,
+            self.operations,
             self.clock,
         )
 
@@ -562,6 +615,7 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.deliveries,
             self.executions,
             self.dashboard,
             self.operations,
@@ -668,8 +722,15 @@ class Services:
             self.notifications,
             self.sessions,
             self.doorbell,
+            self.tool_calls,
             self.texts,
             self.clock,
             self.briefings,
             self.hand_offs,
         )
+
+    @part
+    def tool_calls(self) -> ToolCalls:
+        from multi_agent_mcp.hooks.tool_calls import ToolCalls
+
+        return ToolCalls(self.edits, self.reservations, self.texts)

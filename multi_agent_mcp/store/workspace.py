@@ -17,6 +17,8 @@ from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, 
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
+from multi_agent_mcp.domain.proof import Receipt
+from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (
@@ -26,6 +28,7 @@ from multi_agent_mcp.errors import (
     ExecutionNotFound,
     InvalidId,
     InvalidSession,
+    ReservationNotFound,
     TaskNotFound,
 )
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
@@ -80,6 +83,20 @@ _EXECUTIONS = Layout(
     missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
     over=lambda execution: "" if execution.running else execution.status,
     group=lambda execution: execution.task_id or "",
+)
+_RECEIPTS = Layout(
+    entity_type=Receipt,
+    partition=lambda receipt: receipt.task_id,
+    partition_field="task_id",
+    missing=lambda receipt_id: InvalidId("invalid_entity_id", value=receipt_id, prefix="rcp"),
+)
+_RESERVATIONS = Layout(
+    entity_type=Reservation,
+    partition=lambda _: WHOLE,
+    missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
+    flat=True,
+    over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
+    order=age,
 )
 _HAND_OFFS = Layout(  # over when there is a newer one, or with their task: `HandOffs.settle`
     entity_type=HandOff,
@@ -275,8 +292,26 @@ class Workspace:
                 self.delegations.retire(delegation.id)
 
     @cached_property
+    def reservations(self) -> SharedCollection[Reservation]:
+        return SharedCollection(self.files, self.path / "reservations", _RESERVATIONS, self.authority, "rsv")
+
+    @property
+    def reservation_index(self) -> Record:
+        """The open reservations in the form that a hook reads; derived."""
+        return Record(self.files, self.path / ".edits" / "reservations.json")
+
+    @cached_property
     def executions(self) -> Collection[Execution]:
         return Collection(self.files, self.path / "executions", _EXECUTIONS)
+
+    @cached_property
+    def receipts(self) -> Collection[Receipt]:
+        """The receipts of checks, by task."""
+        return Collection(self.files, self.path / "receipts", _RECEIPTS)
+
+    def working_directory(self, agent_id: str) -> Record:
+        """The record of the directory in which the agent's checks last ran, on this machine."""
+        return Record(self.files, self.path / ".checks" / f"{agent_id}.json")
 
     def execution_log(self, execution: Execution) -> Path:
         """Returns the path of an execution's log, which is beside its file, whatever path that file names."""
