@@ -44,8 +44,8 @@ def conversed(
     return session
 
 
-def begun(services: Services, purpose: str = "task", **options: bool) -> Beginning:
-    return beginning_of(services, services.agents.get("worker-a"), purpose, **options)
+def begun(services: Services, purpose: str = "task", *, fresh: bool = False) -> Beginning:
+    return beginning_of(services, services.agents.get("worker-a"), purpose, fresh=fresh)
 
 
 def words(services: Services, beginning: Beginning) -> list[str]:
