@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,6 +21,8 @@ ROOT_NAME = ".multi-agent-mcp"
 PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
 """A name on PATH or an absolute path: a relative path would depend on the sender's working directory."""
 TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux keeps its sockets
+CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+CHECK_MINUTES_MAX = 24 * 60
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger values are mistakes, and date arithmetic overflows not far beyond."""
 NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
@@ -36,6 +39,28 @@ class Limits:
     doorbell_pause_max_seconds: float = 900.0
     submit_pause_seconds: float = 0.15
     stuck_minutes: float = 30.0
+    edit_overlap_minutes: float = 240.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One of `checks:` in session.yaml: a command that this machine runs when a task that names it is called done."""
+
+    name: str
+    run: str | tuple[str, ...]
+    """A command for the shell, or a program with its arguments."""
+    minutes: float = 10.0
+    directory: str = "."
+    """Relative to the agent's working directory, and within it."""
+
+    @property
+    def command(self) -> list[str]:
+        return ["/bin/sh", "-c", self.run] if isinstance(self.run, str) else list(self.run)
+
+    @property
+    def shown(self) -> str:
+        """The command as one would type it."""
+        return self.run if isinstance(self.run, str) else shlex.join(self.run)
 
 
 @dataclass(frozen=True)
@@ -59,6 +84,13 @@ class Environment:
 
 
 @dataclass(frozen=True)
+class Repository:
+    """How the agents share a repository. `enforces`: conflicting reservations are refused."""
+
+    enforces: bool = False
+
+
+@dataclass(frozen=True)
 class Settings:
     """One session's settings."""
 
@@ -68,6 +100,12 @@ class Settings:
     """See `parse_notify_command`. None if not set; empty if the value is invalid, which `doctor` reports."""
     console_answers: bool = True
     """Whether the console may press keys in agents' panes."""
+    usage: bool = True
+    """Whether the hosts' own files are read for what the agents' models took."""
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    done_when: tuple[str, ...] = ()
+    """The conditions of tasks that are created without any (docs/protocol.md, Done means proven)."""
+    repository: Repository = field(default_factory=Repository)
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -106,6 +144,12 @@ def trust_file() -> Path | None:
     except RuntimeError:
         return None
     return home / "multi-agent-mcp" / "trusted"
+
+
+def home_of(variable: str, default: str) -> Path:
+    """Another program's directory: what the environment's `variable` names, if it is set, else `default`."""
+    given = ENVIRON.get(variable, "") if variable else ""
+    return expanded(given if given.startswith("/") else default)
 
 
 def tmux_socket() -> str:
@@ -163,6 +207,23 @@ def session_names(root: Path) -> list[str]:
         return []
 
 
+def read_prices(path: Path) -> tuple[str, dict[str, dict[str, float]]] | None:
+    """Reads prices.yaml: the currency, and prices per million tokens by patterns of models; None if there is none.
+    Raises `InvalidArguments`."""
+    try:
+        data = load_yaml(path)
+        currency, models = str(data["currency"]), data["per_million"]
+        return currency, {
+            str(model): {str(name): float(price) for name, price in prices.items()} for model, prices in models.items()
+        }
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidArguments("bad_prices", reason=error) from error
+    except NOT_YAML as error:
+        raise InvalidArguments("bad_prices", reason=yaml_problem(error)) from error
+
+
 def load_yaml(path: Path) -> Any:
     """Loads a YAML file written by a person. Raises `OSError` and `NOT_YAML`."""
     return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
@@ -195,7 +256,16 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     chosen = language or data.get("language") or DEFAULT_LANGUAGE
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
-    return Settings(chosen, parse_limits(data.get("limits")), _notify_command(data), parse_console(data.get("console")))
+    return Settings(
+        chosen,
+        parse_limits(data.get("limits")),
+        _notify_command(data),
+        parse_console(data.get("console")),
+        parse_usage(data.get("usage")),
+        parse_checks(data.get("checks")),
+        parse_done_when(data.get("done_when")),
+        parse_repository(data),
+    )
 
 
 def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -229,6 +299,79 @@ def parse_console(given: Any) -> bool:
     if not isinstance(answers, bool):
         raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="console.answer"))
     return answers
+
+
+RESERVATIONS = ("advise", "enforce")
+REPOSITORY_KEYS = ("reservations",)
+
+
+def parse_repository(data: Mapping[str, Any]) -> Repository:
+    """Parses what session.yaml or team.yaml say of the repository. Raises `InvalidArguments`."""
+    return Repository(enforces=_choice(data, "reservations", RESERVATIONS) == "enforce")
+
+
+def _choice(data: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:
+    """Returns the value of a key, the first of those allowed if there is none. Raises `InvalidArguments`."""
+    value = data.get(name, allowed[0])
+    if value not in allowed:
+        reason = Reason("no_choice", name=name, value=f"{value!r:.60}", allowed=", ".join(allowed))
+        raise InvalidArguments("bad_settings", reason=reason)
+    return str(value)
+
+
+def parse_usage(given: Any) -> bool:
+    """Parses `usage` of session.yaml or team.yaml: `on` (the default) or `off`, with or without quotes. Raises
+    `InvalidArguments`."""
+    words = {None: True, "on": True, "off": False, True: True, False: False}
+    if not isinstance(given, (str, bool, type(None))) or given not in words:
+        raise InvalidArguments(
+            "bad_settings", reason=Reason("no_choice", name="usage", value=f"{given!r:.60}", allowed="on, off")
+        )
+    return words[given]
+
+
+def parse_checks(given: Any) -> dict[str, Check]:
+    """Parses `checks` of session.yaml or team.yaml: commands by name, or mappings with `run`, `minutes` and
+    `directory`. Raises `InvalidArguments`."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="checks"))
+    return {str(name): _check(name, said if isinstance(said, dict) else {"run": said}) for name, said in given.items()}
+
+
+def _check(name: Any, said: Mapping[str, Any]) -> Check:
+    if not isinstance(name, str) or name == "review" or not CHECK_NAME.fullmatch(name):
+        raise InvalidArguments("bad_settings", reason=Reason("no_check_name", name=f"{name!r:.80}"))
+    if unknown := sorted(map(str, said.keys() - {"run", "minutes", "directory"})):
+        raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"checks.{name}.{unknown[0]}"))
+    run, minutes, directory = (
+        said.get("run"),
+        said.get("minutes", Check.minutes),
+        said.get("directory", Check.directory),
+    )
+    parts = [run] if isinstance(run, str) else run
+    if not isinstance(parts, list) or not parts or not all(map(_is_argument, parts)) or not parts[0].strip():
+        raise InvalidArguments("bad_settings", reason=Reason("no_command", name=f"checks.{name}.run"))
+    if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not 0 < minutes <= CHECK_MINUTES_MAX:
+        reason = Reason("no_minutes", name=f"checks.{name}.minutes", limit=CHECK_MINUTES_MAX)
+        raise InvalidArguments("bad_settings", reason=reason)
+    if not _is_argument(directory) or directory.startswith("/") or ".." in Path(directory).parts:
+        raise InvalidArguments("bad_settings", reason=Reason("not_within", name=f"checks.{name}.directory"))
+    return Check(name, run if isinstance(run, str) else tuple(parts), float(minutes), directory)
+
+
+def _is_argument(part: Any) -> bool:
+    return isinstance(part, str) and "\0" not in part
+
+
+def parse_done_when(given: Any) -> tuple[str, ...]:
+    """Parses `done_when` of session.yaml or team.yaml: a list of conditions, or one. Whether they are known is judged
+    when a task is created. Raises `InvalidArguments`."""
+    conditions = [given] if isinstance(given, str) else given or []
+    if not isinstance(conditions, list) or not all(map(_is_argument, conditions)):
+        raise InvalidArguments("bad_settings", reason=Reason("no_conditions"))
+    return tuple(part.strip() for condition in conditions for part in condition.split(",") if part.strip())
 
 
 def parse_limits(given: Any) -> Limits:

@@ -86,12 +86,28 @@ class ExecutionNotFound(Refusal):
     code = "execution_not_found"
 
 
+class ReservationNotFound(Refusal):
+    code = "reservation_not_found"
+
+
+class Reserved(Refusal):
+    """Raised where reservations are enforced, for files that another agent has reserved."""
+
+    code = "reserved"
+
+
 class MessageNotFound(Refusal):
     code = "message_not_found"
 
 
 class InvalidStatusTransition(Refusal):
     code = "invalid_status_transition"
+
+
+class NotProven(Refusal):
+    """Raised when a task with conditions is to become done, and they are not proven to be met."""
+
+    code = "not_proven"
 
 
 class AlreadyExists(Refusal):

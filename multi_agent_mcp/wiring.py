@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
     from multi_agent_mcp.hooks.answers import Hooks
+    from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.host_config.configuration import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention
@@ -56,18 +57,24 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
     from multi_agent_mcp.services.recent_attention import RecentAttention
+    from multi_agent_mcp.services.repository.edits import Edits
+    from multi_agent_mcp.services.repository.reservations import Reservations
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.hand_offs import HandOffs
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
     from multi_agent_mcp.services.tasks.creation import TaskCreation
+    from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.services.usage.usage import Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -168,6 +175,10 @@ class Services:
         mailbox = self.workspace.mailbox(agent_id)
         return [head if head.subject else mailbox.hot.load(name) or head for name, head in mailbox.unread()]
 
+    def newly_quarantined(self, agent_id: str) -> int:
+        """The number of the mailbox's files quarantined since the last call."""
+        return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
+
     def people_doorbells(self) -> PeopleDoorbells:
         """The doorbells that a long-running process has to run; see `doorbell/thread.py`."""
         from multi_agent_mcp.doorbell.thread import PeopleDoorbells
@@ -181,6 +192,7 @@ class Services:
             self.task_creation,
             self.task_changes,
             self.interrupting,
+            self.deliveries,
             self.conversations,
             self.next_action,
         )
@@ -246,6 +258,7 @@ class Services:
             [profile.name for profile in profiles.named.values() if not profile.never],
             profiles.left_out,
             self.settings.notify_command,
+            self.usage.unread_agents,
         )
         return Doctor(context)
 
@@ -353,6 +366,7 @@ class Services:
             self.clock,
             self.activity_written_every,
             self.session_ended,
+            self.hand_offs.settle,
         )
 
     @part
@@ -360,6 +374,12 @@ class Services:
         from multi_agent_mcp.services.sessions.executions import Executions
 
         return Executions(self.workspace, self.texts, self.clock)
+
+    @part
+    def hand_offs(self) -> HandOffs:
+        from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+
+        return HandOffs(self.workspace, self.executions, self.mail_search, self.texts, self.clock)
 
     @part
     def owner_waits(self) -> OwnerWaits:
@@ -397,7 +417,39 @@ class Services:
     def notifications(self) -> Notifications:
         from multi_agent_mcp.services.notifications.notifications import Notifications
 
-        return Notifications(self.workspace, self.derived_notices, self.notice_writer, self.clock)
+        return Notifications(
+            self.workspace, self.derived_notices, self.notice_writer, self.clock, self.settle_reservations
+        )
+
+    @part
+    def reservations(self) -> Reservations:
+        from multi_agent_mcp.services.repository.reservations import Reservations
+
+        return Reservations(
+            self.workspace,
+            self.sessions,
+            self.notice_writer,
+            self.settings.repository.enforces,
+            self.has_lost_pane,
+            self.clock,
+        )
+
+    @part
+    def edits(self) -> Edits:
+        from multi_agent_mcp.services.repository.edits import Edits
+
+        return Edits(self.workspace, self.notice_writer, self.settings.limits.edit_overlap_minutes, self.clock)
+
+    def settle_reservations(self) -> None:
+        """Ends the reservations that have run out; a stat(2) where there are none."""
+        if self.workspace.reservations.open():
+            self.reservations.settle()
+
+    def has_lost_pane(self, agent: Agent) -> bool:
+        """Whether no program of the agent runs in the pane where it is registered."""
+        from multi_agent_mcp.services.attention import LIFELESS
+
+        return agent.pane_id is None or self.pane_notifier.probe(agent) in LIFELESS
 
     @part
     def board(self) -> Board:
@@ -437,7 +489,23 @@ class Services:
             self.owner_waits,
             self.derived_notices,
             self.operations,
+            self.settings,
             self.texts,
+            self.clock,
+        )
+
+    @part
+    def deliveries(self) -> Deliveries:
+        from multi_agent_mcp.services.tasks.deliveries import Deliveries
+
+        return Deliveries(
+            self.workspace,
+            self.task_changes,
+            self.task_reports,
+            self.executions,
+            self.owner_waits,
+            self.derived_notices,
+            self.operations,
             self.clock,
         )
 
@@ -515,6 +583,12 @@ class Services:
         return StatisticsOfSession(self.workspace, self.timeline, self.clock)
 
     @part
+    def usage(self) -> Usage:
+        from multi_agent_mcp.services.usage.usage import Usage
+
+        return Usage(self.workspace, self.settings.usage, self.clock)
+
+    @part
     def listed_dialogs(self) -> ListedDialogs:
         from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
 
@@ -569,12 +643,21 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.deliveries,
             self.executions,
             self.dashboard,
             self.operations,
+            self.hand_offs,
             self.texts,
             self.clock,
         )
+
+    @part
+    def briefings(self) -> Briefings:
+        """The briefings; other subjects add their sections here."""
+        from multi_agent_mcp.services.turn.briefing import Briefings
+
+        return Briefings(self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, further=())
 
     @part
     def reports(self) -> Reports:
@@ -662,4 +745,20 @@ class Services:
     def hooks(self) -> Hooks:
         from multi_agent_mcp.hooks.answers import Hooks
 
-        return Hooks(self.workspace, self.notifications, self.sessions, self.doorbell, self.texts, self.clock)
+        return Hooks(
+            self.workspace,
+            self.notifications,
+            self.sessions,
+            self.doorbell,
+            self.tool_calls,
+            self.texts,
+            self.clock,
+            self.briefings,
+            self.hand_offs,
+        )
+
+    @part
+    def tool_calls(self) -> ToolCalls:
+        from multi_agent_mcp.hooks.tool_calls import ToolCalls
+
+        return ToolCalls(self.edits, self.reservations, self.texts)

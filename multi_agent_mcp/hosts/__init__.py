@@ -21,9 +21,12 @@ from typing import Any
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
+BEGINNINGS = ("startup", "new", "resume", "clear", "compact", "fork")
+"""The sources of a SessionStart, in whichever host."""
 AT_TOP = "top_level"
 _DIRECTORY = Path(__file__).parent
 
@@ -68,7 +71,9 @@ class HookAnswers:
 @dataclass(frozen=True)
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
-    `prompt`. `channels` are the ways of ringing its agents, the strongest first."""
+    `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
+    files tell what its responses took; `briefed_at` are the sources of its SessionStart at which the model gets our
+    hook's answer; for others the briefing waits for a later event."""
 
     name: str
     title: str
@@ -77,6 +82,8 @@ class Host:
     configuration: Configuration
     channels: Sequence[str] = WITHOUT_A_HOST
     hook_answers: HookAnswers = HookAnswers()
+    usage: UsageRules | None = None
+    briefed_at: Sequence[str] = ()
 
     @property
     def is_installed(self) -> bool:
@@ -93,6 +100,18 @@ def description(name: str) -> Mapping[str, Any]:
 def descriptions() -> Mapping[str, Mapping[str, Any]]:
     """Returns the fields of every file of the package, by the file's name."""
     return {path.stem: description(path.stem) for path in sorted(_DIRECTORY.glob("*.yaml"))}
+
+
+def tool_inputs() -> dict[str, dict[str, list[str]]]:
+    """Returns which tools of all hosts edit files (`edits`: the key of a path; `patches`: of a patch), and which run
+    commands (`shells`): each tool's name with the keys of its input."""
+    found: dict[str, dict[str, list[str]]] = {kind: {} for kind in ("edits", "patches", "shells")}
+    for fields in descriptions().values():
+        for kind, tools in found.items():
+            for tool, key in fields.get(kind, {}).items():
+                keys = tools.setdefault(tool, [])
+                keys += [key] if key not in keys else []
+    return found
 
 
 def hosts() -> Mapping[str, Host]:
@@ -123,4 +142,6 @@ def _host(name: str) -> Host:
         Configuration(**fields["configuration"]),
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
+        UsageRules.parse(fields["usage"]) if "usage" in fields else None,
+        tuple(fields.get("briefed_at", ())),
     )

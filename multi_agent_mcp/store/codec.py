@@ -276,6 +276,10 @@ def _read_int(value: Any) -> int | None:
         return None
 
 
+def _read_bool(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _read_float(value: Any) -> float | None:
     try:
         number = float(value)
@@ -300,6 +304,7 @@ def _read_mapping(value: Any) -> Mapping[str, Any] | None:
 
 _READERS: Mapping[Any, Callable[[Any], Any]] = {
     datetime: parse_time,
+    bool: _read_bool,
     int: _read_int,
     float: _read_float,
     Mapping: _read_mapping,

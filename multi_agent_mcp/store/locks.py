@@ -39,10 +39,10 @@ LOCK_POLL_SECONDS = 0.002
 WINDOWS = "windows"
 """The lock of a team's windows in tmux, for `up`, `down` and the supervisor. It is taken before all others."""
 
-SERVING, WAITER, RELAY = "serving", "waiter", "relay"
-LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY)
-"""Prefixes of the locks that a process holds as long as it lives, for others to see; all others are held briefly.
-They are not in the order, as no thread waits for one longer than a moment."""
+SERVING, WAITER, RELAY, CHECKING = "serving", "waiter", "relay", "checking"
+LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY, f"{CHECKING}-")
+"""Prefixes of the locks that a process holds as long as it lives, or as a check runs, for others to see; all others are
+held briefly. They are not in the order, as no thread that holds another lock waits for one longer than a moment."""
 
 
 def serving_lock(agent_id: str, purpose: str) -> str:
@@ -68,9 +68,12 @@ ORDER = (
     Level("doorbell-{agent}", "the ringing of an agent and its delivery log"),
     Level("mailbox-{agent}", "which mail of an agent is read, and its archive"),
     Level("notifications-{agent}", "which notifications of an agent are read, and their archive"),
+    Level("reserving", "which files are reserved, between the check and the reservation"),
+    Level("handoffs-{agent}", "which hand-offs of an agent count, and their archive"),
     Level("delegations-{stripe}", "a delegation, between read and replace"),
     Level("conversations-{stripe}", "a conversation, between read and replace"),
     Level("tasks-{stripe}", "a task, between read and replace"),
+    Level("reservations-{stripe}", "a reservation, between read and replace"),
     Level("executions-{stripe}", "an execution, between read and replace"),
     Level("sessions-{stripe}", "an agent session that somebody else ends, between read and replace"),
     Level("owner-wait-{owner}", "an Owner's wait-lock"),
@@ -212,6 +215,12 @@ class Locks:
         finally:
             ORDER_CHECK.drop(name)
 
+    # flock(2) locks an inode, not a name. When `prune`, or a person, deletes the file of a lock that is held, the
+    # next process makes a new file and holds "the same" lock beside us, having read what we are about to overwrite.
+    # We cannot prevent the deletion, but notice it in time: every change is put in place under a shared flock on the
+    # session's directory, after a look whether our locks' files still have the inodes that we locked; and a lock's
+    # file is made only under the exclusive one. So either our change comes first, and the new holder reads it, or the
+    # new file does, and we refuse.
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A context in which to put a change in place. Raises `StorageError` if the file of a lock of this thread was

@@ -156,6 +156,7 @@ STATES = {
 STYLES = {
     "in_progress": "cyan",
     "blocked": "bold red",
+    "review": "magenta",
     "todo": "",
     "backlog": "dim",
     "read": "green",

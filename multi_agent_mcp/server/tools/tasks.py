@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
-from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Tool, from_json_text
+from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Call, Tool, from_json_text
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.texts import json_size, shortened
 
 AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
 """The priorities of tasks, and `normal`, the messages' word for `medium`: models mix them up."""
@@ -29,10 +29,12 @@ def send_task(
     title: str,
     content: str,
     priority: AnyPriority = "medium",
+    done_when: list[str] | None = None,
 ) -> Answer:
-    """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer."""
+    """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer.
+    done_when: names of checks, review, review:AGENT; it is done only when these are met."""
     wanted = "medium" if priority == "normal" else priority
-    return call.services.task_creation.send(call.me, agent_id, title, content, wanted).as_answer()
+    return call.services.task_creation.send(call.me, agent_id, title, content, wanted, done_when).as_answer()
 
 
 def report_task_progress(
@@ -52,7 +54,11 @@ def report_task_completion(
     call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
 ) -> Answer:
     """Report one of your tasks as completed or failed to your Admin. No send_message is needed."""
-    task, sent = call.services.task_reports.report_completion(call.me, task_id, status, message, summary)
+    services = call.services
+    if status == "completed" and services.task_changes.get(task_id).done_when:
+        settled = services.deliveries.settle(services.deliveries.deliver(call.me, task_id, summary or message))
+        return {"task_id": settled.task.id, "message_id": settled.sent and settled.sent.message_id}
+    task, sent = services.task_reports.report_completion(call.me, task_id, status, message, summary)
     return {"task_id": task.id, "message_id": sent.message_id}
 
 
@@ -68,6 +74,8 @@ def get_dashboard(call: Call) -> Answer:
 
 LOOK_AGAIN_SECONDS = 2.0
 """The interval of polling in a waiting call: file events wake it, but not those of dependencies of other agents."""
+BESIDE_BRIEFING = 8_600
+"""The characters of an answer with the briefing, without the fields that are added to every answer."""
 
 
 def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le=600)] = 0) -> Answer:
@@ -84,11 +92,20 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
                 action = call.services.next_action.next_action(call.me, call.session)
         remaining = deadline - time.monotonic()
         if action["action"] == "exit":
-            return action | {"instruction": _how_to_exit(call)}
+            return _briefed(call, action | {"instruction": _how_to_exit(call)})
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
-            return action
+            return _briefed(call, action)
         call.receipt.give_turn()
         changes.wait(seen, min(remaining, LOOK_AGAIN_SECONDS))
+
+
+def _briefed(call: Call, action: Answer) -> Answer:
+    """The action with the briefing, if the agent is to get it by this answer (docs/protocol.md, Briefing)."""
+    if not call.binding.needs_briefing():
+        return action
+    call.carries_briefing = True
+    briefing = call.services.briefings.of(call.me.id, call.purpose, go_on="answer")
+    return action | {"briefing": shortened(briefing, max(BESIDE_BRIEFING - json_size(action), 0))}
 
 
 def report_completed(
@@ -123,6 +140,7 @@ class BatchTask(BaseModel):
     priority: TaskPriority = "medium"
     assignee_id: str | None = None
     dependencies: list[str] = []
+    done_when: list[str] | None = None
 
 
 BatchTasks = Annotated[list[BatchTask], BeforeValidator(from_json_text)]
@@ -158,9 +176,9 @@ def request_task(call: Call, title: str, description: str = "", priority: TaskPr
 
 
 def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | None = None) -> Answer:
-    """Approve or reject a task that an agent below you requested."""
-    task = call.services.task_changes.decide(call.me, task_id, approve=approve, reason=reason)
-    return {"task_id": task.id, "approval_status": task.approval_status}
+    """Approve or reject a task that an agent below you requested, or its result when the task is in review."""
+    task = call.services.deliveries.decide(call.me, task_id, approve=approve, reason=reason)
+    return {"task_id": task.id, "approval_status": task.approval_status, "status": task.status}
 
 
 TOOLS = (

@@ -9,8 +9,7 @@ from pydantic import Field
 from multi_agent_mcp.domain.session import Execution, ExecutionStatus
 from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.toolbox import Answer, Tool
+from multi_agent_mcp.server.toolbox import Answer, Call, Tool
 from multi_agent_mcp.services.tasks.board import summary_of
 
 
@@ -21,6 +20,18 @@ def get_my_tasks(
     tasks, total = call.services.board.of(call.me.id, status, limit)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("tasks.mine")}
     return call.fitting(answer, "tasks", [summary_of(task) for task in tasks]) | {"total_count": total}
+
+
+def hand_off(call: Call, content: str, task_id: str | None = None) -> Answer:
+    """Write down what you, or whoever takes over your task, must know to go on: done, open, decisions, files.
+    At most 4000 characters; it is shown after a restart or compaction. task_id: the task in hand."""
+    kept = call.services.hand_offs.write(call.me, content, task_id, call.session.record.task_id)
+    return {
+        "handoff_id": kept.hand_off.id,
+        "path": str(kept.path.absolute()),
+        "task_id": kept.hand_off.task_id,
+        "message": call.services.texts("handoff.written"),
+    }
 
 
 def get_my_execution_history(
@@ -80,6 +91,7 @@ def _summary(call: Call, execution: Execution) -> dict[str, Any]:
 
 TOOLS = (
     Tool(get_my_tasks, read_only=True),
+    Tool(hand_off),
     Tool(get_my_execution_history, read_only=True),
     Tool(get_execution_log, read_only=True),
 )

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.ids import id8, is_name
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound
+from multi_agent_mcp.store.archive import DIGITS
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.entity import Identified
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.errors import Refusal
-    from multi_agent_mcp.store.collection import Collection
+    from multi_agent_mcp.store.collection import Collection, Partition
     from multi_agent_mcp.store.inbox import Inbox
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -68,6 +69,23 @@ class Mailed:
         return [found[start]] if start in found else [*found.values()]
 
 
+class Stamped:
+    """The entities of partitions, one for each agent, whose files are named by a time and the digits of the id."""
+
+    def __init__(self, agents: Callable[[], Iterable[str]], partition: Callable[[str], Partition[Any]]) -> None:
+        self._agents = agents
+        self._partition = partition
+
+    def beginning_with(self, start: str) -> Iterable[Place]:
+        digits = id8(start.rpartition("_")[2])
+        for partition in map(self._partition, self._agents()):
+            for directory in (partition.home, *partition.archive.months()):
+                for name in directory.names():
+                    entity = directory.load(name) if name[DIGITS].startswith(digits) else None
+                    if entity is not None and entity.id.startswith(start):
+                        yield Place(entity.id, entity, directory.path / name)
+
+
 def _sent_as(entity: Message, start: str) -> str:
     """Returns the id of a copy's broadcast if it begins so, too; else its own."""
     broadcast = getattr(entity, "metadata", {}).get("broadcast_id")
@@ -102,6 +120,8 @@ class Lookup:
             "ntf": Kind("notification", Mailed(agents, workspace.notices), _no_message),
             "exec": _filed("execution", workspace.executions),
             "ses": _filed("session", workspace.sessions),
+            "hnd": Kind("handoff", Stamped(agents, workspace.hand_offs), _nothing),
+            "rsv": _filed("reservation", workspace.reservations),
         }
         """The kinds, by the prefix of their ids; messages have none in theirs. A new kind is a line here."""
 
@@ -117,7 +137,7 @@ class Lookup:
         if found := self._matches(text, self.kinds):
             return found[0]
         kind = self.kinds.get(text.partition("_")[0]) if "_" in text else None
-        raise InvalidArguments("nothing_with_id", id=text) if kind is None else kind.missing(text)
+        raise _nothing(text) if kind is None else kind.missing(text)
 
     def _matches(self, text: str, prefixes: Iterable[str]) -> list[Match]:
         starts = [(prefix, start) for prefix in prefixes if (start := _start(prefix, text)) is not None]
@@ -133,6 +153,10 @@ class Lookup:
 
 def _filed(name: str, collection: Collection[Any]) -> Kind:
     return Kind(name, Filed(collection), collection.layout.missing)
+
+
+def _nothing(text: str) -> Refusal:
+    return InvalidArguments("nothing_with_id", id=text)
 
 
 def _no_message(text: str) -> Refusal:

@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 GOOD_FOR = timedelta(seconds=10)
 """How long a value may be shown although nothing changed: time itself makes agents stuck and mail late."""
-LEFT_OUT = frozenset({".locks", ".tmp", ".index", ".hooks", ".console", ".listed", "dashboard", "audit"})
+LEFT_OUT = frozenset(
+    {".locks", ".tmp", ".index", ".hooks", ".console", ".listed", ".search", ".usage", ".edits", "dashboard", "audit"}
+)
 """What changes without any view telling of it."""
 GROWING = frozenset({".doorbell", ".share"})
 

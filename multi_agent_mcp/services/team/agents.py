@@ -17,7 +17,7 @@ from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.agent import Agent, is_superior, owners, superiors
 from multi_agent_mcp.domain.ids import AgentId, session_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.signature import has_old_scheme, is_signed_by, is_signed_with, public_key, signature
+from multi_agent_mcp.domain.message import has_old_scheme, is_signed_by, is_signed_with, public_key, signature
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import (
     AgentNotAssignedToProject,
@@ -59,6 +59,10 @@ class Agents:
     def all(self) -> Mapping[str, Agent]:
         """Returns the agents that are not removed, by id."""
         return self.registry.active()
+
+    def known(self) -> Mapping[str, Agent]:
+        """Returns all agents by id, removed ones too: their history is still there."""
+        return self.registry.all()
 
     def get(self, agent_id: str) -> Agent:
         """Returns an agent. Raises `InvalidId` or `AgentNotFound`."""
@@ -360,5 +364,14 @@ class Signatures:
         if has_old_scheme(message):
             key = self.agents.known_key(sender.id)
             return None if key is None else is_signed_with(message, key)
-        known = [key for key in (sender.public_key, *sender.extra.get("former_public_keys", ())) if key is not None]
+        known = _public_keys(sender)
         return any(is_signed_by(message, key) for key in known) if known else None
+
+    def is_of(self, agent_id: str, is_signed_by_key: Callable[[str], bool]) -> bool:
+        """Whether something is signed by this agent: `is_signed_by_key` judges by a public key."""
+        agent = self.agents.registry.all().get(agent_id)
+        return agent is not None and any(map(is_signed_by_key, _public_keys(agent)))
+
+
+def _public_keys(agent: Agent) -> list[str]:
+    return [key for key in (agent.public_key, *agent.extra.get("former_public_keys", ())) if key is not None]
