@@ -146,7 +146,7 @@ def _shared_values(workspace: Workspace) -> Iterator[tuple[str, bytes, int]]:
     """Yields every shared value of the files: its key, its bytes, its old revision."""
     yield "settings", shared_settings(workspace), 0
     yield from workspace.registry.shared_values()
-    for collection in (workspace.conversations, workspace.delegations, workspace.tasks):
+    for collection in (workspace.conversations, workspace.delegations, workspace.tasks, workspace.questions):
         yield from collection.shared_values()
     for name, line in workspace.tasks.lines():
         yield f"{LINE}.{name}", line, 0

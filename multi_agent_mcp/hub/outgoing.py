@@ -22,7 +22,7 @@ from multi_agent_mcp.system.file_events import TreeWatch
 if TYPE_CHECKING:
     from multi_agent_mcp.hub.stream import Hub
 
-HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "agents.json", "session.yaml"})
+HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "questions", "agents.json", "session.yaml"})
 """Files and directories in which people may write by hand."""
 TRAVELLING = HAND_MADE | {"notifications", "sessions", "executions", "owner_wait", "audit"}
 _BY_AGENT = frozenset({"ipc", "notifications", "sessions", "executions"})

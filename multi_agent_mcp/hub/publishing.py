@@ -99,7 +99,7 @@ class Publishing:
         kind = path.parts[0]
         if kind in MAIL:
             await self.publish_mail(path)
-        elif kind in ("tasks", "delegations", "conversations"):
+        elif kind in ("tasks", "delegations", "conversations", "questions"):
             await asyncio.to_thread(self._push, kind, path)
         elif kind in ("sessions", "executions") and path.suffix == ".md":
             await self._publish_own(path, subjects.SESSION if kind == "sessions" else subjects.EXECUTION)
@@ -261,6 +261,8 @@ class Publishing:
             self.workspace.tasks.push(path.stem, self._first)
             if len(path.parts) == 3:  # files that leave the archive were pruned
                 self.workspace.tasks.restore(path.stem)
+        elif kind == "questions":
+            self.workspace.questions.push(path.stem, self._first)
         else:
             self.workspace.delegations.push(path.stem, self._first)
 

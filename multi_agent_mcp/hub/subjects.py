@@ -72,7 +72,7 @@ def require_protected(urls: Sequence[str]) -> None:
 MESSAGE, NOTIFICATION, READ, SEEN, SESSION, EXECUTION, WAIT = "msg", "ntf", "read", "seen", "ses", "exec", "wait"
 """The kinds of values that one machine writes: mail and notifications, marks `read_at`, and files with one writer."""
 MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
-TASK, CONVERSATION, DELEGATION, AGENT, SETTINGS = "tsk", "cnv", "dlg", "agent", "settings"
+TASK, CONVERSATION, DELEGATION, QUESTION, AGENT, SETTINGS = "tsk", "cnv", "dlg", "qst", "agent", "settings"
 """The kinds of values that all machines write, in the order of the authority."""
 REFERRED = (AGENT, CONVERSATION)
 """The kinds of values to which other values refer."""

@@ -233,6 +233,12 @@ def _read_int(value: Any) -> int | None:
         return None
 
 
+def _read_bool(value: Any) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().lower())
+    return value if isinstance(value, bool) else None
+
+
 def _read_float(value: Any) -> float | None:
     try:
         number = float(value)
@@ -259,6 +265,7 @@ _READERS: Mapping[Any, Callable[[Any], Any]] = {
     datetime: parse_time,
     int: _read_int,
     float: _read_float,
+    bool: _read_bool,
     Mapping: _read_mapping,
 }
 

@@ -69,6 +69,7 @@ ORDER = (
     Level("mailbox-{agent}", "which mail of an agent is read, and its archive"),
     Level("notifications-{agent}", "which notifications of an agent are read, and their archive"),
     Level("delegations-{stripe}", "a delegation, between read and replace"),
+    Level("questions-{stripe}", "a question, between read and replace"),
     Level("conversations-{stripe}", "a conversation, between read and replace"),
     Level("tasks-{stripe}", "a task, between read and replace"),
     Level("executions-{stripe}", "an execution, between read and replace"),

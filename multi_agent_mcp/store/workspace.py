@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, 
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
+from multi_agent_mcp.domain.question import Question, answered_notice, asking_order
 from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (
@@ -25,6 +26,7 @@ from multi_agent_mcp.errors import (
     DelegationNotFound,
     ExecutionNotFound,
     InvalidSession,
+    QuestionNotFound,
     TaskNotFound,
 )
 from multi_agent_mcp.store.authority import ALONE, Authority
@@ -70,6 +72,15 @@ _CONVERSATIONS = Layout(
     missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
     file_name=CONVERSATION,
     over=lambda conversation: "ended" if conversation.status == "ended" else "",
+)
+_QUESTIONS = Layout(
+    entity_type=Question,
+    partition=lambda _: WHOLE,
+    missing=lambda question_id: QuestionNotFound(question_id=question_id),
+    undivided=True,
+    over=lambda question: question.status if question.settled else "",
+    group=lambda question: question.task_id or "",
+    order=asking_order,
 )
 _EXECUTIONS = Layout(
     entity_type=Execution,
@@ -263,6 +274,18 @@ class Workspace:
             talk = self.conversations.find(delegation.reserved_id) if delegation.reserved_id is not None else None
             if talk is not None and talk.status == "ended":
                 self.delegations.retire(delegation.id)
+
+    @cached_property
+    def questions(self) -> SharedCollection[Question]:
+        layout = replace(_QUESTIONS, may_leave=self._has_told_answer)
+        return SharedCollection(self.files, self.path / "questions", layout, self.authority, "qst")
+
+    def _has_told_answer(self, question: Question) -> bool:
+        """As `_has_told`, for a settled question and its asker; another machine's agents are told there."""
+        notice = answered_notice(question) if is_name(question.asker_id) else None
+        if notice is None or self.elsewhere(self.registry.all().get(question.asker_id)) is not None:
+            return True
+        return self.notices(notice.target_agent_id).has(notice)
 
     @cached_property
     def executions(self) -> Collection[Execution]:
