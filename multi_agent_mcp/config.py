@@ -68,6 +68,8 @@ class Settings:
     """See `parse_notify_command`. None if not set; empty if the value is invalid, which `doctor` reports."""
     console_answers: bool = True
     """Whether the console may press keys in agents' panes."""
+    usage: bool = True
+    """Whether the hosts' own files are read for what the agents' models took."""
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -106,6 +108,12 @@ def trust_file() -> Path | None:
     except RuntimeError:
         return None
     return home / "multi-agent-mcp" / "trusted"
+
+
+def home_of(variable: str, default: str) -> Path:
+    """Another program's directory: what the environment's `variable` names, if it is set, else `default`."""
+    given = ENVIRON.get(variable, "") if variable else ""
+    return expanded(given if given.startswith("/") else default)
 
 
 def tmux_socket() -> str:
@@ -163,6 +171,23 @@ def session_names(root: Path) -> list[str]:
         return []
 
 
+def read_prices(path: Path) -> tuple[str, dict[str, dict[str, float]]] | None:
+    """Reads prices.yaml: the currency, and prices per million tokens by patterns of models; None if there is none.
+    Raises `InvalidArguments`."""
+    try:
+        data = load_yaml(path)
+        currency, models = str(data["currency"]), data["per_million"]
+        return currency, {
+            str(model): {str(name): float(price) for name, price in prices.items()} for model, prices in models.items()
+        }
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidArguments("bad_prices", reason=error) from error
+    except NOT_YAML as error:
+        raise InvalidArguments("bad_prices", reason=yaml_problem(error)) from error
+
+
 def load_yaml(path: Path) -> Any:
     """Loads a YAML file written by a person. Raises `OSError` and `NOT_YAML`."""
     return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
@@ -195,7 +220,13 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     chosen = language or data.get("language") or DEFAULT_LANGUAGE
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
-    return Settings(chosen, parse_limits(data.get("limits")), _notify_command(data), parse_console(data.get("console")))
+    return Settings(
+        chosen,
+        parse_limits(data.get("limits")),
+        _notify_command(data),
+        parse_console(data.get("console")),
+        parse_usage(data.get("usage")),
+    )
 
 
 def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -229,6 +260,17 @@ def parse_console(given: Any) -> bool:
     if not isinstance(answers, bool):
         raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="console.answer"))
     return answers
+
+
+def parse_usage(given: Any) -> bool:
+    """Parses `usage` of session.yaml or team.yaml: `on` (the default) or `off`, with or without quotes. Raises
+    `InvalidArguments`."""
+    words = {None: True, "on": True, "off": False, True: True, False: False}
+    if not isinstance(given, (str, bool, type(None))) or given not in words:
+        raise InvalidArguments(
+            "bad_settings", reason=Reason("no_choice", name="usage", value=f"{given!r:.60}", allowed="on, off")
+        )
+    return words[given]
 
 
 def parse_limits(given: Any) -> Limits:

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.services.usage.usage import Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -167,6 +168,10 @@ class Services:
         """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
         return len(self.workspace.mailbox(agent_id).unread())
 
+    def newly_quarantined(self, agent_id: str) -> int:
+        """The number of the mailbox's files quarantined since the last call."""
+        return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
+
     def people_doorbells(self) -> PeopleDoorbells:
         """The doorbells that a long-running process has to run; see `doorbell/thread.py`."""
         from multi_agent_mcp.doorbell.thread import PeopleDoorbells
@@ -232,6 +237,7 @@ class Services:
             [profile.name for profile in profiles.named.values() if not profile.never],
             profiles.left_out,
             self.settings.notify_command,
+            self.usage.unread_agents,
         )
         return Doctor(context)
 
@@ -516,6 +522,12 @@ class Services:
         from multi_agent_mcp.services.overview.timeline import StatisticsOfSession
 
         return StatisticsOfSession(self.workspace, self.timeline, self.clock)
+
+    @part
+    def usage(self) -> Usage:
+        from multi_agent_mcp.services.usage.usage import Usage
+
+        return Usage(self.workspace, self.settings.usage, self.clock)
 
     @part
     def listed_dialogs(self) -> ListedDialogs:

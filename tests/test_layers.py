@@ -51,6 +51,7 @@ SERVICES = (
     ("sessions",),
     ("notifications",),
     ("questions",),
+    ("usage",),
     ("tasks",),
     ("chat",),
     ("search",),

@@ -114,7 +114,9 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
     services, agent_id = _opened(options)
     from multi_agent_mcp.hooks.answers import Event
 
-    return services.hooks.answer(agent_id, purpose, Event(name, host_session, options.get("host")))
+    transcript = event.get("transcript_path")
+    transcript = transcript if isinstance(transcript, str) else None
+    return services.hooks.answer(agent_id, purpose, Event(name, host_session, options.get("host"), transcript))
 
 
 def _wait(options: dict[str, str]) -> int:

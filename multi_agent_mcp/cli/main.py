@@ -57,6 +57,7 @@ COMMANDS = {
         "answer": ("attention:answer", "Answer what a host asks in its pane."),
         "timeline": ("looking:timeline", "Show what happened when, or draw it."),
         "stats": ("looking:stats", "Count what each agent did, and how long tasks took."),
+        "usage": ("usage:usage", "Count the tokens that agents and tasks took."),
         "sessions": ("conversations:sessions", "List agent sessions: which agent runs, and for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
         "demo": (".demo.command:demo", "Play a scene with scripted agents."),

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
     from multi_agent_mcp.texts import Texts
 
+TRANSCRIPTS = 50
+"""The number of conversations of its host that are remembered for an agent."""
+
 # The record of the unread mail and notifications that `hook` has announced.
 #
 # For mail it is mainly a point in time, before which everything has been announced. So neither the record nor a lookup
@@ -83,6 +86,8 @@ class HookState:
     a turn was prevented, `ring` is the last announcement that reached the model, `host_session` the host's own id of
     its session.
 
+    `transcripts` are the host's last conversations: by its id of each the host's name and the file that it keeps.
+
     `until`: mail from before this time (in nanoseconds, by the mailbox's own time) was announced, and is not in
     `announced`; `urgent` are the files of such mail that still have to prevent the end of a turn. In the file,
     `announced` is called `told`.
@@ -94,6 +99,7 @@ class HookState:
     host_session: str | None = None
     until: int = 0
     urgent: list[str] = field(default_factory=list)
+    transcripts: dict[str, list[str | None]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> HookState:
@@ -102,7 +108,10 @@ class HookState:
             announced, stopped = (set(map(str, facts.get(key, ()))) for key in ("told", "stopped"))
             urgent = [str(name) for name in facts.get("urgent", ()) if "/" not in str(name)]
             ring, until = Ring.of(facts.get("ring") or {}), int(facts.get("until", 0))
-            return cls(announced, stopped, ring, facts.get("host_session"), until, urgent)
+            transcripts = {
+                str(key): [*files][:2] for key, files in (facts.get("transcripts") or {}).items() if len(files) > 1
+            }
+            return cls(announced, stopped, ring, facts.get("host_session"), until, urgent, transcripts)
         except (AttributeError, TypeError, ValueError, OverflowError):
             return cls()
 
@@ -110,6 +119,14 @@ class HookState:
         """The time from which mail must be examined, given that the mailbox last changed at `seen`: 0, the beginning,
         if the clock was set back."""
         return self.until if self.until <= seen else 0
+
+    def in_conversation(self, event: Event) -> None:
+        """Records the host's conversation in which an event occurred, and its file."""
+        if event.host_session is not None:
+            self.host_session = event.host_session
+            known = self.transcripts.pop(event.host_session, [None, None])
+            self.transcripts[event.host_session] = [event.host or known[0], event.transcript or known[-1]]
+            self.transcripts = dict([*self.transcripts.items()][-TRANSCRIPTS:])
 
     def forget_all_but(self, unread: set[str]) -> None:
         self.announced &= unread
@@ -154,6 +171,7 @@ class HookState:
             "host_session": self.host_session,
             "until": self.until,
             "urgent": self.urgent,
+            "transcripts": self.transcripts,
         }
 
 
@@ -169,12 +187,13 @@ LINES_MAX = 5
 
 @dataclass(frozen=True)
 class Event:
-    """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives
-    it."""
+    """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives it,
+    `transcript` the file in which the host keeps the conversation."""
 
     name: str
     host_session: str | None = None
     host: str | None = None
+    transcript: str | None = None
 
 
 @dataclass(eq=False)
@@ -201,7 +220,7 @@ class Hooks:
             notices, mail = self._notices(agent_id, purpose), self._mail(agent_id, state, seen)
             unread = Unread(notices, self._meant(agent_id, purpose, [item.message for item in mail]))
             answer = self._decided(event.name, unread, state)
-            state.host_session = event.host_session or state.host_session
+            state.in_conversation(event)
             speaks = state.speaks(unread)
             state.remember(mail, notices, seen)
             self._write(agent_id, purpose, {**look, "speaks": speaks, **state.facts()})

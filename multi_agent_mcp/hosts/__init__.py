@@ -21,6 +21,7 @@ from typing import Any
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
@@ -68,7 +69,8 @@ class HookAnswers:
 @dataclass(frozen=True)
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
-    `prompt`. `channels` are the ways of ringing its agents, the strongest first."""
+    `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
+    files tell what its responses took."""
 
     name: str
     title: str
@@ -77,6 +79,7 @@ class Host:
     configuration: Configuration
     channels: Sequence[str] = WITHOUT_A_HOST
     hook_answers: HookAnswers = HookAnswers()
+    usage: UsageRules | None = None
 
     @property
     def is_installed(self) -> bool:
@@ -123,4 +126,5 @@ def _host(name: str) -> Host:
         Configuration(**fields["configuration"]),
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
+        UsageRules.parse(fields["usage"]) if "usage" in fields else None,
     )

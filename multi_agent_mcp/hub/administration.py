@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nats.aio.client import Client
 
 from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.kinds import KINDS, Rule
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import FAILED, MACHINE, NO_STREAM, OP, TIME, WAS, protected
 from multi_agent_mcp.hub.subjects import Names, inbox
@@ -146,8 +147,9 @@ def _shared_values(workspace: Workspace) -> Iterator[tuple[str, bytes, int]]:
     """Yields every shared value of the files: its key, its bytes, its old revision."""
     yield "settings", shared_settings(workspace), 0
     yield from workspace.registry.shared_values()
-    for collection in (workspace.conversations, workspace.delegations, workspace.tasks, workspace.questions):
-        yield from collection.shared_values()
+    for kind in KINDS:
+        if kind.rule is Rule.SHARED:
+            yield from kind.collection(workspace).shared_values()
     for name, line in workspace.tasks.lines():
         yield f"{LINE}.{name}", line, 0
 

@@ -29,11 +29,12 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
+from multi_agent_mcp.hub.kinds import BY_NAME, Kind, Rule
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
 from multi_agent_mcp.store.authority import digest8, revision_of
-from multi_agent_mcp.store.codec import codec
+from multi_agent_mcp.store.codec import codec, parse
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
 
@@ -232,9 +233,25 @@ class Applying:
         if what.kind in (subjects.MESSAGE, subjects.NOTIFICATION):
             then = self._arrival(what, stored)
             return [] if restoring else then
-        if what[1:] not in self._merged and self._is_home(what.machine, what.owner):
+        if what.kind in BY_NAME and self._known(what.kind, Rule.STATE, Rule.COPY).rule is Rule.COPY:
+            self._file_of_home(what, stored)
+        elif what[1:] not in self._merged and self._is_home(what.machine, what.owner):
             self._state(what, stored)
         return []
+
+    def _known(self, kind: str, *rules: Rule) -> Kind:
+        """Returns what travels by one of these rules. Raises `InvalidArguments` for any other kind."""
+        found = BY_NAME.get(kind)
+        if found is None or found.rule not in rules:
+            raise InvalidArguments("bad_text", name=repr(kind)[:80])
+        return found
+
+    def _file_of_home(self, what: Own, stored: Stored) -> None:
+        """Writes a file as its agent's home has written it. Raises `Unreadable` and `InvalidArguments`."""
+        agent_id = str(parse(stored.data).header.get("agent_id"))
+        if self._is_home(what.machine, agent_id):
+            directory = self.workspace.path / BY_NAME[what.kind].directory / parse_agent_id(what.owner)
+            self.workspace.files.replace(directory / _file(f"{what.name}.md"), stored.data, modified=_time(stored))
 
     def _true_marks(self, batch: Sequence[Stored]) -> dict[tuple[str, str, str], datetime | None]:
         """Returns the times of reading in this batch, by the mark's kind, owner and name, so that an item that was read
@@ -265,17 +282,12 @@ class Applying:
         return []
 
     def _entity(self, kind: str, name: str, stored: Stored) -> list[Then]:
-        known: dict[str, Any] = {
-            subjects.TASK: self.workspace.tasks,
-            subjects.CONVERSATION: self.workspace.conversations,
-            subjects.DELEGATION: self.workspace.delegations,
-            subjects.QUESTION: self.workspace.questions,
-        }
+        collection = self._known(kind, Rule.SHARED).collection(self.workspace)
         is_own = stored.headers.get(MACHINE) == self.machine
-        if is_own and _is_there(known[kind].find(entity_id(kind, name)), stored):
+        if is_own and _is_there(collection.find(entity_id(kind, name)), stored):
             return []  # the process that wrote it probably holds the lock
         edited = _number(stored, EDITED) if is_own else None
-        written = known[kind].accept(
+        written = collection.accept(
             entity_id(kind, name), stored.shared, _time(stored), was=_number(stored, WAS), edited=edited
         )
         if isinstance(written, Question):
@@ -323,10 +335,9 @@ class Applying:
         elif what.kind == subjects.SEEN:
             notices = self.workspace.notices(what.owner)
             notices.accept_read(_file(what.name), _read_at(stored))
-        elif what.kind == subjects.SESSION:
-            self.workspace.sessions.accept_copy(entity_id("ses", what.name), stored.data, what.owner, _time(stored))
-        elif what.kind == subjects.EXECUTION:
-            self.workspace.executions.accept_copy(entity_id("exec", what.name), stored.data, what.owner, _time(stored))
+        elif what.kind in BY_NAME:
+            collection = BY_NAME[what.kind].collection(self.workspace)
+            collection.accept_copy(entity_id(what.kind, what.name), stored.data, what.owner, _time(stored))
         elif what.kind == subjects.WAIT:
             waits, name = self.workspace.owner_waits, f"{parse_agent_id(what.owner)}.md"
             if stored.data:

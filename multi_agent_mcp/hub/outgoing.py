@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
+from multi_agent_mcp.hub.kinds import Rule, directories
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
 from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.store.directory import QUARANTINE
@@ -22,11 +23,11 @@ from multi_agent_mcp.system.file_events import TreeWatch
 if TYPE_CHECKING:
     from multi_agent_mcp.hub.stream import Hub
 
-HAND_MADE = frozenset({"ipc", "tasks", "delegations", "conversations", "questions", "agents.json", "session.yaml"})
+HAND_MADE = frozenset({"ipc", "agents.json", "session.yaml"}) | directories(Rule.SHARED)
 """Files and directories in which people may write by hand."""
-TRAVELLING = HAND_MADE | {"notifications", "sessions", "executions", "owner_wait", "audit"}
-_BY_AGENT = frozenset({"ipc", "notifications", "sessions", "executions"})
-"""Directories that hold one directory for each agent, named by its id."""
+TRAVELLING = HAND_MADE | {"notifications", "owner_wait", "audit"} | directories(Rule.STATE, Rule.COPY)
+_BY_AGENT = frozenset({"ipc", "notifications"}) | directories(Rule.STATE, Rule.COPY)
+"""Directories that hold one directory for each agent (or another partition), named by its id."""
 _ASIDE = frozenset({QUARANTINE})
 
 

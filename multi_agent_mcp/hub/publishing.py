@@ -19,9 +19,11 @@ from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.applying import content_of, is_by_hand, name_of_its_own
+from multi_agent_mcp.hub.kinds import BY_DIRECTORY, BY_NAME, Kind, Rule
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
+from multi_agent_mcp.store.codec import parse
 from multi_agent_mcp.system.file_status import RACY_NS, signature
 
 if TYPE_CHECKING:
@@ -99,10 +101,11 @@ class Publishing:
         kind = path.parts[0]
         if kind in MAIL:
             await self.publish_mail(path)
-        elif kind in ("tasks", "delegations", "conversations", "questions"):
-            await asyncio.to_thread(self._push, kind, path)
-        elif kind in ("sessions", "executions") and path.suffix == ".md":
-            await self._publish_own(path, subjects.SESSION if kind == "sessions" else subjects.EXECUTION)
+        elif kind in BY_DIRECTORY and path.suffix == ".md":
+            if BY_DIRECTORY[kind].rule is Rule.SHARED:
+                await asyncio.to_thread(self._push, BY_DIRECTORY[kind], path)
+            else:
+                await self._publish_own(path, BY_DIRECTORY[kind].name)
         elif kind == "owner_wait":
             await self._publish_own(path, subjects.WAIT)
         elif kind == "agents.json":
@@ -211,10 +214,11 @@ class Publishing:
     async def _publish_own(self, path: Path, kind: str) -> None:
         """Publishes the newest state of a file that only the agent's home writes."""
         owner, stem = (path.parts[1], path.stem) if kind != subjects.WAIT else (path.stem, "-")
-        if not self._is_home(owner) or (kind == subjects.WAIT and len(path.parts) != 2):
-            return
         found = _read(self.workspace, path)
-        if found is None and kind != subjects.WAIT:
+        if (found is None) if kind != subjects.WAIT else len(path.parts) != 2:
+            return
+        is_copy = kind in BY_NAME and BY_NAME[kind].rule is Rule.COPY
+        if not self._is_home(str(parse(found[0]).header.get("agent_id")) if is_copy and found else owner):
             return
         data, modified = found or (b"", time.time_ns())
         key = f"{path.parts[0]}/{owner}/{stem}"  # the same before and after it is archived
@@ -251,20 +255,15 @@ class Publishing:
             except Superseded:
                 self.workspace.conflicts.keep("session.json", data)
 
-    def _push(self, kind: str, path: Path) -> None:
+    def _push(self, kind: Kind, path: Path) -> None:
         """Pushes a shared file that was made or edited by hand. Runs in a thread, as it takes the entity's lock."""
-        if kind == "conversations":
-            if path.name != "conversation.md":
-                return  # a copy of mail
-            self.workspace.conversations.push(path.parent.name, self._first)
-        elif kind == "tasks":
-            self.workspace.tasks.push(path.stem, self._first)
-            if len(path.parts) == 3:  # files that leave the archive were pruned
-                self.workspace.tasks.restore(path.stem)
-        elif kind == "questions":
-            self.workspace.questions.push(path.stem, self._first)
-        else:
-            self.workspace.delegations.push(path.stem, self._first)
+        collection, own_directory = kind.collection(self.workspace), kind.collection(self.workspace).layout.file_name
+        if own_directory not in (None, path.name):
+            return  # a copy of mail, beside the conversation's own file
+        entity_id = path.stem if own_directory is None else path.parent.name
+        collection.push(entity_id, self._first)
+        if kind.directory == "tasks" and len(path.parts) == 3:  # files that leave the archive were pruned
+            collection.restore(entity_id)
 
     def _push_agents(self) -> None:
         for agent_id in self.workspace.registry.edited(self._first):

@@ -69,12 +69,13 @@ def require_protected(urls: Sequence[str]) -> None:
             raise InvalidArguments("hub_without_tls", url=url)
 
 
-MESSAGE, NOTIFICATION, READ, SEEN, SESSION, EXECUTION, WAIT = "msg", "ntf", "read", "seen", "ses", "exec", "wait"
-"""The kinds of values that one machine writes: mail and notifications, marks `read_at`, and files with one writer."""
+MESSAGE, NOTIFICATION, READ, SEEN, WAIT = "msg", "ntf", "read", "seen", "wait"
+"""The kinds of values that one machine writes, besides those of `hub.kinds`: mail and notifications, marks `read_at`,
+the Owner's wait."""
 MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
-TASK, CONVERSATION, DELEGATION, QUESTION, AGENT, SETTINGS = "tsk", "cnv", "dlg", "qst", "agent", "settings"
-"""The kinds of values that all machines write, in the order of the authority."""
-REFERRED = (AGENT, CONVERSATION)
+AGENT, SETTINGS = "agent", "settings"
+"""The kinds of values that all machines write, besides those of `hub.kinds`, in the order of the authority."""
+REFERRED = (AGENT, "cnv")
 """The kinds of values to which other values refer."""
 KNOWN_MAX = 16_384
 """The number of parsed subjects in the cache: that of a value is parsed several times in a row."""

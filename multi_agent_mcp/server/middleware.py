@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
-from multi_agent_mcp.server.call import Call, CallLog
+from multi_agent_mcp.server.toolbox import Call, CallLog
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions.receipts import Cancelled, Receipt
 
@@ -184,7 +184,7 @@ class Middleware:
 
     def _newly_quarantined(self, call: Call) -> int:
         try:
-            return self.services.reading.newly_quarantined(call.me.id)
+            return self.services.newly_quarantined(call.me.id)
         except Refusal as refusal:
             logger.warning("quarantined mail could not be counted: %s", refusal)
             return 0

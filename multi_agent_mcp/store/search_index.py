@@ -13,38 +13,21 @@ import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.derived_database import DerivedDatabase, writing
 from multi_agent_mcp.store.directory import QUARANTINE
-from multi_agent_mcp.system.containment import Containment
 from multi_agent_mcp.system.file_status import is_settled, modified_at, signature
-from multi_agent_mcp.system.files import FILE_MODE, make_directory, storage_errors
+from multi_agent_mcp.system.files import storage_errors
 
 T = TypeVar("T")
 TRIGRAM = 3
 SAME_TIME = 1_000
 """The number of keys for documents of the same microsecond."""
 LAST_KEY = 2**63 - 1
-BUSY_SECONDS = 60
-PRIMARY = 0xFF
-"""The mask of the primary result code in an extended result code of SQLite."""
-NOT_ITS_CONTENT = frozenset(
-    (
-        *(
-            sqlite3.SQLITE_PERM,
-            sqlite3.SQLITE_BUSY,
-            sqlite3.SQLITE_LOCKED,
-            sqlite3.SQLITE_NOMEM,
-            sqlite3.SQLITE_READONLY,
-        ),
-        *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
-    )
-)
-"""Result codes of errors that do not mean that the file is damaged."""
 UNSEEN = -1
 """The modification time of a directory that was not indexed yet, or that was indexed too soon after a change."""
 
@@ -81,7 +64,7 @@ Reader = Callable[[Path, int], Iterable[Document]]
 """Reads the documents of a file (relative to the base) from a byte on; none if the file is not searchable."""
 
 
-class SearchIndex:
+class SearchIndex(DerivedDatabase):
     """The index of the files below `tops`, directories in `base`, without dot-files and links.
 
     `grows` returns whether the files of a directory (by its name) are appended to, which does not change the
@@ -91,31 +74,10 @@ class SearchIndex:
     def __init__(
         self, base: Path, path: Path, tops: Sequence[str], read: Reader, grows: Callable[[str], bool] = lambda _: False
     ) -> None:
-        self.base = base
-        self.containment = Containment(base)
-        self.path = path
+        super().__init__(base, path, _SCHEMA, _VERSION)
         self._tops = tops
         self._read = read
         self._grows = grows
-
-    def use(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Calls `work` with the database and returns its result. The database is made if missing, and recreated once if
-        it is damaged or not ours. Raises `StorageError`."""
-        for attempt in (1, 2):
-            try:
-                with closing(self._open()) as database:
-                    return work(database)
-            except sqlite3.DatabaseError as error:
-                if attempt == 2 or getattr(error, "sqlite_errorcode", 0) & PRIMARY in NOT_ITS_CONTENT:
-                    raise StorageError("search_index", path=self.path.name, error=error) from error
-                self.delete()
-        raise AssertionError("the second attempt returns or raises")
-
-    def delete(self) -> None:
-        """Deletes the index; the next search recreates it. Raises `StorageError`."""
-        for suffix in ("", "-wal", "-shm"):
-            with storage_errors(self.path), suppress(FileNotFoundError):
-                self.path.with_name(self.path.name + suffix).unlink()
 
     def refresh(self, database: sqlite3.Connection, told: Callable[[], None] = lambda: None) -> None:
         """Updates the index with changed files; calls `told` after each file that is read."""
@@ -180,32 +142,12 @@ class SearchIndex:
         for directory, name, start in rows:
             yield Hit(Path(_name(directory), _name(name)), start)
 
-    def _open(self) -> sqlite3.Connection:
-        self.containment.require(self.path.parent)
-        with storage_errors(self.path):
-            make_directory(self.path.parent, within=self.containment.base)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE))
-        database = sqlite3.connect(self.path, timeout=BUSY_SECONDS)
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = OFF")  # derived: it may be lost by a power cut
-            with _writing(database):
-                if (version := database.execute("PRAGMA user_version").fetchone()[0]) == 0:
-                    for statement in _SCHEMA.strip().split(";\n"):
-                        database.execute(statement)
-                elif version != _VERSION:
-                    raise sqlite3.DatabaseError("of another version")
-        except BaseException:
-            database.close()
-            raise
-        return database
-
     def _take_in(
         self, database: sqlite3.Connection, directory: str, modified: int, told: Callable[[], None]
     ) -> list[str]:
         """Updates the index of one directory in one transaction. Returns the directories in it."""
         began = time.time_ns()
-        with _writing(database):
+        with writing(database):
             known = {
                 _name(name): (file, known)
                 for file, name, known in database.execute(
@@ -282,14 +224,6 @@ def folded(text: str) -> str:
     """Returns the text normalised for comparison: case and width are ignored (`ﾛｸﾞｲﾝ` is `ログイン`)."""
     whole = text.encode(errors="replace").decode()  # SQLite takes no lone surrogates
     return unicodedata.normalize("NFKC", whole).casefold().replace("\0", "\n")
-
-
-@contextmanager
-def _writing(database: sqlite3.Connection) -> Iterator[None]:
-    """A write transaction, which sees everything that was committed before it begins."""
-    with database:
-        database.execute("BEGIN IMMEDIATE")
-        yield
 
 
 def _listing(directory: Path) -> Iterator[tuple[str, os.stat_result]]:

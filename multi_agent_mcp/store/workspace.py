@@ -342,6 +342,11 @@ class Workspace:
         """The record of the dialogs that were listed to this person."""
         return Record(self.files, self.path / ".listed" / f"{agent_id}.json")
 
+    def hook_state(self, agent_id: str, purpose: str) -> Record:
+        """The state of `hook` for an agent's session of this purpose (`hooks/state_file.py`)."""
+        name = agent_id if purpose == "task" else f"{agent_id}.{purpose}"
+        return Record(self.files, self.path / ".hooks" / f"{name}.json")
+
     @property
     def notify_command_failure(self) -> Record:
         """The time and the reason of the last failure of `notify_command`; none if it has worked since."""

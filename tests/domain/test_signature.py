@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.signature import (
+from multi_agent_mcp.domain.message import (
+    Message,
     has_old_scheme,
     is_signed_by,
     is_signed_with,

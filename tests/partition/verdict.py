@@ -11,13 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.domain.task_history import NUMBER
+from multi_agent_mcp.hub.kinds import BY_DIRECTORY
 from multi_agent_mcp.hub.share_directory import shared_settings
 from tests.hub.support import Machine, Machines
 from tests.partition.hands import RECEIVERS
 from tests.partition.writers import Writer
 
 SETTLING_SECONDS = 120.0
-SAME_EVERYWHERE = ("ipc", "notifications", "tasks", "conversations", "delegations", "sessions", "executions")
+SAME_EVERYWHERE = ("ipc", "notifications", *BY_DIRECTORY)
 MARK = re.compile(rb"^hub: .*\n", re.MULTILINE)
 
 

@@ -11,8 +11,7 @@ from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import TaskNotFound
-from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Tool
+from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Call, Tool
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.chat.conversations import PURPOSE_CHARACTERS
 from multi_agent_mcp.services.chat.delegations import as_answer

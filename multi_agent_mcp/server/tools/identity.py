@@ -6,8 +6,7 @@ from multi_agent_mcp.domain.agent import Agent, AgentType, Role
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.toolbox import LEADERS, Answer, Tool
+from multi_agent_mcp.server.toolbox import LEADERS, Answer, Call, Tool
 
 CALLS_SECONDS = 0.5
 

@@ -9,8 +9,7 @@ from pydantic import Field
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import MessagePriority, MessageType
 from multi_agent_mcp.errors import Unauthorized
-from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.toolbox import Answer, JsonObject, Tool
+from multi_agent_mcp.server.toolbox import Answer, Call, JsonObject, Tool
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft, require_text
 

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
-from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Tool, from_json_text
+from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Call, Tool, from_json_text
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.creation import NewTask
 

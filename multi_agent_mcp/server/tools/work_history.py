@@ -9,8 +9,7 @@ from pydantic import Field
 from multi_agent_mcp.domain.session import Execution, ExecutionStatus
 from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.toolbox import Answer, Tool
+from multi_agent_mcp.server.toolbox import Answer, Call, Tool
 from multi_agent_mcp.services.tasks.board import summary_of
 
 

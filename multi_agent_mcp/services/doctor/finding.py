@@ -93,8 +93,9 @@ class Finding:
 class CheckContext:
     """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `program`
     the files that run there; `look_at` the host in the pane; `hosts` are the names of the usable profiles,
-    `profiles_left_out` the unusable files and why; `notify_command` is that of `Settings`. `track` is passed items of
-    which there may be very many; the walk through the session's directory adds to `usage`."""
+    `profiles_left_out` the unusable files and why; `notify_command` is that of `Settings`. `uncounted` returns the
+    agents whose usage is not known. `track` is passed items of which there may be very many; the walk through the
+    session's directory adds to `usage`."""
 
     workspace: Workspace
     agents: Agents
@@ -113,6 +114,7 @@ class CheckContext:
     hosts: Collection[str]
     profiles_left_out: Mapping[str, str]
     notify_command: Sequence[str] | None
+    uncounted: Callable[[], Collection[str]] = tuple
     track: Track = untracked
     usage: Usage = field(default_factory=Usage)
 

@@ -9,9 +9,10 @@ from functools import partial
 from itertools import combinations, islice
 
 from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
-from multi_agent_mcp.domain.signature import public_key
+from multi_agent_mcp.domain.message import public_key
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal, TmuxTimeout
+from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.services.overview.machines import (
     AWAY,
@@ -57,6 +58,14 @@ def keys(context: CheckContext) -> Iterator[Finding]:
         elif agent.public_key != (own := public_key(key)):
             fix = partial(context.agents.registry.update, agent_id, public_key=own)
             yield context.found("keys", PROBLEM, agent_id, "other_public_key", fix)
+
+
+def usage(context: CheckContext) -> Iterator[Finding]:
+    """Agents in hosts whose own files do not tell what their models took: the host may have changed their form."""
+    hosted = {agent.id: agent.host for agent in context.agents.at_home().values() if host_named(agent.host)}
+    for agent_id in context.uncounted():
+        if agent_id in hosted:
+            yield context.found("usage", NOTE, agent_id, "usage_unknown", host=hosted[agent_id])
 
 
 def hierarchy(context: CheckContext) -> Iterator[Finding]:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from multi_agent_mcp.config import NOT_YAML, load_yaml, parse_console, parse_limits, parse_notify_command, yaml_problem
+from multi_agent_mcp.config import (
+    NOT_YAML,
+    load_yaml,
+    parse_console,
+    parse_limits,
+    parse_notify_command,
+    parse_usage,
+    yaml_problem,
+)
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import session_name
@@ -48,6 +56,7 @@ class Team:
     limits: Mapping[str, Any] = field(default_factory=dict)
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
+    usage: bool = True
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -57,6 +66,7 @@ class Team:
             "limits": dict(self.limits),
             "notify_command": self.notify_command and list(self.notify_command),
             "console": dict(self.console),
+            "usage": None if self.usage else "off",
         }
         return {key: value for key, value in said.items() if value}
 
@@ -90,10 +100,11 @@ def _team(data: Any) -> Team:
     try:
         parse_limits(limits)
         parse_console(data.get("console"))
+        usage = parse_usage(data.get("usage"))
     except InvalidArguments as refusal:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
-    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {})
+    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {}, usage)
 
 
 def _agent(record: Any) -> Agent:

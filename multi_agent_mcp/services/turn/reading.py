@@ -109,10 +109,6 @@ class Reading:
         waiting = {message.id for _, message in self.workspace.mailbox(agent_id).unread()}
         return [item.id for item in spoken if item.id in waiting and self.conversations.of_mail(agent_id, item)]
 
-    def newly_quarantined(self, agent_id: str) -> int:
-        """The number of the mailbox's files quarantined since the last call."""
-        return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
-
     def count(self, agent: Agent) -> int:
         """The number of unread messages, for the agent itself. Examines every file, and counts as a check of a waiting
         Owner: raises `PollingBlocked`."""

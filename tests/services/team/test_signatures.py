@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.signature import signed_bytes
+from multi_agent_mcp.domain.message import Message, signed_bytes
 from multi_agent_mcp.services.answer_budget import ENVELOPE_CHARACTERS
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.wiring import Services

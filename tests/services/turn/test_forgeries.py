@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.ids import new_message_id
-from multi_agent_mcp.domain.message import Conversation, Message
-from multi_agent_mcp.domain.signature import signature
+from multi_agent_mcp.domain.message import Conversation, Message, signature
 from multi_agent_mcp.services.mail.sending import Letters, Send
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.inbox import file_name

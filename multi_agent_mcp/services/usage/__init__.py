@@ -1,0 +1,1 @@
+"""Usage: what agents' models took, from their hosts' own files."""
