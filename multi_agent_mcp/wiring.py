@@ -644,6 +644,7 @@ class Services:
             self.supervision,
             self.owner_waits,
             self.derived_notices,
+            self.questions,
             self.people,
             self.clock,
         )

@@ -7,8 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.server.call import Call
-from multi_agent_mcp.server.toolbox import Answer, Tool, from_json_text
+from multi_agent_mcp.server.toolbox import Answer, Call, Tool, from_json_text
 from multi_agent_mcp.services.questions.questions import Asking
 
 Choices = Annotated[list[str], BeforeValidator(from_json_text)]

@@ -151,7 +151,7 @@ class QuestionEffects:
             self._park(question)
         self._tell(asked_notice(question), question, acting=acting)
         if question.is_due(self.clock()):
-            self._tell(overdue_notice(question, self._told_of_overdue(question)), question, acting=acting)
+            self._tell(overdue_notice(question, self.told_of_overdue(question)), question, acting=acting)
 
     def _park(self, question: Question) -> None:
         if self._task(question) is not None:
@@ -170,10 +170,10 @@ class QuestionEffects:
         if (notice := answered_notice(question)) is not None:
             self._tell(notice, question, acting=acting)
         self.workspace.questions.retire(question.id)
-        self.derived.settle_these([asked_notice(question), overdue_notice(question, self._told_of_overdue(question))])
+        self.derived.settle_these([asked_notice(question), overdue_notice(question, self.told_of_overdue(question))])
         self._parked.discard(question.id)
 
-    def _told_of_overdue(self, question: Question) -> str:
+    def told_of_overdue(self, question: Question) -> str:
         """The addressee's nearest superior, else the asker."""
         with suppress(Refusal):  # an unknown agent, or a broken hierarchy
             for superior in superiors(question.to_id, self.workspace.registry.all()):

@@ -126,6 +126,12 @@ class Questions:
         self.effects.look()
         return [question for question in self.open() if question.to_id == agent_id]
 
+    def of_person(self, person_id: str) -> list[Question]:
+        """The open questions to a person, and the overdue ones that the person is told of, in the same order."""
+        owed, now = self.owed_by(person_id), self.clock()
+        overdue = (question for question in self.open() if question.is_due(now) and question not in owed)
+        return [*owed, *(question for question in overdue if self.effects.told_of_overdue(question) == person_id)]
+
     def asked_by(self, agent_id: str) -> list[Question]:
         """The open questions of an agent, in the same order."""
         return [question for question in self.open() if question.asker_id == agent_id]

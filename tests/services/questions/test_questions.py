@@ -120,7 +120,7 @@ def test_the_same_question_is_not_asked_twice(services: Services) -> None:
 
 def test_a_parked_task_waits_silently_and_comes_back_with_the_answer(services: Services) -> None:
     seat, admin = Seat(services, "worker-a"), Seat(services, "admin")
-    first, second = new(services, "A"), new(services, "B")
+    first, second = new(services, "A"), new(services, "B", priority="low")
     assert seat.call("get_next_action")["task"]["task_id"] == first.id
     admin.call("get_notifications")
     told = seat.call("ask", question="Which?", park=True)
