@@ -57,12 +57,14 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.hand_offs import HandOffs
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
     from multi_agent_mcp.services.tasks.creation import TaskCreation
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
@@ -339,6 +341,7 @@ class Services:
             self.clock,
             self.activity_written_every,
             self.session_ended,
+            self.hand_offs.settle,
         )
 
     @part
@@ -346,6 +349,12 @@ class Services:
         from multi_agent_mcp.services.sessions.executions import Executions
 
         return Executions(self.workspace, self.texts, self.clock)
+
+    @part
+    def hand_offs(self) -> HandOffs:
+        from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+
+        return HandOffs(self.workspace, self.executions, self.mail_search, self.texts, self.clock)
 
     @part
     def owner_waits(self) -> OwnerWaits:
@@ -588,6 +597,7 @@ class Services:
             self.executions,
             self.dashboard,
             self.operations,
+            self.hand_offs,
             self.texts,
             self.clock,
         )
@@ -597,6 +607,13 @@ class Services:
         from multi_agent_mcp.services.turn.next_action import AnswerAction
 
         return AnswerAction(self.workspace, self.questions, self.answer_budget, self.texts, self.clock)
+
+    @part
+    def briefings(self) -> Briefings:
+        """The briefings; other subjects add their sections here."""
+        from multi_agent_mcp.services.turn.briefing import Briefings
+
+        return Briefings(self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, further=())
 
     @part
     def reports(self) -> Reports:
@@ -685,4 +702,13 @@ class Services:
     def hooks(self) -> Hooks:
         from multi_agent_mcp.hooks.answers import Hooks
 
-        return Hooks(self.workspace, self.notifications, self.sessions, self.doorbell, self.texts, self.clock)
+        return Hooks(
+            self.workspace,
+            self.notifications,
+            self.sessions,
+            self.doorbell,
+            self.texts,
+            self.clock,
+            self.briefings,
+            self.hand_offs,
+        )

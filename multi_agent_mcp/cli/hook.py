@@ -32,12 +32,17 @@ Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpos
 """
 VALUES = ("root", "session", "agent", "purpose", "host")
 FLAGS = ("unless-env", "wait", "help")
-EVENTS = frozenset({"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart"})
+EVENTS = frozenset(
+    {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
+)
+RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"})
+"""The events that have something to record however quiet it is."""
 OTHER_NAMES = {
     "BeforeTool": "PreToolUse",
     "AfterTool": "PostToolUse",
     "BeforeAgent": "UserPromptSubmit",
     "AfterAgent": "Stop",
+    "PreCompress": "PreCompact",
 }
 """Names that other hosts (Gemini CLI) have for these events. They stand here, as a silent hook reads no YAML."""
 WAKE = 2
@@ -107,16 +112,19 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
     name, host_session = event["hook_event_name"], event.get("session_id")
     host_session = host_session if isinstance(host_session, str) else None
     purpose = options.get("purpose", "task")
-    if "root" in options and "session" in options and "agent" in options:
+    if name not in RARE and "root" in options and "session" in options and "agent" in options:
         path = f"{options['root']}/{options['session']}"
         if surely_silent(path, options["agent"], purpose, name, host_session):
             return None
     services, agent_id = _opened(options)
     from multi_agent_mcp.hooks.answers import Event
 
-    transcript = event.get("transcript_path")
-    transcript = transcript if isinstance(transcript, str) else None
-    return services.hooks.answer(agent_id, purpose, Event(name, host_session, options.get("host"), transcript))
+    transcript, source = (
+        value if isinstance(value := event.get(key), str) else None for key in ("transcript_path", "source")
+    )
+    is_subagents = event.get("subagent") is True
+    said = Event(name, host_session, options.get("host"), transcript, source, is_subagents)
+    return services.hooks.answer(agent_id, purpose, said)
 
 
 def _wait(options: dict[str, str]) -> int:

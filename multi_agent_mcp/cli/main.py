@@ -56,6 +56,7 @@ COMMANDS = {
         "web": ("looking:web", "The same and more in a browser."),
         "questions": ("questions:questions", "Who owes whom an answer, and what was answered."),
         "answer": ("attention:answer", "Answer a question, or what a host asks in its pane."),
+        "brief": ("agents:brief", "Print what an agent is told when it goes on."),
         "timeline": ("looking:timeline", "Show what happened when, or draw it."),
         "stats": ("looking:stats", "Count what each agent did, and how long tasks took."),
         "usage": ("usage:usage", "Count the tokens that agents and tasks took."),

@@ -164,6 +164,13 @@ class Doorbell:
         self.opens_chat = opens_chat
         self.log = RingLog(workspace, clock, self.pauses.shortest)
 
+    # Who rings? A living server holds `serving-{agent}-{purpose}`, a kernel lock that ends with its process, however
+    # that ends. A sender finds it held and leaves the ringing to the server, which sees the file anyway; it finds it
+    # free and rings itself. A server that dies between the sender's look and its own ringing rings nobody, and its
+    # successor does so when it starts, from the files. A server that starts between look and ringing meets the sender
+    # under `doorbell-{agent}`, where the second of the two finds the first one's line in the delivery log and is
+    # silent. So an item is announced at least once by whoever lives, and not twice by two who do not know of each
+    # other.
     def announce(self, messages: Sequence[Message]) -> dict[str, Delivery]:
         """Rings for messages that were just stored, unless the recipient's own server does. Never raises."""
         items = {message.receiver_id: message for message in messages}

@@ -25,6 +25,8 @@ from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
+BEGINNINGS = ("startup", "new", "resume", "clear", "compact", "fork")
+"""The sources of a SessionStart, in whichever host."""
 AT_TOP = "top_level"
 _DIRECTORY = Path(__file__).parent
 
@@ -70,7 +72,8 @@ class HookAnswers:
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
-    files tell what its responses took."""
+    files tell what its responses took; `briefed_at` are the sources of its SessionStart at which the model gets our
+    hook's answer; for others the briefing waits for a later event."""
 
     name: str
     title: str
@@ -80,6 +83,7 @@ class Host:
     channels: Sequence[str] = WITHOUT_A_HOST
     hook_answers: HookAnswers = HookAnswers()
     usage: UsageRules | None = None
+    briefed_at: Sequence[str] = ()
 
     @property
     def is_installed(self) -> bool:
@@ -127,4 +131,5 @@ def _host(name: str) -> Host:
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
         UsageRules.parse(fields["usage"]) if "usage" in fields else None,
+        tuple(fields.get("briefed_at", ())),
     )

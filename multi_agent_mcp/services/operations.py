@@ -100,6 +100,14 @@ class Operations:
     def intents(self) -> Intents:
         return self.workspace.intents
 
+    # Why an operation need not be undone: its intent holds everything that applying it decides, ids and times too, so
+    # two processes that apply it write the same files, and the second finds each step done. Killed before the intent
+    # was written, nothing has happened; afterwards the next reader of the session finishes it: every call and every
+    # recovery begins with `finish`.
+    #
+    # A refusal (the task was finished by somebody else) forgets the intent, so a function that applies one has to
+    # refuse at its first write, before anything is changed. A failing disk is another matter: what only adds files
+    # takes them back, everything else leaves the intent to be finished.
     def run(self, operation: Operation) -> Any:
         """Runs an operation; returns the result of applying it. Raises as the function that applies it, and
         `StorageError`."""

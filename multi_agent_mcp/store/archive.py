@@ -92,6 +92,11 @@ class Month(Directory[E]):
         """Returns the index of the directory as it is; None if it cannot be represented."""
         raise NotImplementedError
 
+    # A line is added after the file has moved, and says the modification time that the directory has then. If the
+    # process is killed between the two, or a person moves a file, the time in the last line is not the directory's,
+    # and the next reader makes the index anew from the files: it is never wrong, at worst absent. That is why no line
+    # is fsynced, and why only whoever found the index good before the move (`is_ready`) may add one: a line behind a
+    # stale index would bless it. Both happen under the archive's lock, so no other move of ours comes between them.
     def _append(self, lines: Iterable[str]) -> None:
         """Adds lines for files that were just moved here. Never raises: without them the index is made anew."""
         with suppress(StorageError, UnicodeEncodeError):

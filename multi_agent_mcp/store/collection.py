@@ -423,6 +423,19 @@ class Collection(Generic[E]):
 
     # Writing under an entity's lock
 
+    # Whether an entity is over is said by its file; where it lies follows from that. The two are changed one after
+    # the other, so each order must leave something that the next reader can finish:
+    #
+    # - It ends: first its file says so, then it moves to the archive. Killed in between, it lies here and says that
+    #   it is over: `open` leaves it out, `settle` moves it.
+    # - It is reopened: first it moves back, then its file says that it is open. Killed in between, it is again one
+    #   that lies here and is over. The other order would leave an open task in the archive, where nobody looks for
+    #   work.
+    # - It changes hands: first its file names the new assignee, then it moves to that directory. Killed in between,
+    #   the next change moves it; until then it is found by its id, as its content decides where it belongs.
+    #
+    # All under the entity's own lock. Readers take none: `find` searches twice, as a file may move from a place that
+    # it has not searched yet to one that it already has.
     def _adopted(self, entity: E, entity_id: str) -> E:
         """Returns an entity that was read, with the id that its file's name gives it."""
         return replace(entity, id=entity_id)  # type: ignore[call-arg]  # it is a field of every subclass

@@ -353,6 +353,16 @@ class Directory(EntityFiles[E]):
             return False
         return self._named is None or bool(self._named(name))
 
+    # Nobody tells a process what others have written: it compares the directory's modification time with the one it
+    # knows, one stat(2) whether there are ten files or ten thousand. Two things could make it miss a file for ever.
+    #
+    # The clock of that time is coarse: a file that comes within the same tick as our look leaves the time as it is.
+    # So an index made less than `RACY_NS` after the change that it saw is used once and not trusted; the next look
+    # examines all files again (git's index does the same, and calls it racy). And a change that comes while we scan
+    # must not be taken for seen: the time is read before the scan and compared again after it.
+    #
+    # What an editor saves in place changes no directory. `fresh` looks at every file for that, where it matters most:
+    # at mail that is about to be handed out.
     def _look(self, *, fresh: bool) -> None:
         began, mtime = time.time_ns(), modified_at(self.path)
         each = fresh and len(self._entries) <= LOOKED_AT_EACH

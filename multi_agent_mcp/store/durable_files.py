@@ -161,6 +161,18 @@ class Files:
             self._in_bulk = False
             sync_file_system(self.base)
 
+    # The order of a durable write, and what would go wrong in another one:
+    #
+    # 1. The content is complete in a scratch file, and fsynced there. Placed before that, a power cut could leave a
+    #    name with an empty or half a file behind it: most file systems order a name before the content that it leads
+    #    to.
+    # 2. link(2) or rename(2) gives it its name, in one step. Readers list directories without any lock, so a file
+    #    must never be there in part; and link(2) fails if the name is taken, which no check beforehand can promise.
+    # 3. The directory is fsynced, since the name is its content. Only now may the caller say that the file is stored.
+    # 4. The scratch name goes. Killed before this, a process leaves it in `.tmp/`, where nobody looks and `doctor`
+    #    tidies: whatever was placed is whole, and whatever was not was acknowledged to nobody.
+    #
+    # Several files of one act share steps 1 and 3 (`create_all`), not the order.
     def create(self, path: Path, data: bytes, *, sync: bool = True, modified: int | None = None) -> None:
         """Creates a file, exclusively: raises `FileExistsError` and never overwrites.
 
@@ -263,6 +275,10 @@ class Files:
             if sync and durable:
                 self._sync(path.parent)
 
+    # rename(2) into another directory changes two of them. Journaling file systems keep both changes or neither
+    # through a power cut, and `move` relies on that. What is set aside for a person, once and for good, does not: it
+    # has both names on the disk before it loses the old one. Whoever finds it twice sees by the inode that it is one
+    # file.
     def relocate(self, moves: list[tuple[Path, Path]]) -> list[Path]:
         """Moves files durably: links each at the new path, syncs that, and only then unlinks the old path.
 

@@ -137,6 +137,20 @@ class Inbox(Generic[R]):
         likely = (self.hot.load(name) for name in file_names(self.path) if name[-11:-3] in digits)  # `…_{id8}.md`
         return any(entity is not None and entity.id in ids and entity.read_at is None for entity in likely)
 
+    # This is the only place that decides what is unread. The way of a file through an inbox, and who may be killed
+    # where:
+    #
+    #     lease      the reader's session file names it, with the time of the mark to come      (fsynced)
+    #     mark       `read_at` is written into it                                               (fsynced)
+    #     hand out   the answer's last byte is written
+    #     confirm    with the next call: it moves to the archive, then the session file forgets it
+    #
+    # Killed before the mark, the file is unread, and the lease names nothing that is marked at that time. Killed
+    # between mark and confirmation, the lease says which marks were this reader's, so recovery takes back exactly
+    # those: a mark of another time was set by another reader, which lives, and whose mail must not come a second
+    # time. Killed between the move and the forgetting, the lease names a file that has gone, which is no harm; the
+    # other way round, the file would lie here marked and named by nobody, and that is how a file looks that a person
+    # has put back to be read again.
     def _without_read(self, found: list[tuple[str, R]]) -> list[tuple[str, R]]:
         """Returns those that are unread. Whoever confirms a file moves it before its session's file stops naming it, so
         one that is neither named nor gone was put here by hand."""
@@ -273,6 +287,9 @@ class Inbox(Generic[R]):
                 found.append((name, entity))
         return found
 
+    # A resumption that goes to the archive takes the pause that it ended along, and the pause goes first: if the
+    # process is killed between the two moves, a pause that was left behind alone would stand again, and stop an agent
+    # that a person had told to go on.
     def _put_away(self, found: list[tuple[str, R]]) -> None:
         """Moves files to the months of their entities. First what they end, so that it is never in force again."""
         if not found:

@@ -68,6 +68,7 @@ ORDER = (
     Level("doorbell-{agent}", "the ringing of an agent and its delivery log"),
     Level("mailbox-{agent}", "which mail of an agent is read, and its archive"),
     Level("notifications-{agent}", "which notifications of an agent are read, and their archive"),
+    Level("handoffs-{agent}", "which hand-offs of an agent count, and their archive"),
     Level("delegations-{stripe}", "a delegation, between read and replace"),
     Level("questions-{stripe}", "a question, between read and replace"),
     Level("conversations-{stripe}", "a conversation, between read and replace"),
@@ -213,6 +214,12 @@ class Locks:
         finally:
             ORDER_CHECK.drop(name)
 
+    # flock(2) locks an inode, not a name. When `prune`, or a person, deletes the file of a lock that is held, the
+    # next process makes a new file and holds "the same" lock beside us, having read what we are about to overwrite.
+    # We cannot prevent the deletion, but notice it in time: every change is put in place under a shared flock on the
+    # session's directory, after a look whether our locks' files still have the inodes that we locked; and a lock's
+    # file is made only under the exclusive one. So either our change comes first, and the new holder reads it, or the
+    # new file does, and we refuse.
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A context in which to put a change in place. Raises `StorageError` if the file of a lock of this thread was

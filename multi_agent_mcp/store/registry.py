@@ -134,11 +134,11 @@ class Registry:
         record = {**(known or {}), **agent.extra, **fresh}
         is_mine = True
         try:
-            record = self._agreed(agent.id, known, record)
+            record = self._agree(agent.id, known, record)
         except Superseded as other:  # it has our key only if our own attempt died between the hub and the file
             theirs = (_json_object(other.current.data) or {}).get("public_key")
             is_mine = theirs is not None and theirs == agent.public_key
-            record = taken_over(record, other.current) if is_mine else self._taken_over(agent.id, known, other.current)
+            record = taken_over(record, other.current) if is_mine else self._take_over(agent.id, known, other.current)
         records["agents"][agent.id] = record
         self._write(records)
         return record, is_mine
@@ -165,9 +165,9 @@ class Registry:
             record = records["agents"][agent_id]
             while _differs(record, changed := change(_agent(agent_id, record))):
                 try:
-                    record = self._agreed(agent_id, record, {**record, **changed})
+                    record = self._agree(agent_id, record, {**record, **changed})
                 except Superseded as newer:
-                    record = self._taken_over(agent_id, record, newer.current)
+                    record = self._take_over(agent_id, record, newer.current)
                 records["agents"][agent_id] = record
                 self._write(records)
             return self._agent(agent_id, record)
@@ -187,10 +187,10 @@ class Registry:
             is_older = was is not None and known is not None and revision_in(known.get(HUB)) > was
             if known is not None and (is_older or not is_record):
                 marked = {**known, HUB: mark(shared)}
-                records["agents"][agent_id] = self._agreed(agent_id, marked, marked, push=True)
+                records["agents"][agent_id] = self._agree(agent_id, marked, marked, push=True)
                 self._write(records)
                 return None
-            records["agents"][agent_id] = self._taken_over(agent_id, known, shared)
+            records["agents"][agent_id] = self._take_over(agent_id, known, shared)
             self._write(records)
             return self._agent(agent_id, records["agents"][agent_id])
 
@@ -211,13 +211,13 @@ class Registry:
             record = records["agents"][agent_id]
             before = record if revision_in(record.get(HUB)) >= first else None
             try:
-                records["agents"][agent_id] = self._agreed(agent_id, before, record, push=True)
+                records["agents"][agent_id] = self._agree(agent_id, before, record, push=True)
             except Superseded as newer:
-                records["agents"][agent_id] = self._taken_over(agent_id, record, newer.current)
+                records["agents"][agent_id] = self._take_over(agent_id, record, newer.current)
             finally:
                 self._write(records)
 
-    def _taken_over(self, agent_id: str, record: dict[str, Any] | None, shared: Shared) -> dict[str, Any]:
+    def _take_over(self, agent_id: str, record: dict[str, Any] | None, shared: Shared) -> dict[str, Any]:
         """Returns the record with the hub's value. An edit by hand that the hub does not have is set aside."""
         if record is not None and is_edited(record) and shared_part(record) != shared.data:
             Conflicts(self.files).keep(f"{agent_id}.json", shared_part(record))
@@ -228,7 +228,7 @@ class Registry:
         for agent_id, record in self._read_or_restore()["agents"].items():
             yield f"agent.{agent_id}", shared_part(record), revision_in(record.get(HUB))
 
-    def _agreed(
+    def _agree(
         self, agent_id: str, before: dict[str, Any] | None, after: dict[str, Any], *, push: bool = False
     ) -> dict[str, Any]:
         """Agrees a change of the shared fields with the authority, and returns the record to write. Raises `Superseded`

@@ -19,7 +19,7 @@ from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.window_registry import environment_of
 from tests.end_to_end.support import COMMAND, Team, run
 
-EVENTS = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
+EVENTS = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "PreCompact"]
 FILES = {
     "claude": [".mcp.json", ".claude/settings.local.json"],
     "codex": [".codex/config.toml", ".codex/hooks.json"],

@@ -58,6 +58,7 @@ MAY_CALL: dict[str, tuple[set[str], set[str]]] = {
     "get_my_tasks": (ALL, BOTH),
     "get_my_execution_history": (ALL, BOTH),
     "get_execution_log": (ALL, BOTH),
+    "hand_off": (ALL, BOTH),
 }
 BUDGET_BYTES = 12_288
 AGENTS = {"owner": "owner", "admin": "admin", "worker": "worker-a"}

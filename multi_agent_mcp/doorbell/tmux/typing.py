@@ -199,6 +199,19 @@ class Echo:
     shown: Classification | None = None
 
 
+# Why typing is two commands, each with all conditions of its own.
+#
+# A host takes a paste and the key that follows at once for one paste, and does not submit: so the key comes later. In
+# between, everything may have changed: a dialog asks for permission, and our key would answer it; a person begins a
+# sentence, and our key would send it; the program has ended, and a shell runs our line. So before the key the pane is
+# looked at once more, and the key belongs only to a composer that holds our line, by its tag, and nothing else.
+#
+# But a look is old when it arrives. What it has seen is therefore repeated as conditions (`same_line`, `same_human`,
+# `safe_pane`) that tmux itself evaluates in the command that presses the key: tmux serves one command at a time, and
+# notes a person's key before it passes it on, so nothing comes between condition and key except what the program
+# draws that very moment. For that, hosts delay their dialogs after input, and those that do not are typed into only
+# when idle (`SETTLE_SECONDS`). What is left is a line in a composer, unsubmitted: visible, harmless, and entered by
+# the next ring (`finish`).
 def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0) -> Delivery:
     """Presses the submit key once if the composer contains the text, and only it, before `until` (`time.monotonic`);
     then verifies that the text has left it. `rung` means that the line is left there, or not shown yet."""
