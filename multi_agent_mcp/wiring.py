@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
     from multi_agent_mcp.hooks.answers import Hooks
+    from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.host_config.configuration import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.questions.effects import QuestionEffects
     from multi_agent_mcp.services.questions.questions import Questions
     from multi_agent_mcp.services.recent_attention import RecentAttention
+    from multi_agent_mcp.services.repository.edits import Edits
+    from multi_agent_mcp.services.repository.reservations import Reservations
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
@@ -402,6 +405,7 @@ class Services:
             self.derived_notices,
             self.notice_writer,
             self.clock,
+            self.settle_reservations,
             self.question_effects.next_deadline,
         )
 
@@ -416,6 +420,36 @@ class Services:
         from multi_agent_mcp.services.questions.questions import Questions
 
         return Questions(self.workspace, self.agents, self.question_effects, self.audit, self.clock)
+
+    @part
+    def reservations(self) -> Reservations:
+        from multi_agent_mcp.services.repository.reservations import Reservations
+
+        return Reservations(
+            self.workspace,
+            self.sessions,
+            self.notice_writer,
+            self.settings.repository.enforces,
+            self.has_lost_pane,
+            self.clock,
+        )
+
+    @part
+    def edits(self) -> Edits:
+        from multi_agent_mcp.services.repository.edits import Edits
+
+        return Edits(self.workspace, self.notice_writer, self.settings.limits.edit_overlap_minutes, self.clock)
+
+    def settle_reservations(self) -> None:
+        """Ends the reservations that have run out; a stat(2) where there are none."""
+        if self.workspace.reservations.open():
+            self.reservations.settle()
+
+    def has_lost_pane(self, agent: Agent) -> bool:
+        """Whether no program of the agent runs in the pane where it is registered."""
+        from multi_agent_mcp.services.attention import LIFELESS
+
+        return agent.pane_id is None or self.pane_notifier.probe(agent) in LIFELESS
 
     @part
     def board(self) -> Board:
@@ -707,8 +741,15 @@ class Services:
             self.notifications,
             self.sessions,
             self.doorbell,
+            self.tool_calls,
             self.texts,
             self.clock,
             self.briefings,
             self.hand_offs,
         )
+
+    @part
+    def tool_calls(self) -> ToolCalls:
+        from multi_agent_mcp.hooks.tool_calls import ToolCalls
+
+        return ToolCalls(self.edits, self.reservations, self.texts)

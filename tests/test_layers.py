@@ -53,6 +53,7 @@ SERVICES = (
     ("questions",),
     ("usage",),
     ("tasks",),
+    ("repository",),
     ("chat",),
     ("search",),
     ("overview",),
@@ -67,6 +68,7 @@ LIBRARIES = {
     "click": {"cli", "demo"},
     "cryptography": {"hub"},
     "nacl": {"domain"},
+    "pathspec": {"domain"},
     "rich": {"cli"},
     "mcp": {"server"},
     "mcp_types": {"server"},
@@ -109,7 +111,8 @@ CODES = """invalid_id invalid_arguments invalid_session unauthorized wrong_sessi
 agent_not_assigned_to_project task_not_found conversation_not_found delegation_not_found execution_not_found
 message_not_found question_not_found question_closed invalid_status_transition already_exists has_subordinates
 not_participant conversation_not_active not_answered owner_waiting polling_blocked content_too_large storage_error
-tmux_timeout hub_unreachable hub_replaced untrusted_session"""
+tmux_timeout hub_unreachable hub_replaced untrusted_session reserved
+reservation_not_found"""
 
 
 def module_name(path: Path) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.environment import locale_language, variable
+from multi_agent_mcp.hooks.edited_files import Noted, look
 from multi_agent_mcp.hooks.state_file import surely_silent
 
 if TYPE_CHECKING:
@@ -111,10 +112,11 @@ def _needs_nothing(event: dict[str, Any]) -> bool:
 def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | None:
     name, host_session = event["hook_event_name"], event.get("session_id")
     host_session = host_session if isinstance(host_session, str) else None
-    purpose = options.get("purpose", "task")
+    purpose, noted = options.get("purpose", "task"), Noted(is_done=False)
     if name not in RARE and "root" in options and "session" in options and "agent" in options:
         path = f"{options['root']}/{options['session']}"
-        if surely_silent(path, options["agent"], purpose, name, host_session):
+        noted = look(path, options["agent"], event)
+        if noted.is_done and surely_silent(path, options["agent"], purpose, name, host_session):
             return None
     services, agent_id = _opened(options)
     from multi_agent_mcp.hooks.answers import Event
@@ -123,7 +125,8 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
         value if isinstance(value := event.get(key), str) else None for key in ("transcript_path", "source")
     )
     is_subagents = event.get("subagent") is True
-    said = Event(name, host_session, options.get("host"), transcript, source, is_subagents)
+    call = (event, noted.is_noted)
+    said = Event(name, host_session, options.get("host"), transcript, source, is_subagents, *call)
     return services.hooks.answer(agent_id, purpose, said)
 
 

@@ -44,6 +44,12 @@ COMMANDS = {
         "resume": ("tasks:resume", "Let a paused agent go on."),
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
+    "Files": {
+        "edits": ("repository:edits", "List who edits which files."),
+        "reservations": ("repository:reservations", "List which files are reserved, and by whom."),
+        "reserve": ("repository:reserve", "Reserve files, so that agents ask before editing them."),
+        "release": ("repository:release", "End a reservation."),
+    },
     "Conversations": {
         "conversation": ("conversations:conversation", "Start one, say something in it, end it."),
         "conversations": ("conversations:conversations", "List them, or print one with its messages."),

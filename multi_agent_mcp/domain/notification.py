@@ -22,6 +22,7 @@ ACTIONS = (
     *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "loop_suspected"),
     *("delegation", "check_chat"),
     *("question", "answered", "question_overdue", "deadlock_suspected"),
+    *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
 """The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.doorbell.ringing import Doorbell
+    from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.hand_offs import HandOffs
     from multi_agent_mcp.services.turn.briefing import Briefings
@@ -53,7 +54,8 @@ COMPACTIONS = ("PreCompact", "PostCompact")
 class Event:
     """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives it,
     `transcript` the file in which the host keeps the conversation, `source` what a SessionStart says that the
-    conversation begins by, `is_subagents`: a subagent's, which has a conversation of its own."""
+    conversation begins by, `is_subagents`: a subagent's, which has a conversation of its own. `facts` is all that the
+    host says, `is_noted` whether the edits of its call are in the log already."""
 
     name: str
     host_session: str | None = None
@@ -61,6 +63,8 @@ class Event:
     transcript: str | None = None
     source: str | None = None
     is_subagents: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    is_noted: bool = False
 
     @property
     def beginnings(self) -> Sequence[str]:
@@ -95,6 +99,7 @@ class Hooks:
     notifications: Notifications
     sessions: Sessions
     doorbell: Doorbell
+    tool_calls: ToolCalls
     texts: Texts
     clock: Callable[[], datetime]
     briefings: Briefings
@@ -112,6 +117,7 @@ class Hooks:
         message; native tools are denied until the interrupt has been read. Raises `AgentNotFound`.
         """
         agent = self.workspace.registry.get(agent_id)
+        why_not = self.tool_calls.look(agent, event.name, event.facts, is_noted=event.is_noted)
         if (event.name in COMPACTIONS or event.source == "compact") and not event.is_subagents:
             self._derive_hand_off(agent_id, purpose)
         with self.workspace.locks.held(_lock(agent_id)):
@@ -121,7 +127,8 @@ class Hooks:
             unread = Unread(notices, self._meant(agent_id, purpose, [item.message for item in mail]))
             before, state.host = state.host, self._seen(event, state.host)
             briefing = self._briefing(agent_id, purpose, event, state)
-            answer = _with_briefing(self._decided(event.name, unread, state), event, briefing)
+            answer = self._decided(event.name, unread, state) or _denied(event.name, why_not)
+            answer = _with_briefing(answer, event, briefing)
             state.in_conversation(event.host_session, event.host, event.transcript)
             speaks = state.speaks(unread)
             state.remember(mail, notices, seen)
@@ -305,6 +312,12 @@ class Hooks:
         if facts != state_file.read_state(path, agent_id, purpose):
             target = Path(state_file.state_path(path, agent_id, purpose))
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
+
+
+def _denied(event: str, why_not: str | None) -> dict[str, Any] | None:
+    if why_not is None:
+        return None
+    return _for_event(event, permissionDecision="deny", permissionDecisionReason=why_not)
 
 
 def _with_briefing(answer: dict[str, Any] | None, event: Event, briefing: str | None) -> dict[str, Any] | None:

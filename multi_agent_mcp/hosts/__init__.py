@@ -102,6 +102,18 @@ def descriptions() -> Mapping[str, Mapping[str, Any]]:
     return {path.stem: description(path.stem) for path in sorted(_DIRECTORY.glob("*.yaml"))}
 
 
+def tool_inputs() -> dict[str, dict[str, list[str]]]:
+    """Returns which tools of all hosts edit files (`edits`: the key of a path; `patches`: of a patch), and which run
+    commands (`shells`): each tool's name with the keys of its input."""
+    found: dict[str, dict[str, list[str]]] = {kind: {} for kind in ("edits", "patches", "shells")}
+    for fields in descriptions().values():
+        for kind, tools in found.items():
+            for tool, key in fields.get(kind, {}).items():
+                keys = tools.setdefault(tool, [])
+                keys += [key] if key not in keys else []
+    return found
+
+
 def hosts() -> Mapping[str, Host]:
     """Returns the hosts by name, in the order of their `preference`."""
     ranked = sorted((fields["preference"], name) for name, fields in descriptions().items() if _is_host(fields))

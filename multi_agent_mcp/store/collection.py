@@ -40,7 +40,7 @@ LOCK_STRIPES = 256
 REMEMBERED = 10_000
 """The number of entities whose last location a process remembers."""
 WHOLE = ""
-"""The name of the only partition of a collection that has no others (see `Layout`)."""
+"""The name of the only partition of a collection that is flat, or whose entities have directories of their own."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +51,9 @@ class Layout(Generic[E]):
     for an unknown id.
 
     With `file_name` every entity has its own directory, named by its id, and `file_name` is its file there. Then, and
-    if the collection is `undivided`, there is one partition, the collection's directory. `partition_field` is the field
-    whose value the partition's name decides. An entity's id is decided by the name of its file or directory, whatever
-    the file says, as entities are found by name.
+    for a `flat` collection, there is one partition, the collection's directory. `partition_field` is the field whose
+    value the partition's name decides. An entity's id is decided by the name of its file or directory, whatever the
+    file says, as entities are found by name.
 
     `over` returns what an entity has ended as, "" while it is open: then its place is the archive, once `may_leave` is
     true. Without `over` the place alone decides (see `Collection.retire`). `group` returns what it belongs to, for
@@ -64,7 +64,7 @@ class Layout(Generic[E]):
     partition: Callable[[E], str]
     missing: Callable[[str], Refusal]
     file_name: str | None = None
-    undivided: bool = False
+    flat: bool = False
     partition_field: str | None = None
     over: Callable[[E], str] | None = None
     may_leave: Callable[[E], bool] = lambda _: True
@@ -73,8 +73,8 @@ class Layout(Generic[E]):
 
     @property
     def is_whole(self) -> bool:
-        """Returns whether there is only the partition `WHOLE`."""
-        return self.undivided or self.file_name is not None
+        """Whether there is one partition only, `WHOLE`."""
+        return self.flat or self.file_name is not None
 
     def name(self, entity_id: str) -> str:
         """Returns the name of an entity's file in its partition."""

@@ -18,6 +18,7 @@ from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
 from multi_agent_mcp.domain.question import Question, answered_notice, asking_order
+from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (
@@ -28,6 +29,7 @@ from multi_agent_mcp.errors import (
     InvalidId,
     InvalidSession,
     QuestionNotFound,
+    ReservationNotFound,
     TaskNotFound,
 )
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
@@ -79,7 +81,7 @@ _QUESTIONS = Layout(
     entity_type=Question,
     partition=lambda _: WHOLE,
     missing=lambda question_id: QuestionNotFound(question_id=question_id),
-    undivided=True,
+    flat=True,
     over=lambda question: question.status if question.settled else "",
     group=lambda question: question.task_id or "",
     order=asking_order,
@@ -91,6 +93,14 @@ _EXECUTIONS = Layout(
     missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
     over=lambda execution: "" if execution.running else execution.status,
     group=lambda execution: execution.task_id or "",
+)
+_RESERVATIONS = Layout(
+    entity_type=Reservation,
+    partition=lambda _: WHOLE,
+    missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
+    flat=True,
+    over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
+    order=age,
 )
 _HAND_OFFS = Layout(  # over when there is a newer one, or with their task: `HandOffs.settle`
     entity_type=HandOff,
@@ -296,6 +306,15 @@ class Workspace:
         if notice is None or self.elsewhere(self.registry.all().get(question.asker_id)) is not None:
             return True
         return self.notices(notice.target_agent_id).has(notice)
+
+    @cached_property
+    def reservations(self) -> SharedCollection[Reservation]:
+        return SharedCollection(self.files, self.path / "reservations", _RESERVATIONS, self.authority, "rsv")
+
+    @property
+    def reservation_index(self) -> Record:
+        """The open reservations in the form that a hook reads; derived."""
+        return Record(self.files, self.path / ".edits" / "reservations.json")
 
     @cached_property
     def executions(self) -> Collection[Execution]:

@@ -15,10 +15,12 @@ import yaml
 
 from multi_agent_mcp.config import (
     NOT_YAML,
+    REPOSITORY_KEYS,
     load_yaml,
     parse_console,
     parse_limits,
     parse_notify_command,
+    parse_repository,
     parse_usage,
     yaml_problem,
 )
@@ -57,6 +59,7 @@ class Team:
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
     usage: bool = True
+    repository: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -68,7 +71,7 @@ class Team:
             "console": dict(self.console),
             "usage": None if self.usage else "off",
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in said.items() if value} | dict(self.repository)
 
 
 def read_team(path: Path) -> Team:
@@ -100,11 +103,14 @@ def _team(data: Any) -> Team:
     try:
         parse_limits(limits)
         parse_console(data.get("console"))
+        parse_repository(data)
         usage = parse_usage(data.get("usage"))
     except InvalidArguments as refusal:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
-    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {}, usage)
+    repository = {key: data[key] for key in REPOSITORY_KEYS if data.get(key) is not None}
+    console = data.get("console") or {}
+    return Team(agents, data.get("session"), language, limits, notify_command, console, usage, repository)
 
 
 def _agent(record: Any) -> Agent:

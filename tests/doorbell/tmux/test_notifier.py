@@ -82,7 +82,7 @@ def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
     derived = DerivedNotices(
         workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, lambda: None, times.now
     )
-    notifications = Notifications(workspace, derived, writer, times.now)
+    notifications = Notifications(workspace, derived, writer, times.now, settle=lambda: None)
     return Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
 
 
