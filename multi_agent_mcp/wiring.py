@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
     from multi_agent_mcp.services.tasks.creation import TaskCreation
+    from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.briefing import Briefings
@@ -190,6 +191,7 @@ class Services:
             self.task_creation,
             self.task_changes,
             self.interrupting,
+            self.deliveries,
             self.conversations,
             self.next_action,
         )
@@ -489,7 +491,23 @@ class Services:
             self.owner_waits,
             self.derived_notices,
             self.operations,
+            self.settings,
             self.texts,
+            self.clock,
+        )
+
+    @part
+    def deliveries(self) -> Deliveries:
+        from multi_agent_mcp.services.tasks.deliveries import Deliveries
+
+        return Deliveries(
+            self.workspace,
+            self.task_changes,
+            self.task_reports,
+            self.executions,
+            self.owner_waits,
+            self.derived_notices,
+            self.operations,
             self.clock,
         )
 
@@ -628,6 +646,7 @@ class Services:
             self.task_changes,
             self.task_reports,
             self.answering,
+            self.deliveries,
             self.executions,
             self.dashboard,
             self.operations,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, column_table, delivery_lines, indented, session_command, text_of
+from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.machines import AWAY
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ EXECUTION_COLUMNS: dict[str, Callable[[Execution], object]] = {
 }
 
 TASK_ID = click.argument("task_id")
+DONE_WHEN = click.option(
+    "--done-when",
+    metavar="CONDITIONS",
+    help="What must be true before it is done: checks, review, review:AGENT (tests,review); empty for nothing.",
+)
 
 
 @click.group()
@@ -54,6 +61,7 @@ def task() -> None:
 @click.option("--priority", default="medium", type=click.Choice(TASK_PRIORITIES), help="How urgent it is.")
 @click.option("--parent", metavar="TASK_ID", help="The task this is a part of.")
 @click.option("--depends-on", metavar="TASK_ID", multiple=True, help="A task that must be done first; repeatable.")
+@DONE_WHEN
 @session_command(acting=True)
 def add(
     context: SessionContext,
@@ -63,6 +71,7 @@ def add(
     priority: str,
     parent: str | None,
     depends_on: list[str] | None,
+    done_when: str | None,
 ) -> None:
     """Make a task: `todo` with an assignee, else `backlog`."""
     from multi_agent_mcp.services.tasks.creation import NewTask
@@ -73,6 +82,7 @@ def add(
         priority=priority,
         assignee_id=assignee,
         dependencies=depends_on or (),
+        done_when=None if done_when is None else parse_done_when(done_when),
     )
     (task,) = context.services.task_creation.create(context.me, [new], parent)
     context.answer({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
@@ -112,10 +122,17 @@ def show(context: SessionContext, task_id: str) -> None:
     "status", metavar="STATUS", type=click.Choice(TASK_STATUSES), help=f"One of {', '.join(TASK_STATUSES)}."
 )
 @click.option("--reason", help="Why; shown as the task's blocked_reason.")
+@click.option("--force", is_flag=True, help="Done although it is not proven; needs --reason, and shows as overruled.")
 @session_command(acting=True)
-def status(context: SessionContext, task_id: str, status: str, reason: str | None) -> None:
+def status(context: SessionContext, task_id: str, status: str, reason: str | None, *, force: bool) -> None:
     """Move a task. `blocked` and `cancelled` interrupt its assignee at the next tool call."""
-    task, previous = context.services.task_changes.set_status(context.me, task_id, status, reason)
+    if force and status != "done":
+        raise InvalidArguments("force_only_done")
+    deliveries = context.services.deliveries
+    if force:
+        task, previous = deliveries.overrule(context.me, task_id, reason)
+    else:
+        task, previous = deliveries.set_status(context.me, task_id, status, reason)
     answer = {
         "task_id": task.id,
         "previous_status": previous,
@@ -147,11 +164,11 @@ def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
 @click.option("--reason", help="Why; sent to the requester.")
 @session_command(acting=True)
 def approve(context: SessionContext, task_id: str, reject: bool, reason: str | None) -> None:
-    """Approve (or reject) a task that an agent requested for itself."""
-    task = context.services.task_changes.decide(context.me, task_id, approve=not reject, reason=reason)
-    context.answer(
-        {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
-    )
+    """Approve (or reject) a task that an agent requested for itself, or the result of one in review."""
+    was_reviewed = context.services.task_changes.get(task_id).status == "review"
+    task = context.services.deliveries.decide(context.me, task_id, approve=not reject, reason=reason)
+    answer = {"task_id": task.id, "approval_status": task.approval_status, "status": task.status}
+    context.answer(answer, [f"{task.id}: {task.status if was_reviewed else task.approval_status}"])
 
 
 @click.command()
@@ -159,12 +176,16 @@ def approve(context: SessionContext, task_id: str, reject: bool, reason: str | N
 @click.argument("title")
 @click.argument("content", help="What is to be done; `-` reads standard input.")
 @click.option("--priority", default="medium", type=click.Choice(TASK_PRIORITIES), help="How urgent it is.")
+@DONE_WHEN
 @session_command(acting=True)
-def send_task(context: SessionContext, agent: str, title: str, content: str, priority: str) -> None:
+def send_task(
+    context: SessionContext, agent: str, title: str, content: str, priority: str, done_when: str | None
+) -> None:
     """Give an agent a task by mail. An Owner who gives one to an Admin then waits for its answer."""
     services = context.services
     services.owner_waits.require_allowed(context.me, "send_task")
-    assigned = services.task_creation.send(context.me, agent, title, text_of(content), priority)
+    conditions = None if done_when is None else parse_done_when(done_when)
+    assigned = services.task_creation.send(context.me, agent, title, text_of(content), priority, conditions)
     texts = context.texts
     waits = [texts("task.waits", owner_id=context.me.id, agent_id=agent)] if assigned.waiting else []
     context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent, texts), *waits])

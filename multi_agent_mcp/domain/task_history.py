@@ -154,6 +154,8 @@ class Change:
     purpose: str | None = None
     """`chat` for a change by the author's chat session, which its task session does not know of."""
     question_id: str | None = None
+    proof: Mapping[str, Any] | None = None
+    """Why a task with conditions may become done: `receipts` and `reviews`, or `overruled`."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Change:
@@ -180,5 +182,6 @@ class Change:
             "conversation_id": self.conversation_id,
             "intent_id": self.intent_id,
             QUESTION: self.question_id,
+            "proof": self.proof,
         }
         return {**{key: value for key, value in facts.items() if value is not None}, **changed}

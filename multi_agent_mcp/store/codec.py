@@ -263,9 +263,9 @@ def _read_mapping(value: Any) -> Mapping[str, Any] | None:
 
 _READERS: Mapping[Any, Callable[[Any], Any]] = {
     datetime: parse_time,
+    bool: _read_bool,
     int: _read_int,
     float: _read_float,
-    bool: _read_bool,
     Mapping: _read_mapping,
 }
 

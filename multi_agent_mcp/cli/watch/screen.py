@@ -166,6 +166,7 @@ STATES = {
 STYLES = {
     "in_progress": "cyan",
     "blocked": "bold red",
+    "review": "magenta",
     "todo": "",
     "backlog": "dim",
     "read": "green",
