@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, excerpt, indented, session_command, text_of, titled_table
+from multi_agent_mcp.cli.context import SessionContext, excerpt, indented, session_command, text_of
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_duration, format_time
 from multi_agent_mcp.errors import InvalidArguments
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.texts import Texts
 
-HEAD = ("question", "status", "from", "to", "for", "until", "asked")
+HEAD = ("id", "status", "from", "to", "for", "until", "question")
 PREFIX = "qst_"
 ME = "me"
 

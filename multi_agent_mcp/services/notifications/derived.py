@@ -322,7 +322,7 @@ class DerivedNotices:
     def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
         """A task's present notifications, for known agents only: a hand-written file may name anything as an agent."""
         agents = self.workspace.registry.active()
-        blocks = blocks_of(task, self._superiors_to_tell(task))
+        blocks = blocks_of(task, self._superiors_to_tell(task)) if task.status == "blocked" else ()
         reviews = review_requests_of(task, self._reviewers(task)) if task.status == "review" else ()
         told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), rejection_of(task)]
         told += [*blocks, *reviews]
