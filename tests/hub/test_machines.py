@@ -385,3 +385,22 @@ def test_doctor_and_the_snapshot_know_who_is_away_and_what_waits(desk: Machine, 
     assert rows(laptop)["admin"] == (DESK, True)
     eventually(lambda: "away since" in findings(desk).get("laptop", ""))
     laptop.start()
+
+
+def test_a_hand_off_is_on_every_machine_as_its_agents_home_wrote_it(desk: Machine, laptop: Machine) -> None:
+    for machine, agent_id, is_there in ((laptop, "worker-a", True), (laptop, "admin", False)):
+        name = f"handoffs/{agent_id}/20261125_090000_0123abcd.md"
+        written = machine.path / name
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(f"---\nid: hnd_0123456789ab\nagent_id: {agent_id}\nkind: written\n---\n\nwhat to know\n")
+        send(laptop, "worker-a", "admin", f"after {name}")
+        eventually(lambda name=name: desk.has("admin", f"after {name}"))  # type: ignore[misc]
+        there = desk.path / name
+        if is_there:
+            eventually(lambda there=there, written=written: replicated(there, written))  # type: ignore[misc]
+        else:  # it is at home on the desk
+            assert not there.exists()
+
+
+def replicated(there: Path, written: Path) -> bool:
+    return there.exists() and there.read_bytes() == written.read_bytes()
