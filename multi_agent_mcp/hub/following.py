@@ -145,6 +145,8 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 """The interval of polling without any sign of new values."""
+STREAMS_SECONDS = 60.0
+"""The interval of looking for streams that nobody has followed yet, should the news of their first value be lost."""
 RETRY_SECONDS = 1.0
 DOUBT_SECONDS = 30.0
 ORDER_SECONDS = 1.0
@@ -187,6 +189,7 @@ class Following:
         self._announced: dict[str, int] = {}
         self._referred_until = 0
         self._doubted_at: float | None = None
+        self._look_again_at = 0.0
         self._restored: set[str] = set()
         self._one_restores = asyncio.Lock()
         self._begun: str | None = None
@@ -238,6 +241,8 @@ class Following:
             try:
                 if self.hub.connected and not self.synchronised and (not self.replaced or await self._is_made_anew()):
                     await self._synchronise()
+                elif self.synchronised and time.monotonic() > self._look_again_at:
+                    self._wake_followers(await self.hub.states())
             except HubUnreachable as refusal:
                 logger.info("the hub does not answer: %s", refusal)
             except (StorageError, OSError) as refusal:
@@ -312,11 +317,16 @@ class Following:
         self._do_soon(self.applying.at_home())
         self._on_news()
 
-    async def _reach(self, states: Mapping[str, StreamState], connection: int) -> None:
-        """Waits until every stream is as far as it was."""
+    def _wake_followers(self, states: Mapping[str, StreamState]) -> None:
+        """Has every stream followed that is further here."""
+        self._look_again_at = time.monotonic() + STREAMS_SECONDS
         for stream, state in states.items():
             if state.last_sequence > self.progress.place(stream):
                 self._follower(stream).set()
+
+    async def _reach(self, states: Mapping[str, StreamState], connection: int) -> None:
+        """Waits until every stream is as far as it was."""
+        self._wake_followers(states)
         is_there = partial(
             lambda: all(self.progress.place(each) >= state.last_sequence for each, state in states.items())
         )
@@ -407,10 +417,10 @@ class Following:
     async def _restored_first(self, stream: str, work: deque[tuple[asyncio.Task[Written], list[Stored]]]) -> None:
         """Waits for the first round. If it raises, later rounds do not count and are applied again."""
         task, values = work.popleft()
-        written = await task
+        identity, written = self.progress.identity, await task
         await self._in_applier(partial(self.publishing.wrote_all, written.files))
         await self._in_applier(partial(self.applying.take_marks, written.early))
-        await self._applied(stream, values)
+        await self._applied(stream, values, identity)
 
     async def _get_referred(self) -> None:
         """Applies agents and conversations before what refers to them: the hub has only their newest state, whose
@@ -425,8 +435,9 @@ class Following:
         self._referred_until = until
 
     async def _apply(self, stream: str, batch: Sequence[Stored]) -> None:
+        identity = self.progress.identity
         await self._take_turns(stream, batch, restoring=self.progress.is_restoring(stream))
-        await self._applied(stream, batch)
+        await self._applied(stream, batch, identity)
 
     async def _take_turns(self, stream: str, batch: Sequence[Stored], *, restoring: bool) -> None:
         size = SHARED_TURN if stream == self.hub.names.stream else TURN
@@ -443,9 +454,11 @@ class Following:
             await self._in_applier(partial(self.applying.apply, batch, restoring=self.progress.is_restoring(stream)))
             sequence = batch[-1].sequence
 
-    async def _applied(self, stream: str, batch: Sequence[Stored]) -> None:
+    async def _applied(self, stream: str, batch: Sequence[Stored], identity: str) -> None:
         """Records that a batch is in the files now."""
         last = batch[-1]
+        if identity != self.progress.identity:
+            return  # the hub was made anew meanwhile: its places begin again
         self.progress.places[stream] = last.sequence
         self.progress.witnessed(stream, last.sequence, last.headers.get(OP, ""))
         if stream == self.hub.names.stream:

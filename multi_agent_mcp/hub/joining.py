@@ -218,7 +218,8 @@ class Reception:
 def with_lane(users: Mapping[str, Any], machine: str) -> dict[str, Any]:
     """Returns the users with a lane for this machine: the one it had, else one that nobody has."""
     lanes = users.get("lanes", {})
-    return {**users, "lanes": {**lanes, machine: lanes.get(machine) or lane_for(machine, lanes.values())}}
+    taken = [lanes.get(each) or lane_for(each) for each in users["machines"] if each != machine]
+    return {**users, "lanes": {**lanes, machine: lanes.get(machine) or lane_for(machine, taken)}}
 
 
 def let_go(server: Server, machine: str) -> None:
