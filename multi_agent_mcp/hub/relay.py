@@ -29,6 +29,7 @@ from multi_agent_mcp.hub.relay_socket import Answering, RelayAuthority
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import Membership, Share, shared_settings
 from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
+from multi_agent_mcp.hub.subjects import MESSAGE
 from multi_agent_mcp.store.locks import RELAY, Lasting
 from multi_agent_mcp.system.process import own_start
 
@@ -90,7 +91,9 @@ class Relay:
         applying = Applying(
             workspace, self.names, self.machine, home, self.publishing.wrote, self.progress.early, self.hub.relay
         )
-        self.noticing = Noticing(workspace.path, self.hub, self.publishing)
+        own = self.names.stream_of(self.names.own(self.machine, MESSAGE, self.machine))
+        is_whole = partial(lambda: not self.progress.is_restoring(own))
+        self.noticing = Noticing(workspace.path, self.hub, self.publishing, is_whole)
         self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._has_news)
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
         self._asking: tuple[Asked, ...] = ()
