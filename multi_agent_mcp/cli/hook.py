@@ -33,6 +33,8 @@ Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpos
 VALUES = ("root", "session", "agent", "purpose", "host")
 FLAGS = ("unless-env", "wait", "help")
 EVENTS = frozenset({"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart"})
+OF_LIMITS = frozenset({"StopFailure", "ErrorOccurred", "Notification"})
+"""Events that may tell of a usage limit, and need no answer."""
 OTHER_NAMES = {
     "BeforeTool": "PreToolUse",
     "AfterTool": "PostToolUse",
@@ -100,7 +102,7 @@ def _needs_nothing(event: dict[str, Any]) -> bool:
     name = event.get("hook_event_name")
     if name == "PreToolUse":
         return str(event.get("tool_name", "")).startswith(NEVER_DENIED)
-    return name not in EVENTS or (name == "Stop" and bool(event.get("stop_hook_active")))
+    return name not in EVENTS | OF_LIMITS or (name == "Stop" and bool(event.get("stop_hook_active")))
 
 
 def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | None:
@@ -109,14 +111,15 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
     purpose = options.get("purpose", "task")
     if "root" in options and "session" in options and "agent" in options:
         path = f"{options['root']}/{options['session']}"
-        if surely_silent(path, options["agent"], purpose, name, host_session):
+        limited = name in OF_LIMITS or os.path.lexists(f"{path}/.limits/{options['agent']}.json")
+        if not limited and surely_silent(path, options["agent"], purpose, name, host_session):
             return None
     services, agent_id = _opened(options)
     from multi_agent_mcp.hooks.answers import Event
 
     transcript = event.get("transcript_path")
     transcript = transcript if isinstance(transcript, str) else None
-    return services.hooks.answer(agent_id, purpose, Event(name, host_session, options.get("host"), transcript))
+    return services.hooks.answer(agent_id, purpose, Event(name, host_session, options.get("host"), transcript, event))
 
 
 def _wait(options: dict[str, str]) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
     from multi_agent_mcp.texts import Texts
 
@@ -188,12 +189,14 @@ LINES_MAX = 5
 @dataclass(frozen=True)
 class Event:
     """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives it,
-    `transcript` the file in which the host keeps the conversation."""
+    `transcript` the file in which the host keeps the conversation; `facts` is all that the host said, if it may be
+    about a usage limit."""
 
     name: str
     host_session: str | None = None
     host: str | None = None
     transcript: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -204,6 +207,7 @@ class Hooks:
     notifications: Notifications
     sessions: Sessions
     doorbell: Doorbell
+    limits: Limits
     texts: Texts
     clock: Callable[[], datetime]
 
@@ -214,6 +218,8 @@ class Hooks:
         message; native tools are denied until the interrupt has been read. Raises `AgentNotFound`.
         """
         agent = self.workspace.registry.get(agent_id)
+        if event.facts:
+            self.limits.heard(agent_id, event.host, event.facts)
         with self.workspace.locks.held(_lock(agent_id)):
             look = state_file.look(str(self.workspace.path), agent_id)  # before reading: later items are not missed
             state, seen = self._state(agent_id, purpose), look["seen"][0]
@@ -230,7 +236,7 @@ class Hooks:
     def wake(self, agent_id: str, purpose: str) -> tuple[str | None, Due[DoorbellItem]]:
         """Returns the line that wakes an idle agent, or None if none is due, and what is due next. Records the ring."""
         self.notifications.repair(agent_id)
-        if not self.workspace.unread_count(agent_id):
+        if not self.workspace.unread_count(agent_id) and not self.doorbell.awaits_reset(agent_id):
             return None, Due()
         with self.workspace.locks.held(_lock(agent_id)):
             state = self._state(agent_id, purpose)

@@ -21,6 +21,7 @@ from typing import Any
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.limit import LimitRules
 from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
@@ -70,7 +71,7 @@ class HookAnswers:
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
-    files tell what its responses took."""
+    files tell what its responses took, `limits` those by which it tells that it met a usage limit."""
 
     name: str
     title: str
@@ -80,6 +81,7 @@ class Host:
     channels: Sequence[str] = WITHOUT_A_HOST
     hook_answers: HookAnswers = HookAnswers()
     usage: UsageRules | None = None
+    limits: LimitRules = field(default_factory=LimitRules)
 
     @property
     def is_installed(self) -> bool:
@@ -127,4 +129,5 @@ def _host(name: str) -> Host:
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
         UsageRules.parse(fields["usage"]) if "usage" in fields else None,
+        LimitRules.parse(fields.get("limits", {})),
     )

@@ -68,6 +68,7 @@ ORDER = (
     Level("doorbell-{agent}", "the ringing of an agent and its delivery log"),
     Level("mailbox-{agent}", "which mail of an agent is read, and its archive"),
     Level("notifications-{agent}", "which notifications of an agent are read, and their archive"),
+    Level("limits-{agent}", "the usage limit that an agent's host has met"),
     Level("delegations-{stripe}", "a delegation, between read and replace"),
     Level("conversations-{stripe}", "a conversation, between read and replace"),
     Level("tasks-{stripe}", "a task, between read and replace"),

@@ -19,6 +19,7 @@ from multi_agent_mcp.config import (
     parse_console,
     parse_limits,
     parse_notify_command,
+    parse_on_limit,
     parse_usage,
     yaml_problem,
 )
@@ -57,6 +58,7 @@ class Team:
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
     usage: bool = True
+    on_limit: str | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -67,6 +69,7 @@ class Team:
             "notify_command": self.notify_command and list(self.notify_command),
             "console": dict(self.console),
             "usage": None if self.usage else "off",
+            "on_limit": self.on_limit,
         }
         return {key: value for key, value in said.items() if value}
 
@@ -101,10 +104,17 @@ def _team(data: Any) -> Team:
         parse_limits(limits)
         parse_console(data.get("console"))
         usage = parse_usage(data.get("usage"))
+        on_limit = parse_on_limit(data["on_limit"]) if "on_limit" in data else None
+        for record in data["agents"]:
+            parse_limits(record.get("limits"))
+            if "on_limit" in record:
+                parse_on_limit(record["on_limit"], f"{record['id']}.on_limit")
     except InvalidArguments as refusal:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
-    return Team(agents, data.get("session"), language, limits, notify_command, data.get("console") or {}, usage)
+    return Team(
+        agents, data.get("session"), language, limits, notify_command, data.get("console") or {}, usage, on_limit
+    )
 
 
 def _agent(record: Any) -> Agent:

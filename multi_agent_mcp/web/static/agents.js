@@ -50,6 +50,7 @@ function work(agent) {
       ? h("div", null, statusChip(agent.task.status), " ", h("a", { href: `/#${agent.task.task_id}` }, h("bdi", null, visible(agent.task.title))), " ", h("small", { class: "hint" }, `${agent.task.progress}%`))
       : h("span", { class: "hint" }, t("agents.idle")),
     agent.stuck && h("div", { class: "waits" }, chip("status-blocked", t("agents.stuck")), " ", agent.stuck.what),
+    agent.limited && h("div", { class: "waits" }, chip("attention-limited", t("agents.limited")), " ", h("bdi", null, visible(agent.limited.what))),
     agent.interrupts > 0 && chip("status-blocked", t("agents.interrupts", { n: agent.interrupts })),
     agent.paused && h("div", { class: "waits" }, t("agents.paused"), agent.pause_reason && [": ", h("bdi", null, visible(agent.pause_reason))], " ",
       h("button", { type: "button", "data-mark": "resume", onclick: () => resume(agent) }, t("agents.resume"))),
