@@ -40,6 +40,7 @@ class Limits:
     tokens_per_day: int = 0
     tokens_per_task: int = 0
     """Budgets of each agent; 0: none."""
+    edit_overlap_minutes: float = 240.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,13 @@ class Environment:
 
 
 @dataclass(frozen=True)
+class Repository:
+    """How the agents share a repository. `enforces`: conflicting reservations are refused."""
+
+    enforces: bool = False
+
+
+@dataclass(frozen=True)
 class Settings:
     """One session's settings."""
 
@@ -76,6 +84,7 @@ class Settings:
     """Whether the hosts' own files are read for what the agents' models took."""
     on_limit: str = "wait"
     """What happens when an agent's host has met a usage limit; see `parse_on_limit`."""
+    repository: Repository = field(default_factory=Repository)
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -233,6 +242,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_console(data.get("console")),
         parse_usage(data.get("usage")),
         parse_on_limit(data.get("on_limit")),
+        parse_repository(data),
     )
 
 
@@ -267,6 +277,24 @@ def parse_console(given: Any) -> bool:
     if not isinstance(answers, bool):
         raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="console.answer"))
     return answers
+
+
+RESERVATIONS = ("advise", "enforce")
+REPOSITORY_KEYS = ("reservations",)
+
+
+def parse_repository(data: Mapping[str, Any]) -> Repository:
+    """Parses what session.yaml or team.yaml say of the repository. Raises `InvalidArguments`."""
+    return Repository(enforces=_choice(data, "reservations", RESERVATIONS) == "enforce")
+
+
+def _choice(data: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:
+    """Returns the value of a key, the first of those allowed if there is none. Raises `InvalidArguments`."""
+    value = data.get(name, allowed[0])
+    if value not in allowed:
+        reason = Reason("no_choice", name=name, value=f"{value!r:.60}", allowed=", ".join(allowed))
+        raise InvalidArguments("bad_settings", reason=reason)
+    return str(value)
 
 
 def parse_usage(given: Any) -> bool:

@@ -86,6 +86,16 @@ class ExecutionNotFound(Refusal):
     code = "execution_not_found"
 
 
+class ReservationNotFound(Refusal):
+    code = "reservation_not_found"
+
+
+class Reserved(Refusal):
+    """Raised where reservations are enforced, for files that another agent has reserved."""
+
+    code = "reserved"
+
+
 class MessageNotFound(Refusal):
     code = "message_not_found"
 

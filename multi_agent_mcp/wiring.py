@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
     from multi_agent_mcp.hooks.answers import Hooks
+    from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.host_config.configuration import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention
@@ -53,15 +54,19 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.recent_attention import RecentAttention
+    from multi_agent_mcp.services.repository.edits import Edits
+    from multi_agent_mcp.services.repository.reservations import Reservations
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.hand_offs import HandOffs
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
     from multi_agent_mcp.services.tasks.creation import TaskCreation
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
@@ -334,6 +339,7 @@ class Services:
             self.clock,
             self.activity_written_every,
             self.session_ended,
+            self.hand_offs.settle,
         )
 
     @part
@@ -341,6 +347,12 @@ class Services:
         from multi_agent_mcp.services.sessions.executions import Executions
 
         return Executions(self.workspace, self.texts, self.clock)
+
+    @part
+    def hand_offs(self) -> HandOffs:
+        from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+
+        return HandOffs(self.workspace, self.executions, self.mail_search, self.texts, self.clock)
 
     @part
     def owner_waits(self) -> OwnerWaits:
@@ -378,7 +390,39 @@ class Services:
     def notifications(self) -> Notifications:
         from multi_agent_mcp.services.notifications.notifications import Notifications
 
-        return Notifications(self.workspace, self.derived_notices, self.notice_writer, self.clock)
+        return Notifications(
+            self.workspace, self.derived_notices, self.notice_writer, self.clock, self.settle_reservations
+        )
+
+    @part
+    def reservations(self) -> Reservations:
+        from multi_agent_mcp.services.repository.reservations import Reservations
+
+        return Reservations(
+            self.workspace,
+            self.sessions,
+            self.notice_writer,
+            self.settings.repository.enforces,
+            self.has_lost_pane,
+            self.clock,
+        )
+
+    @part
+    def edits(self) -> Edits:
+        from multi_agent_mcp.services.repository.edits import Edits
+
+        return Edits(self.workspace, self.notice_writer, self.settings.limits.edit_overlap_minutes, self.clock)
+
+    def settle_reservations(self) -> None:
+        """Ends the reservations that have run out; a stat(2) where there are none."""
+        if self.workspace.reservations.open():
+            self.reservations.settle()
+
+    def has_lost_pane(self, agent: Agent) -> bool:
+        """Whether no program of the agent runs in the pane where it is registered."""
+        from multi_agent_mcp.services.attention import LIFELESS
+
+        return agent.pane_id is None or self.pane_notifier.probe(agent) in LIFELESS
 
     @part
     def board(self) -> Board:
@@ -581,9 +625,17 @@ class Services:
             self.executions,
             self.dashboard,
             self.operations,
+            self.hand_offs,
             self.texts,
             self.clock,
         )
+
+    @part
+    def briefings(self) -> Briefings:
+        """The briefings; other subjects add their sections here."""
+        from multi_agent_mcp.services.turn.briefing import Briefings
+
+        return Briefings(self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, further=())
 
     @part
     def reports(self) -> Reports:
@@ -685,5 +737,20 @@ class Services:
         from multi_agent_mcp.hooks.answers import Hooks
 
         return Hooks(
-            self.workspace, self.notifications, self.sessions, self.doorbell, self.limits, self.texts, self.clock
+            self.workspace,
+            self.notifications,
+            self.sessions,
+            self.doorbell,
+            self.tool_calls,
+            self.limits,
+            self.texts,
+            self.clock,
+            self.briefings,
+            self.hand_offs,
         )
+
+    @part
+    def tool_calls(self) -> ToolCalls:
+        from multi_agent_mcp.hooks.tool_calls import ToolCalls
+
+        return ToolCalls(self.edits, self.reservations, self.texts)

@@ -52,6 +52,7 @@ SERVICES = (
     ("notifications",),
     ("usage",),
     ("tasks",),
+    ("repository",),
     ("chat",),
     ("search",),
     ("overview",),
@@ -66,6 +67,7 @@ LIBRARIES = {
     "click": {"cli", "demo"},
     "cryptography": {"hub"},
     "nacl": {"domain"},
+    "pathspec": {"domain"},
     "rich": {"cli"},
     "mcp": {"server"},
     "mcp_types": {"server"},
@@ -108,7 +110,7 @@ CODES = """invalid_id invalid_arguments invalid_session unauthorized wrong_sessi
 agent_not_assigned_to_project task_not_found conversation_not_found delegation_not_found execution_not_found
 message_not_found invalid_status_transition already_exists has_subordinates not_participant conversation_not_active
 not_answered owner_waiting polling_blocked content_too_large storage_error tmux_timeout hub_unreachable hub_replaced
-untrusted_session"""
+untrusted_session reserved reservation_not_found"""
 
 
 def module_name(path: Path) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, column_table, print_error, session_command
-from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent, sharing_panes
+from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
@@ -140,6 +140,27 @@ def remove(context: SessionContext, agent_id: str) -> None:
     """Take an agent out: nobody can write to it any more. Its files stay."""
     removed = context.services.agents.remove(agent_id)
     context.answer({"agent_id": removed.id}, [context.texts("agent.removed", agent_id=removed.id)])
+
+
+@click.command()
+@AGENT_ID
+@click.option("--purpose", default="task", type=click.Choice(PURPOSES), help="Of which of its sessions.")
+@session_command()
+def brief(context: SessionContext, agent_id: str, purpose: str) -> None:
+    """Print what an agent is told when its host has forgotten it: who it is, what it holds, its last hand-off."""
+    services = context.services
+    agent = services.agents.get(agent_id)
+    holds = services.briefings.holds(agent.id, purpose)
+    text, kept = services.briefings.text(holds), holds.hand_off
+    answer = {
+        "agent_id": agent.id,
+        "purpose": purpose,
+        "briefing": text,
+        "task_id": holds.row.task.id if holds.row.task else None,
+        "handoff_id": kept.hand_off.id if kept else None,
+        "path": str(kept.path.absolute()) if kept else None,
+    }
+    context.answer(answer, text.splitlines())
 
 
 def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.environment import locale_language, variable
+from multi_agent_mcp.hooks.edited_files import Noted, look
 from multi_agent_mcp.hooks.state_file import surely_silent
 
 if TYPE_CHECKING:
@@ -32,14 +33,19 @@ Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpos
 """
 VALUES = ("root", "session", "agent", "purpose", "host")
 FLAGS = ("unless-env", "wait", "help")
-EVENTS = frozenset({"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart"})
+EVENTS = frozenset(
+    {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
+)
 OF_LIMITS = frozenset({"StopFailure", "ErrorOccurred", "Notification"})
 """Events that may tell of a usage limit, and need no answer."""
+RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"}) | OF_LIMITS
+"""The events that have something to record however quiet it is."""
 OTHER_NAMES = {
     "BeforeTool": "PreToolUse",
     "AfterTool": "PostToolUse",
     "BeforeAgent": "UserPromptSubmit",
     "AfterAgent": "Stop",
+    "PreCompress": "PreCompact",
 }
 """Names that other hosts (Gemini CLI) have for these events. They stand here, as a silent hook reads no YAML."""
 WAKE = 2
@@ -108,18 +114,23 @@ def _needs_nothing(event: dict[str, Any]) -> bool:
 def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | None:
     name, host_session = event["hook_event_name"], event.get("session_id")
     host_session = host_session if isinstance(host_session, str) else None
-    purpose = options.get("purpose", "task")
-    if "root" in options and "session" in options and "agent" in options:
+    purpose, noted = options.get("purpose", "task"), Noted(is_done=False)
+    if name not in RARE and "root" in options and "session" in options and "agent" in options:
         path = f"{options['root']}/{options['session']}"
-        limited = name in OF_LIMITS or os.path.lexists(f"{path}/.limits/{options['agent']}.json")
-        if not limited and surely_silent(path, options["agent"], purpose, name, host_session):
+        noted = look(path, options["agent"], event)
+        limited = os.path.lexists(f"{path}/.limits/{options['agent']}.json")
+        if not limited and noted.is_done and surely_silent(path, options["agent"], purpose, name, host_session):
             return None
     services, agent_id = _opened(options)
     from multi_agent_mcp.hooks.answers import Event
 
-    transcript = event.get("transcript_path")
-    transcript = transcript if isinstance(transcript, str) else None
-    return services.hooks.answer(agent_id, purpose, Event(name, host_session, options.get("host"), transcript, event))
+    transcript, source = (
+        value if isinstance(value := event.get(key), str) else None for key in ("transcript_path", "source")
+    )
+    is_subagents = event.get("subagent") is True
+    call = (event, noted.is_noted)
+    said = Event(name, host_session, options.get("host"), transcript, source, is_subagents, *call)
+    return services.hooks.answer(agent_id, purpose, said)
 
 
 def _wait(options: dict[str, str]) -> int:

@@ -44,6 +44,12 @@ COMMANDS = {
         "resume": ("tasks:resume", "Let a paused agent go on."),
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
+    "Files": {
+        "edits": ("repository:edits", "List who edits which files."),
+        "reservations": ("repository:reservations", "List which files are reserved, and by whom."),
+        "reserve": ("repository:reserve", "Reserve files, so that agents ask before editing them."),
+        "release": ("repository:release", "End a reservation."),
+    },
     "Conversations": {
         "conversation": ("conversations:conversation", "Start one, say something in it, end it."),
         "conversations": ("conversations:conversations", "List them, or print one with its messages."),
@@ -55,6 +61,7 @@ COMMANDS = {
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("looking:web", "The same and more in a browser."),
         "answer": ("attention:answer", "Answer what a host asks in its pane."),
+        "brief": ("agents:brief", "Print what an agent is told when it goes on."),
         "timeline": ("looking:timeline", "Show what happened when, or draw it."),
         "stats": ("looking:stats", "Count what each agent did, and how long tasks took."),
         "usage": ("usage:usage", "Count the tokens that agents and tasks took."),

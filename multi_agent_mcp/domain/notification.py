@@ -22,6 +22,7 @@ ACTIONS = (
     *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "agent_limited", "loop_suspected"),
     *("budget_reached", "handoff_soon"),
     *("delegation", "check_chat"),
+    *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
 """The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""

@@ -17,9 +17,10 @@ class AgentSession(Identified):
     """An agent session. `state` is `active`, `ended`, `expired`, or `died` if its process did not end it. `unconfirmed`
     are the leased files of the last answers (paths in the session directory and the time of the mark; without it, or
     ids, in files of earlier versions), which the agent's next server makes unread again if this process dies before its
-    next call. `calls` counts the tool calls. `machine` is that of the process, in a shared session."""
+    next call. `calls` counts the tool calls. `machine` is that of the process, in a shared session. `host` is the
+    program that started the process and `host_session` that program's own id of its conversation, once known."""
 
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine", "host", "host_session"})
 
     id: str
     agent_id: str = ""
@@ -36,6 +37,8 @@ class AgentSession(Identified):
     unconfirmed: tuple[str, ...] = ()
     calls: int = 0
     machine: str | None = None
+    host: str | None = None
+    host_session: str | None = None
 
     def touch(self, at: datetime) -> AgentSession:
         """The session after a call, which renews its lifetime."""
@@ -49,6 +52,10 @@ class AgentSession(Identified):
     def with_unconfirmed(self, files: tuple[str, ...]) -> AgentSession:
         """The session with these files as unconfirmed."""
         return replace(self, unconfirmed=files)
+
+    def in_conversation(self, host: str | None, host_session: str | None) -> AgentSession:
+        """The session in this conversation of its host; what is not known stays as it was."""
+        return replace(self, host=host or self.host, host_session=host_session or self.host_session)
 
     def on_task(self, task_id: str | None) -> AgentSession:
         """The session bound to this task."""
@@ -102,6 +109,26 @@ class Execution(Identified):
             duration_seconds=round(max((at - self.started_at).total_seconds(), 0.0), 3),
             error_message=error_message,
         )
+
+
+# Hand-offs: what an agent, or its superior, has to know to go on with a task (docs/protocol.md, Hand-offs).
+
+HAND_OFF_CHARACTERS = 4_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandOff(Identified):
+    """A hand-off. `kind` is `written` by its agent, or `derived` from the task and its log. `task_id` is the task that
+    it is about, if any."""
+
+    BODY: ClassVar[str | None] = "content"
+
+    id: str
+    agent_id: str = ""
+    task_id: str | None = None
+    kind: str = "written"
+    created_at: datetime = EPOCH
+    content: str = ""
 
 
 # The Owner's wait-lock: after `send_task` to an Admin the Owner waits for an answer and does not poll

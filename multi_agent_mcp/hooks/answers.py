@@ -8,177 +8,36 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.delivery import NAMED, DoorbellItem, Due, Ring, UnreadItem, UnreadNotification
+from multi_agent_mcp.domain.delivery import DoorbellItem, Due, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.wording import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hooks import state_file
-from multi_agent_mcp.hosts import host_named
+from multi_agent_mcp.hooks.hook_state import FORGOTTEN, START, ChangedMail, HookState, HostMemory, Unread, ids
+from multi_agent_mcp.hosts import BEGINNINGS, host_named
 from multi_agent_mcp.services.notifications.notifications import Notifications, as_answer
-from multi_agent_mcp.system.file_status import RACY_NS
+from multi_agent_mcp.system.process import host_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.doorbell.ringing import Doorbell
+    from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+    from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
     from multi_agent_mcp.texts import Texts
-
-TRANSCRIPTS = 50
-"""The number of conversations of its host that are remembered for an agent."""
-
-# The record of the unread mail and notifications that `hook` has announced.
-#
-# For mail it is mainly a point in time, before which everything has been announced. So neither the record nor a lookup
-# grows with the amount of unread mail.
-
-
-@dataclass(frozen=True)
-class Unread:
-    """The unread items that an event may have to announce: notifications, newest first, and mail in reading order."""
-
-    notices: Sequence[Notification]
-    mail: Sequence[Message]
-
-    @property
-    def interrupts(self) -> list[Notification]:
-        return [notice for notice in self.notices if notice.interrupts]
-
-    @property
-    def pressing(self) -> set[str]:
-        """The ids of the items that prevent the end of a turn: interrupts and urgent mail."""
-        return ids(self.interrupts) | {message.id for message in self.mail if message.priority == "urgent"}
-
-    @cached_property
-    def all_ids(self) -> set[str]:
-        return ids(self.notices) | ids(self.mail)
-
-    def without(self, item_ids: set[str]) -> Unread:
-        if item_ids.isdisjoint(self.all_ids):
-            return self
-        return Unread(
-            [notice for notice in self.notices if notice.id not in item_ids],
-            [message for message in self.mail if message.id not in item_ids],
-        )
-
-
-@dataclass(frozen=True)
-class ChangedMail:
-    """An unread file of the mailbox and when it was last changed (nanoseconds)."""
-
-    name: str
-    message: Message
-    at: int
-
-
-@dataclass
-class HookState:
-    """The state of announcements. `announced` are the ids announced by any event, `stopped` those for which the end of
-    a turn was prevented, `ring` is the last announcement that reached the model, `host_session` the host's own id of
-    its session.
-
-    `transcripts` are the host's last conversations: by its id of each the host's name and the file that it keeps.
-
-    `until`: mail from before this time (in nanoseconds, by the mailbox's own time) was announced, and is not in
-    `announced`; `urgent` are the files of such mail that still have to prevent the end of a turn. In the file,
-    `announced` is called `told`.
-    """
-
-    announced: set[str] = field(default_factory=set)
-    stopped: set[str] = field(default_factory=set)
-    ring: Ring | None = None
-    host_session: str | None = None
-    until: int = 0
-    urgent: list[str] = field(default_factory=list)
-    transcripts: dict[str, list[str | None]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> HookState:
-        """Parses the file's content; anything invalid gives an empty state."""
-        try:
-            announced, stopped = (set(map(str, facts.get(key, ()))) for key in ("told", "stopped"))
-            urgent = [str(name) for name in facts.get("urgent", ()) if "/" not in str(name)]
-            ring, until = Ring.of(facts.get("ring") or {}), int(facts.get("until", 0))
-            transcripts = {
-                str(key): [*files][:2] for key, files in (facts.get("transcripts") or {}).items() if len(files) > 1
-            }
-            return cls(announced, stopped, ring, facts.get("host_session"), until, urgent, transcripts)
-        except (AttributeError, TypeError, ValueError, OverflowError):
-            return cls()
-
-    def since(self, seen: int) -> int:
-        """The time from which mail must be examined, given that the mailbox last changed at `seen`: 0, the beginning,
-        if the clock was set back."""
-        return self.until if self.until <= seen else 0
-
-    def in_conversation(self, event: Event) -> None:
-        """Records the host's conversation in which an event occurred, and its file."""
-        if event.host_session is not None:
-            self.host_session = event.host_session
-            known = self.transcripts.pop(event.host_session, [None, None])
-            self.transcripts[event.host_session] = [event.host or known[0], event.transcript or known[-1]]
-            self.transcripts = dict([*self.transcripts.items()][-TRANSCRIPTS:])
-
-    def forget_all_but(self, unread: set[str]) -> None:
-        self.announced &= unread
-        self.stopped &= unread
-
-    def announce(self, item_ids: Iterable[str], at: datetime) -> None:
-        self.announced.update(item_ids)
-        self.rung(at, item_ids)
-
-    def rung(self, at: datetime, item_ids: Iterable[str], attempt: int = 1) -> None:
-        """Records a ring, which is outstanding while one of these items, or of an earlier ring's, is unread."""
-        earlier = self.ring.item_ids if self.ring else frozenset[str]()
-        self.ring = Ring(at, frozenset([*dict.fromkeys([*item_ids, *earlier])][:NAMED]), attempt)
-
-    def remember(self, mail: Sequence[ChangedMail], notices: Sequence[Notification], seen: int) -> None:
-        """Records that the examined mail was announced, if all of it was: then it need not be examined again, except
-        what may have arrived at the same moment."""
-        if all(item.message.id in self.announced for item in mail):
-            self.until = seen
-        border = self.until - RACY_NS
-        pressing = (item for item in mail if item.message.priority == "urgent" and item.at <= border)
-        self.urgent = [item.name for item in pressing if item.message.id not in self.stopped]
-        self.forget_all_but(ids(notices) | {item.message.id for item in mail if item.at > border})
-
-    def speaks(self, unread: Unread) -> list[str]:
-        """The events that have something to announce even if nothing new arrives."""
-        events = ["PreToolUse"] if unread.interrupts else []
-        events += ["PostToolUse", "UserPromptSubmit"] if unread.all_ids - self.announced else []
-        return events + (["Stop"] if unread.pressing - self.stopped else [])
-
-    def facts(self) -> dict[str, Any]:
-        """The content of the file."""
-        ring = self.ring and {
-            "at": format_time(self.ring.at),
-            "messages": sorted(self.ring.item_ids),
-            "attempt": self.ring.attempt,
-        }
-        return {
-            "told": sorted(self.announced),
-            "stopped": sorted(self.stopped),
-            "ring": ring,
-            "host_session": self.host_session,
-            "until": self.until,
-            "urgent": self.urgent,
-            "transcripts": self.transcripts,
-        }
-
-
-def ids(items: Iterable[Message] | Iterable[Notification] | Iterable[UnreadItem]) -> set[str]:
-    return {item.id for item in items}
-
 
 logger = logging.getLogger(__name__)
 
@@ -186,17 +45,51 @@ LINES_MAX = 5
 """The most messages or notifications that are announced one by one; more are announced by their number."""
 
 
+NEW = ("startup", "new")
+"""The sources of a conversation that knows nothing yet; after any other it has forgotten something."""
+RESUMED = ("resume", "fork")
+COMPACTIONS = ("PreCompact", "PostCompact")
+
+
 @dataclass(frozen=True)
 class Event:
     """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives it,
-    `transcript` the file in which the host keeps the conversation; `facts` is all that the host said, if it may be
-    about a usage limit."""
+    `transcript` the file in which the host keeps the conversation, `source` what a SessionStart says that the
+    conversation begins by, `is_subagents`: a subagent's, which has a conversation of its own. `facts` is all that the
+    host says, `is_noted` whether the edits of its call are in the log already."""
 
     name: str
     host_session: str | None = None
     host: str | None = None
     transcript: str | None = None
+    source: str | None = None
+    is_subagents: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
+    is_noted: bool = False
+
+    @property
+    def beginnings(self) -> Sequence[str]:
+        """The sources of a SessionStart whose answer the host passes to the model."""
+        known = host_named(self.host)
+        return BEGINNINGS if known is None else known.briefed_at
+
+    @property
+    def forgets(self) -> bool:
+        """Whether the model forgets now what it knew, or is about to, without a SessionStart that says so."""
+        if self.is_subagents:
+            return False
+        if self.name == "SessionStart":
+            return self.source not in (None, *NEW)
+        return self.name in COMPACTIONS and "compact" not in self.beginnings
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the host passes the answer's context to the model."""
+        if self.is_subagents:
+            return False
+        if self.name == "SessionStart":
+            return (self.source or NEW[0]) in self.beginnings
+        return self.name in ("PostToolUse", "UserPromptSubmit")
 
 
 @dataclass(eq=False)
@@ -207,9 +100,17 @@ class Hooks:
     notifications: Notifications
     sessions: Sessions
     doorbell: Doorbell
+    tool_calls: ToolCalls
     limits: Limits
     texts: Texts
     clock: Callable[[], datetime]
+    briefings: Briefings
+    hand_offs: HandOffs
+
+    @cached_property
+    def _host_pid(self) -> int:
+        """The process id of the host of this process."""
+        return host_of(os.getpid())
 
     def answer(self, agent_id: str, purpose: str, event: Event) -> dict[str, Any] | None:
         """The JSON that the hook prints, or None if there is nothing to announce.
@@ -218,20 +119,106 @@ class Hooks:
         message; native tools are denied until the interrupt has been read. Raises `AgentNotFound`.
         """
         agent = self.workspace.registry.get(agent_id)
-        if event.facts:
+        why_not = self.tool_calls.look(agent, event.name, event.facts, is_noted=event.is_noted)
+        if not event.is_subagents:
             self.limits.heard(agent_id, event.host, event.facts)
+        if (event.name in COMPACTIONS or event.source == "compact") and not event.is_subagents:
+            self._derive_hand_off(agent_id, purpose)
         with self.workspace.locks.held(_lock(agent_id)):
             look = state_file.look(str(self.workspace.path), agent_id)  # before reading: later items are not missed
             state, seen = self._state(agent_id, purpose), look["seen"][0]
             notices, mail = self._notices(agent_id, purpose), self._mail(agent_id, state, seen)
             unread = Unread(notices, self._meant(agent_id, purpose, [item.message for item in mail]))
-            answer = self._decided(event.name, unread, state)
-            state.in_conversation(event)
+            before, state.host = state.host, self._seen(event, state.host)
+            briefing = self._briefing(agent_id, purpose, event, state)
+            answer = self._decided(event.name, unread, state) or _denied(event.name, why_not)
+            answer = _with_briefing(answer, event, briefing)
+            state.in_conversation(event.host_session, event.host, event.transcript)
             speaks = state.speaks(unread)
             state.remember(mail, notices, seen)
             self._write(agent_id, purpose, {**look, "speaks": speaks, **state.facts()})
+        if (before.host, before.session, before.pid) != (state.host.host, state.host.session, state.host.pid):
+            self._note_conversation(agent_id, purpose, state.host)
         self._note_host(agent, event)
         return answer
+
+    # The briefing: told once per occasion, by a hook or by the server's `get_next_action`
+
+    def needs_briefing(
+        self, agent_id: str, purpose: str, since: datetime, *, first: bool, conversation: str | None
+    ) -> bool:
+        """Whether the next answer of `get_next_action` has to carry the briefing: on an occasion that no hook could
+        use, or at the first one of a server that runs since `since`, unless a hook of the same host has told it. The
+        `conversation` is the host's new one, if the server has seen it change."""
+        host = self._state(agent_id, purpose).host
+        if host.due or (conversation is not None and host.session != conversation):
+            return True
+        return first and not (host.told_at and host.is_of(self._host_pid, since))
+
+    def briefed(self, agent_id: str, purpose: str) -> None:
+        """Records that an answer carries the briefing, or that the server's first one need not. Never raises: at worst
+        the agent is told twice."""
+        try:
+            with self.workspace.locks.held(_lock(agent_id)):
+                state = self._state(agent_id, purpose)
+                if state.host.due or state.host.told_at:
+                    state.host = replace(state.host, due="", told_at="")
+                    self._write(agent_id, purpose, state.facts())  # without `seen`, as in `wake`
+        except Refusal as refusal:
+            logger.warning("it could not be recorded that %s is briefed: %s", agent_id, refusal)
+
+    def conversation(self, agent_id: str, purpose: str, since: datetime) -> tuple[str | None, str | None]:
+        """The host of a server that runs since `since`, and that host's own id of its conversation, as far as hooks
+        have told."""
+        host = self._state(agent_id, purpose).host
+        return (host.host, host.session) if host.is_of(self._host_pid, since) else (None, None)
+
+    def _seen(self, event: Event, host: HostMemory) -> HostMemory:
+        """What is known of the host with this event. A new conversation in a process whose host does not announce it
+        is an occasion for the briefing."""
+        conversation = None if event.is_subagents else event.host_session
+        seen = host.seen(event.host, conversation, self._host_pid, self.clock())
+        has_changed = seen.pid == host.pid and host.session not in (None, seen.session)
+        return replace(seen, due=FORGOTTEN) if has_changed and not event.beginnings else seen
+
+    def _briefing(self, agent_id: str, purpose: str, event: Event, state: HookState) -> str | None:
+        """The briefing, if it is due now or since an earlier event, and the host passes it on; records in `state`
+        whether it is told or due."""
+        begins, now = event.name == "SessionStart" and not event.forgets, format_time(self.clock())
+        if event.forgets or (begins and self._has_work(agent_id, purpose, state)):
+            state.host = replace(state.host, due=START if begins or event.source in RESUMED else FORGOTTEN)
+        elif begins and event.is_heard:
+            state.host = replace(state.host, told_at=now)
+        if not (state.host.due and event.is_heard):
+            return None
+        told_at = now if state.host.due == START else state.host.told_at
+        state.host = replace(state.host, due="", told_at=told_at, briefed=state.host.session)
+        return self.briefings.of(agent_id, purpose)
+
+    def _has_work(self, agent_id: str, purpose: str, state: HookState) -> bool:
+        """Whether there is anything to go on with in a new conversation that was not briefed yet."""
+        known = state.host.session is not None and state.host.briefed == state.host.session
+        return not known and self.briefings.holds(agent_id, purpose).has_work
+
+    def _derive_hand_off(self, agent_id: str, purpose: str) -> None:
+        """Writes a hand-off from the files. Never raises: this must not lose an answer."""
+        try:
+            if purpose == "task":
+                self.hand_offs.derive(agent_id)
+        except Refusal as refusal:
+            logger.warning("no hand-off of %s could be derived: %s", agent_id, refusal)
+
+    def _note_conversation(self, agent_id: str, purpose: str, host: HostMemory) -> None:
+        """Records the host's conversation in the agent's running sessions of this purpose. Their processes do so, too,
+        with their next call: they might write their files at the same time."""
+        try:
+            for session in self.sessions.running(agent_id):
+                if session.purpose == purpose and self.sessions.is_here(session):
+                    self.workspace.sessions.update(
+                        session.id, lambda found: found.in_conversation(host.host, host.session)
+                    )
+        except Refusal as refusal:
+            logger.warning("the host's conversation could not be recorded: %s", refusal)
 
     def wake(self, agent_id: str, purpose: str) -> tuple[str | None, Due[DoorbellItem]]:
         """Returns the line that wakes an idle agent, or None if none is due, and what is due next. Records the ring."""
@@ -329,6 +316,20 @@ class Hooks:
         if facts != state_file.read_state(path, agent_id, purpose):
             target = Path(state_file.state_path(path, agent_id, purpose))
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
+
+
+def _denied(event: str, why_not: str | None) -> dict[str, Any] | None:
+    if why_not is None:
+        return None
+    return _for_event(event, permissionDecision="deny", permissionDecisionReason=why_not)
+
+
+def _with_briefing(answer: dict[str, Any] | None, event: Event, briefing: str | None) -> dict[str, Any] | None:
+    """The answer with the briefing before what else it says to the model."""
+    if briefing is None:
+        return answer
+    said = answer["hookSpecificOutput"]["additionalContext"] if answer is not None else None
+    return _for_event(event.name, additionalContext="\n\n".join(filter(None, [briefing, said])))
 
 
 def _for_event(event: str, **output: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ SERVER_NAME = "ipc"
 HOOK_SECONDS = 10
 AGENT = "MULTI_AGENT_MCP_AGENT"
 IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
-EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
+EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "PreCompact")
 _PROGRAM = (sys.executable, "-m", "multi_agent_mcp")
 _PLACEHOLDER = re.compile(r"\{([\w./]+)\}")
 

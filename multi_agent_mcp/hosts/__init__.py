@@ -26,6 +26,8 @@ from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
+BEGINNINGS = ("startup", "new", "resume", "clear", "compact", "fork")
+"""The sources of a SessionStart, in whichever host."""
 AT_TOP = "top_level"
 _DIRECTORY = Path(__file__).parent
 
@@ -71,7 +73,9 @@ class HookAnswers:
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
-    files tell what its responses took, `limits` those by which it tells that it met a usage limit."""
+    files tell what its responses took, `limits` those by which it tells that it met a usage limit; `briefed_at` are the
+    sources of its SessionStart at which the model gets our hook's answer; for others the briefing waits for a later
+    event."""
 
     name: str
     title: str
@@ -82,6 +86,7 @@ class Host:
     hook_answers: HookAnswers = HookAnswers()
     usage: UsageRules | None = None
     limits: LimitRules = field(default_factory=LimitRules)
+    briefed_at: Sequence[str] = ()
 
     @property
     def is_installed(self) -> bool:
@@ -98,6 +103,18 @@ def description(name: str) -> Mapping[str, Any]:
 def descriptions() -> Mapping[str, Mapping[str, Any]]:
     """Returns the fields of every file of the package, by the file's name."""
     return {path.stem: description(path.stem) for path in sorted(_DIRECTORY.glob("*.yaml"))}
+
+
+def tool_inputs() -> dict[str, dict[str, list[str]]]:
+    """Returns which tools of all hosts edit files (`edits`: the key of a path; `patches`: of a patch), and which run
+    commands (`shells`): each tool's name with the keys of its input."""
+    found: dict[str, dict[str, list[str]]] = {kind: {} for kind in ("edits", "patches", "shells")}
+    for fields in descriptions().values():
+        for kind, tools in found.items():
+            for tool, key in fields.get(kind, {}).items():
+                keys = tools.setdefault(tool, [])
+                keys += [key] if key not in keys else []
+    return found
 
 
 def hosts() -> Mapping[str, Host]:
@@ -130,4 +147,5 @@ def _host(name: str) -> Host:
         HookAnswers(**fields.get("hook_answers", {})),
         UsageRules.parse(fields["usage"]) if "usage" in fields else None,
         LimitRules.parse(fields.get("limits", {})),
+        tuple(fields.get("briefed_at", ())),
     )

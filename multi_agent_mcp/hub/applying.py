@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.reservation import CLAIMS
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
@@ -274,7 +275,7 @@ class Applying:
                     return [lambda: self.consequences.moved_in(agent)]
         elif kind == LINE:
             self.workspace.tasks.accept_line(name, stored.data)
-        else:
+        elif kind != CLAIMS.partition(".")[0]:  # these only order reservations: no machine has a file of them
             return self._entity(kind, name, stored)
         return []
 

@@ -22,10 +22,39 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import TmuxPane
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import FirstPrompt
+    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+    from multi_agent_mcp.services.sessions.receipts import Receipt
     from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
+
+
+class Briefing:
+    """Whether the agent was briefed since it was bound to this process (docs/protocol.md, Briefing)."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._since = services.clock()
+        self._answer: Receipt | None = None
+        """The answer that carried it, or need not."""
+        self._thread_id: str | None = None
+        """The host's conversation then."""
+
+    def is_needed(self, record: AgentSession, thread_id: str | None) -> bool:
+        """Whether the next answer of `get_next_action` has to carry it. One that was cancelled has not been read."""
+        first = self._answer is None or self._answer.is_cancelled
+        changed = None if first or self._thread_id is None or thread_id == self._thread_id else thread_id
+        return self._services.hooks.needs_briefing(
+            record.agent_id, record.purpose, self._since, first=first, conversation=changed
+        )
+
+    def given(self, record: AgentSession, answer: Receipt, thread_id: str | None, *, carried: bool) -> None:
+        """Records an answer that is about to be written, with the briefing or, if it was not needed, without."""
+        first = self._answer is None or self._answer.is_cancelled
+        if first or carried or thread_id != self._thread_id:
+            self._answer, self._thread_id = answer, thread_id
+            self._services.hooks.briefed(record.agent_id, record.purpose)
 
 
 class Binding:
@@ -46,6 +75,8 @@ class Binding:
         self._thread_id: str | None = None
         self._place: dict[str, Any] = {}
         """The fields of this session's pane, and its Codex thread once known: where its doorbell rings."""
+        self._briefing = Briefing(services)
+        self._bound_at = services.clock()
         self._doorbell: DoorbellThread | None = None
         self._watch: Watch | None = None
         self._mutex = services.sessions.binding_mutex
@@ -125,7 +156,16 @@ class Binding:
                 purpose = self.session.record.purpose
                 self.session.end("expired")
                 self._open(self._only, purpose)
+            self._note_conversation(self.session)
             return self.session
+
+    def _note_conversation(self, session: LiveSession) -> None:
+        """Records the host's conversation, as its hooks or its calls have named it, in the session."""
+        record = session.record
+        host, conversation = self.services.hooks.conversation(record.agent_id, record.purpose, self._bound_at)
+        if conversation is None and self._thread_id is not None:
+            host, conversation = "codex", self._thread_id
+        session.note_conversation(host, conversation)
 
     def start_background(self) -> None:
         """Starts watching and ringing, once. Called after the first answer: the imports needed would delay it, and a
@@ -147,6 +187,15 @@ class Binding:
             self._thread_id = thread_id
         except Refusal as refusal:
             logger.warning("the thread could not be noted: %s", refusal)
+
+    def needs_briefing(self) -> bool:
+        """Whether the next answer of `get_next_action` has to carry the briefing."""
+        return self.session is not None and self._briefing.is_needed(self.session.record, self._thread_id)
+
+    def gives_next_action(self, answer: Receipt, *, briefed: bool) -> None:
+        """Called when an answer of `get_next_action` is about to be written; `briefed`: it carries the briefing."""
+        if self.session is not None:
+            self._briefing.given(self.session.record, answer, self._thread_id, carried=briefed)
 
     def _forget_thread(self, agent: Agent) -> None:
         """Removes the thread of an earlier process: Codex begins a new one, and names it only at its first turn."""
@@ -173,6 +222,7 @@ class Binding:
         self._forget_thread(agent)
         session = self._open(agent.id, self._purpose)
         self._agent_id, self._thread_id, self._place = agent.id, None, {}
+        self._briefing, self._bound_at = Briefing(self.services), self.services.clock()
         self._doorbell = DoorbellThread(
             self.services.doorbell,
             agent.id,

@@ -132,6 +132,8 @@ class Middleware:
         if isinstance(outcome, Refusal):
             call.receipt.requeue()
             return refused(outcome, self._texts, **self._notices(call, pending))
+        if tool.name == "get_next_action":
+            self.binding.gives_next_action(call.receipt, briefed=call.carries_briefing)
         return success({**outcome, **self._notices(call, pending)})
 
     def _outcome(

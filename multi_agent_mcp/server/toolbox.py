@@ -167,13 +167,15 @@ def _says_nothing(key: str, value: Any) -> bool:
 
 @dataclass
 class Call:
-    """One tool call of a bound process. A tool that counts the unread mail stores the number in `unread`."""
+    """One tool call of a bound process. A tool that counts the unread mail stores the number in `unread`, and one whose
+    answer has the briefing sets `carries_briefing`."""
 
     binding: Binding
     session: LiveSession
     me: Agent
     receipt: Receipt
     unread: int | None = None
+    carries_briefing: bool = False
 
     @property
     def services(self) -> Services:

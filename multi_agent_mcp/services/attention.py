@@ -299,7 +299,7 @@ class Attention:
                     kind="stuck",
                     agent_id=agent_id,
                     since=found.since,
-                    text=self.stuck_agents.sentence(found),
+                    text=self.stuck_agents.sentence(found, titled=True),
                     command=self._attach(agent_id),
                     machine=self.workspace.elsewhere(self.workspace.registry.active()[agent_id]),
                 )

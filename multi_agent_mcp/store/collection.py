@@ -40,7 +40,7 @@ LOCK_STRIPES = 256
 REMEMBERED = 10_000
 """The number of entities whose last location a process remembers."""
 WHOLE = ""
-"""The name of the only partition of a collection whose entities have directories of their own."""
+"""The name of the only partition of a collection that is flat, or whose entities have directories of their own."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +50,10 @@ class Layout(Generic[E]):
     """The layout of a collection. `partition` returns the sub-directory an entity belongs to; `missing` makes the error
     for an unknown id.
 
-    With `file_name` every entity has its own directory, named by its id, and `file_name` is its file there; then there
-    is one partition, the collection's directory. `partition_field` is the field whose value the partition's name
-    decides. An entity's id is decided by the name of its file or directory, whatever the file says, as entities are
-    found by name.
+    With `file_name` every entity has its own directory, named by its id, and `file_name` is its file there. Then, and
+    for a `flat` collection, there is one partition, the collection's directory. `partition_field` is the field whose
+    value the partition's name decides. An entity's id is decided by the name of its file or directory, whatever the
+    file says, as entities are found by name.
 
     `over` returns what an entity has ended as, "" while it is open: then its place is the archive, once `may_leave` is
     true. Without `over` the place alone decides (see `Collection.retire`). `group` returns what it belongs to, for
@@ -64,11 +64,17 @@ class Layout(Generic[E]):
     partition: Callable[[E], str]
     missing: Callable[[str], Refusal]
     file_name: str | None = None
+    flat: bool = False
     partition_field: str | None = None
     over: Callable[[E], str] | None = None
     may_leave: Callable[[E], bool] = lambda _: True
     group: Callable[[E], str] = lambda _: ""
     order: Callable[[E], Any] = lambda _: None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is one partition only, `WHOLE`."""
+        return self.flat or self.file_name is not None
 
     def name(self, entity_id: str) -> str:
         """Returns the name of an entity's file in its partition."""
@@ -258,7 +264,7 @@ class Collection(Generic[E]):
 
     def partitions(self) -> list[str]:
         """Returns the names of the partitions, sorted."""
-        if self.layout.file_name is not None:
+        if self.layout.is_whole:
             return [WHOLE]
         mtime, looked_at = modified_at(self.base), time.time_ns()
         if mtime != self._listed_at:
@@ -284,7 +290,7 @@ class Collection(Generic[E]):
     def partition(self, name: str) -> Partition[E]:
         """Returns a partition. Raises `InvalidId` for a name that is not plain, as in a hand-written file."""
         if name not in self._partitions:
-            if not is_plain(name) and (name != WHOLE or self.layout.file_name is None):
+            if not is_plain(name) and (name != WHOLE or not self.layout.is_whole):
                 raise InvalidId(value=repr(name)[:80])
             self._partitions[name] = self._made(name)
         return self._partitions[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -12,23 +12,27 @@ from typing import Any, TypeVar
 
 from multi_agent_mcp.config import require_utf8
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.entity import Readable
+from multi_agent_mcp.domain.entity import Readable, age
 from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, is_name
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
-from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
+from multi_agent_mcp.domain.reservation import RELEASED, Reservation
+from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (
     AlreadyExists,
     ConversationNotFound,
     DelegationNotFound,
     ExecutionNotFound,
+    InvalidId,
     InvalidSession,
+    ReservationNotFound,
     TaskNotFound,
 )
+from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.authority import ALONE, Authority
-from multi_agent_mcp.store.collection import WHOLE, Collection, Layout
+from multi_agent_mcp.store.collection import WHOLE, Collection, Layout, Partition
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, Standing
@@ -79,6 +83,21 @@ _EXECUTIONS = Layout(
     over=lambda execution: "" if execution.running else execution.status,
     group=lambda execution: execution.task_id or "",
 )
+_RESERVATIONS = Layout(
+    entity_type=Reservation,
+    partition=lambda _: WHOLE,
+    missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
+    flat=True,
+    over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
+    order=age,
+)
+_HAND_OFFS = Layout(  # over when there is a newer one, or with their task: `HandOffs.settle`
+    entity_type=HandOff,
+    partition=lambda hand_off: hand_off.agent_id,
+    missing=lambda hand_off_id: InvalidId(value=hand_off_id),
+    group=lambda hand_off: hand_off.task_id or "",
+    order=age,
+)
 _PAUSES = Standing[Notification](
     stays=lambda notice: notice.action == "pause",
     ends=lambda notice, pause: notice.action == "resume" and notice.created_at > pause.created_at,
@@ -103,6 +122,7 @@ class Workspace:
         self._notices: dict[str, Notices] = {}
         self._keys: dict[str, KeyFile] = {}
         self._delivery_logs: dict[str, DeliveryLog] = {}
+        self._hand_offs: dict[str, Partition[HandOff]] = {}
 
     @property
     def settings_path(self) -> Path:
@@ -265,6 +285,15 @@ class Workspace:
                 self.delegations.retire(delegation.id)
 
     @cached_property
+    def reservations(self) -> SharedCollection[Reservation]:
+        return SharedCollection(self.files, self.path / "reservations", _RESERVATIONS, self.authority, "rsv")
+
+    @property
+    def reservation_index(self) -> Record:
+        """The open reservations in the form that a hook reads; derived."""
+        return Record(self.files, self.path / ".edits" / "reservations.json")
+
+    @cached_property
     def executions(self) -> Collection[Execution]:
         return Collection(self.files, self.path / "executions", _EXECUTIONS)
 
@@ -272,6 +301,18 @@ class Workspace:
         """Returns the path of an execution's log, which is beside its file, whatever path that file names."""
         partition = self.executions.directory(execution.agent_id).path
         return partition / "logs" / f"{execution.id}.log"
+
+    def hand_offs(self, agent_id: AgentId | str) -> Partition[HandOff]:
+        """Returns the hand-offs of an agent: those that count, and the archive of the others. Raises `InvalidId`."""
+        if agent_id not in self._hand_offs:
+            path = self.path / "handoffs" / parse_agent_id(agent_id)
+            kept: dict[str, Any] = {"order": age, "place": {"agent_id": str(agent_id)}}
+            lock = f"archive-handoffs-{agent_id}"
+            rated: Callable[[HandOff], tuple[str, str]] = lambda item: (item.kind, item.task_id or "")  # noqa: E731
+            made = partial(FinishedMonth, self.files, entity_type=HandOff, lock=lock, rated=rated, **kept)
+            home = Directory(self.files, path, HandOff, **kept)
+            self._hand_offs[agent_id] = Partition(home, Archive(path, lock, made), _HAND_OFFS)
+        return self._hand_offs[agent_id]
 
     @cached_property
     def owner_waits(self) -> Directory[OwnerWait]:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -34,6 +35,8 @@ PAGES = (
     "health",
     "search",
 )
+SECTIONS = {"agent": "agents"}
+"""The page of `PAGES` to which one that is not in the side bar belongs."""
 ICONS = (
     ("icon-192.png", 192, "any"),
     ("icon-512.png", 512, "any"),
@@ -47,8 +50,8 @@ SHARED = ("reason.", "attention.kind.", "up.dialog:")
 
 
 def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
-    """The routes: `/` is the board, every other page has its name as path. `now` returns the current event and agent.
-    The page of machines exists only in shared sessions."""
+    """The routes: `/` is the board, every other page has its name as path, and an agent's own page lies below that of
+    all. `now` returns the current event and agent. The page of machines exists only in shared sessions."""
     manifest = Route("/manifest.webmanifest", lambda _: JSONResponse(_manifest(services), media_type=MANIFEST))
     return [
         manifest,
@@ -56,6 +59,7 @@ def routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) 
             Route("/" if name == "board" else f"/{name}", _page(name, services, access, now))
             for name in _pages(services)
         ),
+        Route("/agents/{agent_id}", _page("agent", services, access, now)),
     ]
 
 
@@ -88,11 +92,17 @@ def _page(
     name: str, services: Services, access: Auth, now: Callable[[], dict[str, Any]]
 ) -> Callable[[Request], Response]:
     def show(request: Request) -> Response:
+        agent_id = request.path_params.get("agent_id")
+        agent = services.agents.known().get(agent_id) if agent_id is not None else None
+        if agent_id is not None and agent is None:
+            raise HTTPException(404)
         cookie = request.cookies[access.cookie_name]
         texts, people = catalogue(services.texts.language, CONSOLE), services.people
         shared = {key: people(key) for key in sorted(people.keys()) if key.startswith(SHARED)}
         facts = {
             "page": name,
+            "agent": agent_id,
+            "removed": agent is not None and agent.removed,
             "language": texts.language,
             "session": services.session,
             "csrf": access.csrf_token(cookie),
@@ -106,7 +116,8 @@ def _page(
             **homes(services),
             "texts": {key: texts(key) for key in sorted(texts.keys())} | shared,
         }
-        return HTMLResponse(_template(name, t=texts, pages=_pages(services), facts=_embedded(facts), **facts))
+        frame = {"title": agent_id or texts(f"page.{name}"), "section": SECTIONS.get(name), "pages": _pages(services)}
+        return HTMLResponse(_template(name, t=texts, facts=_embedded(facts), **frame, **facts))
 
     return show
 

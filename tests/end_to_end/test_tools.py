@@ -53,9 +53,12 @@ MAY_CALL: dict[str, tuple[set[str], set[str]]] = {
     "start_task_from_chat": (ALL, CHAT),
     "update_task_from_chat": (ALL, CHAT),
     "notify_task_session": (ALL, CHAT),
+    "reserve_files": (ALL, BOTH),
+    "release_files": (ALL, BOTH),
     "get_my_tasks": (ALL, BOTH),
     "get_my_execution_history": (ALL, BOTH),
     "get_execution_log": (ALL, BOTH),
+    "hand_off": (ALL, BOTH),
 }
 BUDGET_BYTES = 12_288
 AGENTS = {"owner": "owner", "admin": "admin", "worker": "worker-a"}

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from multi_agent_mcp.domain.entity import ITEM, Entity, as_json
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.reservation import Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import History
@@ -24,7 +25,7 @@ from multi_agent_mcp.texts import catalogue
 
 ENTITIES: list[type[Entity]] = [
     *(Message, Notification, Task, AgentSession, OwnerWait),
-    *(Conversation, Delegation, Execution),
+    *(Conversation, Delegation, Execution, Reservation),
 ]
 
 NASTY = [
@@ -154,6 +155,7 @@ def test_the_keys_stand_in_the_documented_order(kind: type[Entity]) -> None:
         Delegation: "id agent_id target_agent_id purpose task_id status taken_by conversation_id created_at updated_at",
         Conversation: "id initiator_id target_agent_id task_id delegation_id purpose status started_at ended_at "
         "ended_by",
+        Reservation: "id agent_id task_id patterns reason created_at expires_at released_at",
         Execution: "id agent_id task_id session_id status started_at completed_at exit_code duration_seconds "
         "log_file_path error_message",
     }[kind].split()

@@ -124,6 +124,13 @@ def a_file_in_the_way(stage: Stage) -> Said:
     return stage.chat("worker-a", "start_conversation", target_agent_id="worker-b", initial_message="x")
 
 
+def a_reserved_file(stage: Stage) -> Said:
+    settings = stage.services.workspace.settings_path
+    settings.write_text(settings.read_text() + "reservations: enforce\n")
+    Seat(stage.services, "worker-a").call("reserve_files", paths=["src/"])
+    return stage.command("reserve", "src/app.py", "--as", "worker-b")
+
+
 def a_root_for_everybody(stage: Stage) -> Said:
     stage.services.root.chmod(0o777)
     return stage.command("unread")
@@ -193,6 +200,8 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     ),
     errors.ExecutionNotFound: lambda at: at.call("worker-a", "get_execution_log", execution_id="exec_0123456789ab"),
     errors.MessageNotFound: lambda at: at.call("worker-a", "get_message_status", message_id="nothing"),
+    errors.ReservationNotFound: lambda at: at.command("release", "rsv_0123456789ab"),
+    errors.Reserved: a_reserved_file,
     errors.InvalidStatusTransition: lambda at: at.call(
         "worker-a", "update_task_status", task_id=at.task(), status="done"
     ),
@@ -252,6 +261,12 @@ def refused_tools(at: Stage) -> Iterator[Said]:
     )
     yield at.call("admin", "create_tasks_batch", tasks=[{"title": "x", "dependencies": [NOBODY]}])
     yield at.call("admin", "create_tasks_batch", tasks=[{"title": "x", "local_id": "a", "dependencies": ["a"]}])
+    yield at.call("worker-a", "reserve_files", paths=[])
+    yield at.call("worker-a", "reserve_files", paths=["../x"])
+    yield at.call("worker-a", "reserve_files", paths=["x"], minutes=-1)
+    yield at.call("worker-a", "reserve_files", paths=["x"], reason="x" * 501)
+    reserved = at.services.reservations.reserve(at.agent("worker-b"), ["src/"])[0]
+    yield at.call("worker-a", "release_files", reservation_id=reserved.id)
     yield at.call("admin", "assign_task", task_id=mine, assignee_id="owner")
     yield at.call("admin", "send_task", agent_id="admin", title="x", content="y")
     yield at.call("admin", "approve_task_request", task_id=mine, approve=True)
@@ -284,7 +299,7 @@ def refused_commands(at: Stage) -> Iterator[Said]:
         "", "- a", "agents: [x]", "agents: [{id: a b}]", "agents: [{id: a, role: king}]", "agents: []", "agents: [\n",
         "agents: [{id: a, type: dog}]", "agents: [{id: a}, {id: A}]", "agents: [{id: a, command: 2}]", "{: : x",
         "session: s\nagents: []\nlimits: 1", "session: s\nagents: []\nlimits: {content_bytes: -1}",
-        "session: s\nlanguage: fr\nagents: []",
+        "session: s\nlanguage: fr\nagents: []", "session: s\nagents: []\nreservations: maybe",
     ):  # fmt: skip
         Path("team.yaml").write_text(text)
         yield at.command("init", "--root", "new", session=False)

@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
 from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Call, Tool, from_json_text
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.texts import json_size, shortened
 
 AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
 """The priorities of tasks, and `normal`, the messages' word for `medium`: models mix them up."""
@@ -67,6 +68,8 @@ def get_dashboard(call: Call) -> Answer:
 
 LOOK_AGAIN_SECONDS = 2.0
 """The interval of polling in a waiting call: file events wake it, but not those of dependencies of other agents."""
+BESIDE_BRIEFING = 8_600
+"""The characters of an answer with the briefing, without the fields that are added to every answer."""
 
 
 def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le=600)] = 0) -> Answer:
@@ -83,11 +86,20 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
                 action = call.services.next_action.next_action(call.me, call.session)
         remaining = deadline - time.monotonic()
         if action["action"] == "exit":
-            return action | {"instruction": _how_to_exit(call)}
+            return _briefed(call, action | {"instruction": _how_to_exit(call)})
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
-            return action
+            return _briefed(call, action)
         call.receipt.give_turn()
         changes.wait(seen, min(remaining, LOOK_AGAIN_SECONDS))
+
+
+def _briefed(call: Call, action: Answer) -> Answer:
+    """The action with the briefing, if the agent is to get it by this answer (docs/protocol.md, Briefing)."""
+    if not call.binding.needs_briefing():
+        return action
+    call.carries_briefing = True
+    briefing = call.services.briefings.of(call.me.id, call.purpose, go_on="answer")
+    return action | {"briefing": shortened(briefing, max(BESIDE_BRIEFING - json_size(action), 0))}
 
 
 def report_completed(

@@ -22,6 +22,18 @@ def get_my_tasks(
     return call.fitting(answer, "tasks", [summary_of(task) for task in tasks]) | {"total_count": total}
 
 
+def hand_off(call: Call, content: str, task_id: str | None = None) -> Answer:
+    """Write down what you, or whoever takes over your task, must know to go on: done, open, decisions, files.
+    At most 4000 characters; it is shown after a restart or compaction. task_id: the task in hand."""
+    kept = call.services.hand_offs.write(call.me, content, task_id, call.session.record.task_id)
+    return {
+        "handoff_id": kept.hand_off.id,
+        "path": str(kept.path.absolute()),
+        "task_id": kept.hand_off.task_id,
+        "message": call.services.texts("handoff.written"),
+    }
+
+
 def get_my_execution_history(
     call: Call,
     task_id: str | None = None,
@@ -79,6 +91,7 @@ def _summary(call: Call, execution: Execution) -> dict[str, Any]:
 
 TOOLS = (
     Tool(get_my_tasks, read_only=True),
+    Tool(hand_off),
     Tool(get_my_execution_history, read_only=True),
     Tool(get_execution_log, read_only=True),
 )

@@ -252,9 +252,9 @@ class Conversations:
         """Every conversation, oldest first."""
         return sorted(self.workspace.conversations.all(), key=age)
 
-    def page(self, *, offset: int, limit: int) -> tuple[list[Conversation], int]:
-        """A page of the conversations, newest first, and their total number."""
-        found = self.all()[::-1]
+    def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Conversation], int]:
+        """A page of the conversations of one agent or of all, newest first, and their total number."""
+        found = (self.all() if agent_id is None else self.of_agent(agent_id))[::-1]
         return found[offset : offset + limit], len(found)
 
     def of_task(self, task_id: str) -> list[Conversation]:

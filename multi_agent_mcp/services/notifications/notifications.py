@@ -47,10 +47,13 @@ class Notifications:
     derived: DerivedNotices
     writer: NoticeWriter
     clock: Callable[[], datetime]
+    settle: Callable[[], None]
+    """Ends what has run out, and tells those concerned. Never raises."""
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
         """Repairs the agent's notifications and returns what is unread for a session of this purpose. A few stat(2)
         while nothing changes. Raises `StorageError`."""
+        self.settle()
         self.derived.repair(agent_id)
         with self.workspace.tasks.read_once():
             unread = [notice for _, notice in self.workspace.notices(agent_id).unread() if notice.meant_for(purpose)]
@@ -63,6 +66,7 @@ class Notifications:
     def repair(self, agent_id: str) -> None:
         """Writes notifications that a killed process did not write and settles obsolete ones. Never raises: the next
         reader tries again."""
+        self.settle()
         try:
             self.derived.repair(agent_id)
         except Refusal as refusal:

@@ -162,6 +162,11 @@ class Snapshots:
             self._agent(agent, depth, current.get(agent.id), (stuck or {}).get(agent.id)) for agent, depth in everybody
         ]
 
+    def agent(self, agent_id: str) -> AgentRow:
+        """The row of one agent, without its depth and why it may be stuck. Raises `AgentNotFound`."""
+        task = next(iter(self.workspace.tasks.in_progress(agent_id)), None)
+        return self._agent(self.workspace.registry.get(agent_id), 0, task, None)
+
     def _agent(self, agent: Agent, depth: int, task: Task | None, stuck: Stuck | None) -> AgentRow:
         notices = (notice for _, notice in self.workspace.notices(agent.id).unread())
         alive = self.sessions.alive(agent.id)

@@ -25,6 +25,7 @@ from multi_agent_mcp.domain.stuck import (
     stuck_notice,
 )
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
 from multi_agent_mcp.system.process import is_alive
 
@@ -172,11 +173,12 @@ class StuckAgents:
                 self.derived.settle(agent_id)
         return new
 
-    def sentence(self, found: Stuck) -> str:
-        """The sentence that describes why an agent is stuck."""
+    def sentence(self, found: Stuck, *, titled: bool = False) -> str:
+        """The sentence that describes why an agent is stuck. `titled`: for people, with the task's title for its id."""
         facts = found.facts
+        task = self.workspace.tasks.find(found.task_id) if titled and found.task_id is not None else None
         values = {
-            "task_id": found.task_id,
+            "task_id": found.task_id if task is None else self.texts("stuck.titled", title=one_line(task.title)),
             "minutes": int((self.clock() - found.since).total_seconds() // 60),
             "host": facts.pane.host if facts.pane else "-",
         }

@@ -46,6 +46,7 @@ class Sessions:
     activity_written_every: timedelta
     ended: Callable[[AgentSession], None]
     """Called after a session has been ended by its own process. Never raises."""
+    settle_hand_offs: Callable[[str], None]
     binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 
@@ -119,6 +120,7 @@ class Sessions:
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
             collection.settle(agent_id)
         self.workspace.retire_delegations(agent_id)
+        self.settle_hand_offs(agent_id)
         return recovered
 
     def recover_dead(self) -> None:
@@ -311,6 +313,17 @@ class LiveSession:
             self.record = self.record.end(self._sessions.clock(), state)
             self._replace(sync=True)
         self._sessions.ended(self.record)
+
+    def note_conversation(self, host: str | None, host_session: str | None) -> None:
+        """Records the host's conversation, durably: the next process continues it. Never raises."""
+        with self._mutex:
+            known = self.record.in_conversation(host, host_session)
+            if known != self.record:
+                self.record = known
+                try:
+                    self._write(sync=True)
+                except Refusal as refusal:
+                    logger.warning("the host's conversation could not be recorded: %s", refusal)
 
     def bind_task(self, task_id: str) -> None:
         """Records that this session works on the task."""

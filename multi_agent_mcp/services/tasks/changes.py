@@ -165,6 +165,11 @@ class TaskChanges:
         """The task that an agent works on: the first of those in progress in the order of work, or None."""
         return next(iter(self.workspace.tasks.in_progress(agent_id)), None)
 
+    def in_hand(self, agent_id: str, session_task_id: str | None) -> Task | None:
+        """The task that an agent works on in this session, else in any, or None."""
+        working = self.workspace.tasks.in_progress(agent_id)
+        return next((task for task in working if task.id == session_task_id), next(iter(working), None))
+
     def startable(self, agent_id: str) -> list[Task]:
         """The agent's tasks that could be started now, in the order of work."""
         still_open = {task.id for task in self.workspace.tasks.open() if task.status != "done"}

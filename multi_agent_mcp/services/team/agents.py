@@ -60,6 +60,10 @@ class Agents:
         """Returns the agents that are not removed, by id."""
         return self.registry.active()
 
+    def known(self) -> Mapping[str, Agent]:
+        """Returns all agents by id, removed ones too: their history is still there."""
+        return self.registry.all()
+
     def get(self, agent_id: str) -> Agent:
         """Returns an agent. Raises `InvalidId` or `AgentNotFound`."""
         return self.registry.get(parse_agent_id(agent_id))

@@ -15,11 +15,13 @@ import yaml
 
 from multi_agent_mcp.config import (
     NOT_YAML,
+    REPOSITORY_KEYS,
     load_yaml,
     parse_console,
     parse_limits,
     parse_notify_command,
     parse_on_limit,
+    parse_repository,
     parse_usage,
     yaml_problem,
 )
@@ -59,6 +61,7 @@ class Team:
     console: Mapping[str, Any] = field(default_factory=dict)
     usage: bool = True
     on_limit: str | None = None
+    repository: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -71,7 +74,7 @@ class Team:
             "usage": None if self.usage else "off",
             "on_limit": self.on_limit,
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in said.items() if value} | dict(self.repository)
 
 
 def read_team(path: Path) -> Team:
@@ -103,6 +106,7 @@ def _team(data: Any) -> Team:
     try:
         parse_limits(limits)
         parse_console(data.get("console"))
+        parse_repository(data)
         usage = parse_usage(data.get("usage"))
         on_limit = parse_on_limit(data["on_limit"]) if "on_limit" in data else None
         for record in data["agents"]:
@@ -112,9 +116,9 @@ def _team(data: Any) -> Team:
     except InvalidArguments as refusal:
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
-    return Team(
-        agents, data.get("session"), language, limits, notify_command, data.get("console") or {}, usage, on_limit
-    )
+    repository = {key: data[key] for key in REPOSITORY_KEYS if data.get(key) is not None}
+    console = data.get("console") or {}
+    return Team(agents, data.get("session"), language, limits, notify_command, console, usage, on_limit, repository)
 
 
 def _agent(record: Any) -> Agent:

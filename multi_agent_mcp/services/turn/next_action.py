@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.message import Conversation, Message, is_report
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task, completed
 from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import ENDED, PURPOSE_CHARACTERS, Conversations, is_conversational
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.snapshot import Dashboard
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.hand_offs import HandOffs, Kept
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.texts import Texts
 
@@ -59,6 +61,7 @@ class NextAction:
     executions: Executions
     dashboard: Dashboard
     operations: Operations
+    hand_offs: HandOffs
     texts: Texts
     clock: Callable[[], datetime]
 
@@ -157,7 +160,19 @@ class NextAction:
 
     def _work(self, session: LiveSession, task: Task) -> dict[str, Any]:
         self.begin(session, task)
-        return self._action("work", task=full(task), task_file=self._file(task))
+        work = self._action("work", task=full(task), task_file=self._file(task))
+        kept = self.hand_offs.about(task.id, without=session.record.agent_id)
+        return work if kept is None else self._with_hand_off(work, kept)
+
+    def _with_hand_off(self, work: dict[str, Any], kept: Kept) -> dict[str, Any]:
+        """The action with the place of the last hand-off of another agent, who had the task before."""
+        item, path = kept
+        words = self.texts("handoff.work", agent_id=item.agent_id)
+        shown = {"handoff_id": item.id, "agent_id": item.agent_id, "created_at": format_time(item.created_at)}
+        return work | {
+            "instruction": f"{work['instruction']} {words}",
+            "hand_off": shown | {"path": str(path.absolute())},
+        }
 
     def _aside(self, agent: Agent, unread: Sequence[Message]) -> dict[str, Any] | None:
         """The action beside work, or None: a request to decide, or mail."""

@@ -34,6 +34,7 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("POST", "/tasks/{task_id}/assignee", tasks.assign),
     ("POST", "/tasks/{task_id}/decision", tasks.decide),
     ("GET", "/agents", agents.tree),
+    ("GET", "/agents/{agent_id}", agents.show),
     ("POST", "/agents/{agent_id}/interrupt", agents.interrupt),
     ("POST", "/agents/{agent_id}/resume", agents.resume),
     ("POST", "/agents/{agent_id}/release", agents.release),

@@ -26,6 +26,15 @@ def tree(call: ApiRequest) -> dict[str, Any]:
     return {"agents": [_agent(call, row) for row in rows]}
 
 
+def show(call: ApiRequest) -> dict[str, Any]:
+    """One agent as in the tree, with the ids of the agents directly below it."""
+    agent = call.services.agents.get(call.path["agent_id"])
+    rows = call.services.snapshots.agents(stuck=call.services.stuck_agents.find())
+    (mine,) = (row for row in rows if row.agent.id == agent.id)
+    below = [row.agent.id for row in rows if row.agent.parent_id == agent.id]
+    return {"agent": _agent(call, mine), "subordinates": below}
+
+
 def interrupt(call: ApiRequest) -> dict[str, Any]:
     """Stops an agent at its next tool call: `blocked` or `cancel` its task, or `pause` it."""
     action = call.text("action")
@@ -92,7 +101,7 @@ def _session(session: AgentSession) -> dict[str, Any]:
 
 
 def _stuck(call: ApiRequest, stuck: Stuck) -> dict[str, Any]:
-    return {**fields_of(stuck, "cause", "since"), "what": call.services.stuck_agents.sentence(stuck)}
+    return {**fields_of(stuck, "cause", "since"), "what": call.services.stuck_agents.sentence(stuck, titled=True)}
 
 
 def _limited(call: ApiRequest, limit: Limit) -> dict[str, Any]:

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 def page(call: ApiRequest) -> dict[str, Any]:
-    """The conversations, newest first, and the delegations that have no conversation yet."""
+    """The conversations, newest first, and the delegations that have no conversation yet; `?agent=` selects one
+    agent's conversations."""
     services = call.services
-    found, total = services.conversations.page(offset=call.number("offset", 0), limit=call.limit)
+    found, total = services.conversations.page(
+        call.agent_id("agent"), offset=call.number("offset", 0), limit=call.limit
+    )
     shown = ("agent_id", "target_agent_id", "purpose", "task_id", "created_at")
     delegations = [
         {"delegation_id": item.id, **fields_of(item, *shown)}

@@ -156,10 +156,16 @@ export function hue(id) {
   return Math.round(sum * 137.508) % 360;
 }
 
+// The number that tells it from its like (worker-001: 01), else the initials of its name.
 export function face(id) {
-  const letters = id.split(/[-_]/).map((part) => part[0] ?? "").join("").slice(0, 2).toUpperCase();
+  const letters = /\d{1,2}$/.exec(id)?.[0] ?? id.split(/[-_]/).map((part) => part[0] ?? "").join("").slice(0, 2).toUpperCase();
   return h("span", { class: "face", "aria-hidden": "true", vars: { "--hue": hue(id) } }, letters);
 }
+
+export const agentPlace = (id) => `/agents/${encodeURIComponent(id)}`;
+
+// An agent, by name, with the way to its page.
+export const agentLink = (id) => (id ? h("a", { class: "who", href: agentPlace(id) }, face(id), h("bdi", null, id), home(id)) : who(id));
 
 export function who(id) {
   if (!id) return h("span", { class: "who nobody" }, t("nobody"));

@@ -8,21 +8,28 @@ import { question } from "./question.js";
 const EVERY = 500; // milliseconds; the server looks no more often either
 
 export function openPane(agent) {
-  const screen = h("div", { class: "screen", role: "region", tabindex: "0", dir: "ltr", "aria-label": t("pane.screen", { agent }) });
-  const parts = { question: h("div"), attach: h("div"), screen, line: h("div") };
-  const back = h("button", { type: "button", class: "ghost", onclick: () => scrollback(agent) }, t("pane.scrollback"));
-  const box = dialog(t("pane.title", { agent }), parts.question, h("figure", null, h("figcaption", { class: "hint" }, t("pane.screen", { agent }), back), screen), parts.line, parts.attach);
+  const shown = screenOf(agent);
+  const box = dialog(t("pane.title", { agent }), shown);
   box.classList.add("wide");
   history.replaceState(null, "", `#pane=${agent}`);
   box.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
-  follow(agent, box, parts);
   return box;
 }
 
-// Looks again and again, while the sheet is open and its page is looked at.
-async function follow(agent, box, parts) {
+// The pane in an element, which follows it while it is on the page.
+export function screenOf(agent) {
+  const screen = h("div", { class: "screen", role: "region", tabindex: "0", dir: "ltr", "aria-label": t("pane.screen", { agent }) });
+  const parts = { question: h("div"), attach: h("div"), screen, line: h("div") };
+  const back = h("button", { type: "button", class: "ghost", onclick: () => scrollback(agent) }, t("pane.scrollback"));
+  const whole = h("div", { class: "pane-of" }, parts.question, h("figure", null, h("figcaption", { class: "hint" }, t("pane.screen", { agent }), back), screen), parts.line, parts.attach);
+  requestAnimationFrame(() => follow(agent, whole, parts)); // by then it is on the page
+  return whole;
+}
+
+// Looks again and again, while the element is on a page that is looked at.
+async function follow(agent, whole, parts) {
   let seen = "", asked = "", made = false;
-  while (box.isConnected) {
+  while (whole.isConnected) {
     if (document.visibilityState === "visible") {
       try {
         const shown = await api(`/agents/${agent}/pane?seen=${seen}`);

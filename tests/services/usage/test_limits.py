@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def hook(services: Services, event: str, host: str = "claude", agent: str = AGENT, **facts: Any) -> None:
     facts = {"hook_event_name": event, "session_id": "s-1", **facts}
-    services.hooks.answer(agent, "task", Event(event, "s-1", host, facts.get("transcript_path"), facts))
+    services.hooks.answer(agent, "task", Event(event, "s-1", host, facts=facts))
 
 
 def limited(services: Services, until: datetime | None, window: str = "five_hour", agent: str = AGENT) -> None:

@@ -1,0 +1,87 @@
+"""The commands for several agents in one repository: `edits`, `reservations`, `reserve`, `release`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import click
+
+from multi_agent_mcp.cli.context import SessionContext, column_table, excerpt, session_command
+from multi_agent_mcp.domain.text import display_id
+from multi_agent_mcp.domain.times import format_time
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.edits import FileEdit
+    from multi_agent_mcp.domain.reservation import Reservation
+
+RESERVATION_COLUMNS: dict[str, Callable[[Reservation], object]] = {
+    "reservation": attrgetter("id"),
+    "agent": lambda one: display_id(one.agent_id),
+    "until": lambda one: "-" if one.expires_at is None else format_time(one.expires_at),
+    "task": lambda one: one.task_id or "-",
+    "patterns": lambda one: ", ".join(one.patterns),
+    "reason": lambda one: excerpt(one.reason or "-"),
+}
+
+
+@click.command()
+@click.argument("path", required=False, help="A file or directory, relative to the working tree.")
+@session_command()
+def edits(context: SessionContext, path: str | None) -> None:
+    """List who has edited which files in the last hours, the newest first; `!` marks files that several agents edit."""
+    from multi_agent_mcp.services.repository.edits import as_answer
+
+    service = context.services.edits
+    found = service.recent(path)
+    shared = service.shared(found)
+    marked: dict[str, Callable[[FileEdit], object]] = {
+        "at": lambda edit: format_time(edit.at),
+        "agent": lambda edit: display_id(edit.agent_id),
+        "task": lambda edit: edit.task_id or "-",
+        "path": lambda edit: f"{'! ' if (edit.path, edit.repository) in shared else ''}{edit.path}",
+    }
+    overlaps = [{"path": file, "agents": agents} for (file, _), agents in shared.items()]
+    lines = column_table(context.texts, found, marked) if found else [context.texts("edits.none")]
+    context.answer({"edits": list(map(as_answer, found)), "overlaps": overlaps}, lines)
+
+
+@click.command()
+@click.option("--agent", "agent_id", metavar="AGENT", help="Only this agent's.")
+@session_command()
+def reservations(context: SessionContext, agent_id: str | None) -> None:
+    """List which files are reserved, by whom and until when."""
+    from multi_agent_mcp.services.repository.reservations import as_answer
+
+    context.services.reservations.settle()
+    chosen = context.services.agents.filtered(agent_id)
+    found = [one for one in context.services.reservations.open() if chosen in (None, one.agent_id)]
+    lines = column_table(context.texts, found, RESERVATION_COLUMNS) if found else [context.texts("reserve.none")]
+    context.answer({"reservations": list(map(as_answer, found))}, lines)
+
+
+@click.command()
+@click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True, help="As in .gitignore; quote wildcards.")
+@click.option("--reason", help="What for; shown to agents that want the same files.")
+@click.option("--minutes", type=float, help="For how long (default: 60).", show_default=False)
+@session_command(acting=True)
+def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | None, minutes: float | None) -> None:
+    """Reserve files of the repository, so that agents ask before they edit them."""
+    from multi_agent_mcp.services.repository.reservations import as_answer, shown_patterns
+
+    made, conflicts = context.services.reservations.reserve(context.me, patterns, reason=reason, minutes=minutes)
+    texts, answer = context.texts, as_answer(made)
+    lines = [made.id, texts("reserve.until", at=answer["expires_at"])]
+    named = ({"agent_id": one.agent_id, "patterns": shown_patterns(one.patterns)} for one in conflicts)
+    lines += [texts("reserve.conflict", **values) for values in named]
+    context.answer({**answer, "conflicts": list(map(as_answer, conflicts))}, lines)
+
+
+@click.command()
+@click.argument("reservation_id", metavar="ID")
+@session_command(acting=True)
+def release(context: SessionContext, reservation_id: str) -> None:
+    """End a reservation; its holder is told."""
+    released = [one.id for one in context.services.reservations.release(context.me, reservation_id)]
+    context.answer({"released": released}, released or [context.texts("reserve.over")])

@@ -1,0 +1,72 @@
+"""Reservations: files that an agent has to itself for a while (docs/protocol.md, Reservations)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar
+
+from multi_agent_mcp.domain.entity import EPOCH, Identified
+from multi_agent_mcp.domain.notification import Notification, derived_id
+from multi_agent_mcp.domain.patterns import can_overlap
+
+RESERVATION_CONFLICT, RESERVATION_ENDED = "reservation_conflict", "reservation_ended"
+CLAIMS = "rsvs.open"
+"""The key of the open reservations on a hub, where they are enforced: each one is decided by replacing that value."""
+RELEASED, TASK_ENDED, HOLDER_GONE, EXPIRED = "released", "task_ended", "holder_gone", "expired"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation(Identified):
+    """A reservation. `released_at` is when it ended, `ended` why. `session_id` is the agent session that made it; None
+    for one that a person made by a command. `asked_by` are the agents to whom it was named as a conflict."""
+
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"session_id", "asked_by", "ended"})
+
+    id: str
+    agent_id: str = ""
+    task_id: str | None = None
+    patterns: tuple[str, ...] = ()
+    reason: str | None = None
+    created_at: datetime = EPOCH
+    expires_at: datetime | None = None
+    released_at: datetime | None = None
+    session_id: str | None = None
+    asked_by: tuple[str, ...] | None = None
+    ended: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.released_at is None
+
+    def has_expired(self, at: datetime) -> bool:
+        return self.expires_at is not None and at >= self.expires_at
+
+    def end(self, at: datetime, why: str) -> Reservation:
+        """The reservation after its end; the first end counts."""
+        return replace(self, released_at=at, ended=why) if self.is_open else self
+
+    def asked_for_by(self, agent_id: str) -> Reservation:
+        known = self.asked_by or ()
+        return self if agent_id in known or not self.is_open else replace(self, asked_by=(*known, agent_id))
+
+    def overlaps(self, other: Reservation) -> bool:
+        """Whether both can match the same file."""
+        return can_overlap(self.patterns, other.patterns)
+
+
+def reservation_notice(
+    action: str, subject: Reservation, target_id: str, by: str | None, at: datetime, reason: str, *cause: str
+) -> Notification:
+    """A notification about a reservation, without its text, one for each cause and target."""
+    return Notification(
+        id=derived_id(action, subject.id, target_id, *cause),
+        target_agent_id=target_id,
+        target_purpose=None,
+        type="status_change",
+        action=action,
+        task_id=subject.task_id if subject.agent_id == target_id else None,
+        created_at=at,
+        sender_id=by,
+        reason=reason,
+    )

@@ -1,0 +1,1 @@
+"""Several agents in one repository: reservations of files, who edits what, worktrees."""
