@@ -104,6 +104,12 @@ class InvalidStatusTransition(Refusal):
     code = "invalid_status_transition"
 
 
+class NotProven(Refusal):
+    """Raised when a task with conditions is to become done, and they are not proven to be met."""
+
+    code = "not_proven"
+
+
 class AlreadyExists(Refusal):
     code = "already_exists"
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
+    from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.doorbell.channel import Channel
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
     from multi_agent_mcp.services.doctor.doctor import Doctor
+    from multi_agent_mcp.services.doctor.finding import Finding
     from multi_agent_mcp.services.doctor.pruning import Pruning
     from multi_agent_mcp.services.mail.search import MailSearch
     from multi_agent_mcp.services.mail.sending import Messages, Outbox
@@ -48,11 +50,13 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
     from multi_agent_mcp.services.operations import HasOperations, Operations
     from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
+    from multi_agent_mcp.services.overview.lookup import Lookup
     from multi_agent_mcp.services.overview.machines import Machines
     from multi_agent_mcp.services.overview.snapshot import Dashboard, Snapshots
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
+    from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
     from multi_agent_mcp.services.recent_attention import RecentAttention
     from multi_agent_mcp.services.repository.edits import Edits
     from multi_agent_mcp.services.repository.reservations import Reservations
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
     from multi_agent_mcp.services.tasks.creation import TaskCreation
+    from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.briefing import Briefings
@@ -168,6 +173,11 @@ class Services:
         """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
         return len(self.workspace.mailbox(agent_id).unread())
 
+    def unread_mail(self, agent_id: str) -> list[Message]:
+        """The unread messages, those without a subject with their content, which the index does not keep."""
+        mailbox = self.workspace.mailbox(agent_id)
+        return [head if head.subject else mailbox.hot.load(name) or head for name, head in mailbox.unread()]
+
     def newly_quarantined(self, agent_id: str) -> int:
         """The number of the mailbox's files quarantined since the last call."""
         return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
@@ -185,6 +195,7 @@ class Services:
             self.task_creation,
             self.task_changes,
             self.interrupting,
+            self.deliveries,
             self.conversations,
             self.next_action,
         )
@@ -208,7 +219,20 @@ class Services:
         """The items that wait for somebody, cached for processes that show them continually."""
         from multi_agent_mcp.services.recent_attention import RecentAttention
 
-        return RecentAttention(self.attention, lambda: self.doctor().examine(), self.clock)
+        return RecentAttention(self.attention, self.examined, self.unchanged, self.clock)
+
+    @cached_property
+    def unchanged(self) -> WhileUnchanged:
+        """What processes that show views continually have computed already."""
+        from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
+
+        return WhileUnchanged(self.workspace, self.sessions, self.clock)
+
+    def examined(self) -> list[Finding]:
+        """The findings of `doctor`, examined again only when something has changed, or after some minutes."""
+        from multi_agent_mcp.services.recent_attention import EXAMINE_EVERY
+
+        return self.unchanged.get("findings", lambda: self.doctor().examine(), good_for=EXAMINE_EVERY)
 
     def doctor(self, probe: Callable[[Agent], str | None] | None = None, look_at: LookAtPane | None = None) -> Doctor:
         """The doctor. `probe` returns why an agent's pane cannot be rung, `look_at` the host in it; by default both ask
@@ -321,6 +345,12 @@ class Services:
         from multi_agent_mcp.services.mail.tracking import DeliveryTracking
 
         return DeliveryTracking(self.workspace, self.agents)
+
+    @part
+    def lookup(self) -> Lookup:
+        from multi_agent_mcp.services.overview.lookup import Lookup
+
+        return Lookup(self.workspace)
 
     @part
     def mail_search(self) -> MailSearch:
@@ -462,7 +492,23 @@ class Services:
             self.owner_waits,
             self.derived_notices,
             self.operations,
+            self.settings,
             self.texts,
+            self.clock,
+        )
+
+    @part
+    def deliveries(self) -> Deliveries:
+        from multi_agent_mcp.services.tasks.deliveries import Deliveries
+
+        return Deliveries(
+            self.workspace,
+            self.task_changes,
+            self.task_reports,
+            self.executions,
+            self.owner_waits,
+            self.derived_notices,
+            self.operations,
             self.clock,
         )
 
@@ -622,6 +668,7 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.deliveries,
             self.executions,
             self.dashboard,
             self.operations,

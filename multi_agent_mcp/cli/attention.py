@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command, titled_table
+from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
+from multi_agent_mcp.cli.rendering import Styled, ago, alike, folded, is_terminal, subjects_words, titled_table
 from multi_agent_mcp.cli.watch.screen import choice_words, choices, said
-from multi_agent_mcp.domain.times import format_duration
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
 from multi_agent_mcp.texts import Texts
 
@@ -135,30 +135,52 @@ def _outcome(agent: Agent, came: Answered, choice: str, texts: Texts) -> str:
 
 
 HEAD = ("for", "agent", "what", "says", "command")
+SINGLE = frozenset({"mail", "conversation", "request"})
+"""The kinds of items whose words are somebody's: each is read by itself."""
+KIND_STYLES = {
+    **dict.fromkeys(("dialog", "login", "down", "ended", "tmux"), "bold red"),
+    **dict.fromkeys(("machine", "stuck", "request", "conversation", "blocked", "undelivered"), "yellow"),
+}
 
 
 @click.command()
+@click.option("--all", "everything", is_flag=True, help="One line for each item, also where many say the same.")
 @session_command(acting=True)
-def attention(context: SessionContext) -> None:
+def attention(context: SessionContext, everything: bool) -> None:
     """List everything that waits for you, the worst first, each with what helps: questions in panes, stuck agents,
     requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds."""
     services = context.services
     items = services.attention.of(context.agent(None), services.doctor().examine())
     answer = {"items": [item.as_answer() for item in items]}
     asked = {item.agent_id: item.dialog for item in items if item.agent_id is not None and item.dialog is not None}
-    lines = [*attention_lines(items, services.clock(), services.people), *([""] if asked else [])]
+    shown = [[item] for item in items] if everything else folded(items, _alike)
+    lines = [*attention_lines(shown, services.clock(), services.people), *([""] if asked else [])]
     context.answer(answer, [*lines, *list_dialogs(context, asked)])
 
 
-def attention_lines(items: Iterable[Item], now: datetime, texts: Texts) -> Iterator[str]:
-    """Yields the items as a table, or the line that nothing waits."""
-    rows = [_row(item, now, texts) for item in items]
+def attention_lines(shown: Iterable[Sequence[Item]], now: datetime, texts: Texts) -> Iterator[str]:
+    """Yields groups of items as a table, each on one line, or the line that nothing waits."""
+    rows = [_row(group, now, texts) for group in shown]
     return titled_table(texts, HEAD, rows) if rows else iter([texts("attention.nothing")])
 
 
-def _row(item: Item, now: datetime, texts: Texts) -> tuple[str, ...]:
-    since = "-" if item.since is None else format_duration(max(now - item.since, timedelta(0)))
+def _alike(item: Item) -> object:
+    """Equal for items that say the same of different agents or tasks. A question has its own row, as has mail."""
+    if item.dialog is not None or item.kind in SINGLE:
+        return id(item)
+    return item.kind, item.machine, alike(item.text, item.agent_id or "")
+
+
+def _row(group: Sequence[Item], now: datetime, texts: Texts) -> tuple[str, ...]:
+    item = group[0]
+    since = ago(item.since, now, texts)
     command = item.command
     if item.machine is not None:
         command = texts("attention.there", machine=item.machine, command=command)
-    return since, item.agent_id or "-", texts(f"attention.kind.{item.kind}"), said(item, texts), command
+    who = subjects_words([each.agent_id or "-" for each in group], texts)
+    kind = texts(f"attention.kind.{item.kind}")
+    if len(group) > 1:
+        kind = f"{kind} ×{len(group)}"
+        command = "multi-agent-mcp attention --all"
+    says = one_line(item.text) if is_terminal() and item.dialog is None else said(item, texts)
+    return since, who, Styled(kind, KIND_STYLES.get(item.kind, "")), says, command

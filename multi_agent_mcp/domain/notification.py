@@ -22,6 +22,7 @@ ACTIONS = (
     *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "agent_limited", "loop_suspected"),
     *("budget_reached", "handoff_soon"),
     *("delegation", "check_chat"),
+    *("check_failed", "check_passed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
@@ -78,6 +79,7 @@ def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:
 
 TASK_ASSIGNED, TASK_UPDATED, TASK_BLOCKED = "task_assigned", "task_updated", "task_blocked"
 DELEGATION = "delegation"
+REVIEW_REQUESTED, REVIEW_REJECTED = "review_requested", "review_rejected"
 CONTENT = frozenset({"title", "description", "priority"})
 """The fields of a task whose change its assignee must know while it works on the task."""
 REASON_CHARACTERS = 1_000
@@ -126,7 +128,7 @@ def arrival_of(task: Task) -> Arrival | None:
     index, entry = task.latest("status", "assignee_id", "approval_status") or (-1, {})
     by = str(entry.get("by") or task.created_by)
     own = by == task.assignee_id and not _by_chat_session(entry)
-    if task.status == "in_progress" and own:
+    if task.status == "in_progress" and (own or old_value(entry, "status") == "review"):
         return None
     if task.status == "in_progress" and by != task.assignee_id and old_value(entry, "status") == "todo":
         return arrival_of(replace(task, status="todo", history=task.history.before(index)))
@@ -205,6 +207,46 @@ def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
         )
         for agent_id in told
     ]
+
+
+def review_requests_of(task: Task, reviewers: Iterable[str]) -> list[Notification]:
+    """The notifications of these agents that a task waits for their review."""
+    found = task.latest("status")
+    if task.status != "review" or found is None:
+        return []
+    index, entry = found
+    return [
+        Notification(
+            id=derived_id(REVIEW_REQUESTED, task.id, index, parse_time(entry.get("at")), agent_id),
+            target_agent_id=agent_id,
+            type="status_change",
+            action=REVIEW_REQUESTED,
+            task_id=task.id,
+            created_at=task.status_since,
+            sender_id=task.assignee_id,
+        )
+        for agent_id in reviewers
+    ]
+
+
+def rejection_of(task: Task) -> Notification | None:
+    """The notification of an assignee that a reviewer has given its task back, or None."""
+    index, entry = task.latest("status", "assignee_id") or (-1, {})
+    by = str(entry.get("by") or task.created_by)
+    returned = task.status == "in_progress" and old_value(entry, "status") == "review"
+    if not returned or task.assignee_id in (None, by):
+        return None
+    return Notification(
+        id=derived_id(REVIEW_REJECTED, task.id, index, parse_time(entry.get("at")), task.assignee_id),
+        target_agent_id=str(task.assignee_id),
+        target_purpose="task",
+        type="status_change",
+        action=REVIEW_REJECTED,
+        task_id=task.id,
+        created_at=task.status_since,
+        sender_id=by,
+        reason=_reason(entry),
+    )
 
 
 def delegation_of(delegation: Delegation) -> Notification | None:

@@ -151,6 +151,8 @@ class Change:
     intent_id: str | None = None
     purpose: str | None = None
     """`chat` for a change by the author's chat session, which its task session does not know of."""
+    proof: Mapping[str, Any] | None = None
+    """Why a task with conditions may become done: `receipts` and `reviews`, or `overruled`."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Change:
@@ -176,5 +178,6 @@ class Change:
             "message_id": self.message_id,
             "conversation_id": self.conversation_id,
             "intent_id": self.intent_id,
+            "proof": self.proof,
         }
         return {**{key: value for key, value in facts.items() if value is not None}, **changed}

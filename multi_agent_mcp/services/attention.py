@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
+from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.overview.machines import (
     AWAY,
@@ -45,6 +46,7 @@ KINDS = (
     "stuck",
     "budget",
     "request",
+    "review",
     "conversation",
     "blocked",
     "paused",
@@ -196,7 +198,7 @@ class Attention:
         asking = {item.agent_id: item for item in (*self._asking(panes), *self._asked_elsewhere())}
         idle = self._down(panes)
         known = {*asking, *idle, *panes.ended, *panes.unseen, *self.stuck_agents.limits.all()}
-        requests = list(self._requests(person))
+        requests = [*self._requests(person), *self._reviews(person)]
         waiting = [
             *asking.values(),
             *self._not_running(idle),
@@ -315,6 +317,20 @@ class Attention:
                 command=f"multi-agent-mcp task approve {task.id}",
                 machine=self.workspace.elsewhere(person),
             )
+
+    def _reviews(self, person: Agent) -> Iterator[Item]:
+        agents = self.workspace.registry.all()
+        for task in self.workspace.tasks.open():
+            if not {person.id, None}.isdisjoint(open_reviews(task, agents).values()):
+                yield Item(
+                    kind="review",
+                    agent_id=task.assignee_id,
+                    id=task.id,
+                    since=task.status_changed_at,
+                    text=self.people("attention.review", title=task.title),
+                    command=f"multi-agent-mcp task approve {task.id}",
+                    machine=self.workspace.elsewhere(person),
+                )
 
     def _blocked(self) -> Iterator[Item]:
         for task in self.workspace.tasks.open():

@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, 
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
+from multi_agent_mcp.domain.proof import Receipt
 from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
@@ -82,6 +83,12 @@ _EXECUTIONS = Layout(
     missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
     over=lambda execution: "" if execution.running else execution.status,
     group=lambda execution: execution.task_id or "",
+)
+_RECEIPTS = Layout(
+    entity_type=Receipt,
+    partition=lambda receipt: receipt.task_id,
+    partition_field="task_id",
+    missing=lambda receipt_id: InvalidId("invalid_entity_id", value=receipt_id, prefix="rcp"),
 )
 _RESERVATIONS = Layout(
     entity_type=Reservation,
@@ -296,6 +303,15 @@ class Workspace:
     @cached_property
     def executions(self) -> Collection[Execution]:
         return Collection(self.files, self.path / "executions", _EXECUTIONS)
+
+    @cached_property
+    def receipts(self) -> Collection[Receipt]:
+        """The receipts of checks, by task."""
+        return Collection(self.files, self.path / "receipts", _RECEIPTS)
+
+    def working_directory(self, agent_id: str) -> Record:
+        """The record of the directory in which the agent's checks last ran, on this machine."""
+        return Record(self.files, self.path / ".checks" / f"{agent_id}.json")
 
     def execution_log(self, execution: Execution) -> Path:
         """Returns the path of an execution's log, which is beside its file, whatever path that file names."""

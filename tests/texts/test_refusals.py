@@ -73,6 +73,13 @@ class Stage:
         new = NewTask(title="x", assignee_id=assignee_id, **fields)
         return self.services.task_creation.create(self.agent("admin"), [new])[0].id
 
+    def reviewed(self, reviewer_id: str) -> str:
+        """A task of worker-a that waits for this agent's review."""
+        task_id, worker = self.task(done_when=[f"review:{reviewer_id}"]), self.agent("worker-a")
+        self.services.task_changes.set_status(worker, task_id, "in_progress")
+        deliveries = self.services.deliveries
+        return deliveries.settle(deliveries.deliver(worker, task_id, "all of it")).task.id
+
     def conversation(self) -> str:
         found, _ = self.services.conversations.begin(self.agent("worker-a"), self.agent("worker-b"), "hello")
         return found.id
@@ -205,6 +212,9 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     errors.InvalidStatusTransition: lambda at: at.call(
         "worker-a", "update_task_status", task_id=at.task(), status="done"
     ),
+    errors.NotProven: lambda at: at.call(
+        "admin", "update_task_status", task_id=at.task(done_when=["review"]), status="done"
+    ),
     errors.AlreadyExists: lambda at: at.command("agent", "add", "worker-a"),
     errors.HasSubordinates: lambda at: at.command("agent", "remove", "admin"),
     errors.NotParticipant: lambda at: at.call("admin", "get_conversation_messages", conversation_id=at.conversation()),
@@ -261,6 +271,11 @@ def refused_tools(at: Stage) -> Iterator[Said]:
     )
     yield at.call("admin", "create_tasks_batch", tasks=[{"title": "x", "dependencies": [NOBODY]}])
     yield at.call("admin", "create_tasks_batch", tasks=[{"title": "x", "local_id": "a", "dependencies": ["a"]}])
+    for condition in ("lint", "review:..", "review:worker-b", "review:ghost", "review:admin"):
+        yield at.call(
+            "owner", "create_tasks_batch", tasks=[{"title": "x", "assignee_id": "admin", "done_when": [condition]}]
+        )
+    yield at.call("admin", "approve_task_request", task_id=at.reviewed("owner"), approve=True)
     yield at.call("worker-a", "reserve_files", paths=[])
     yield at.call("worker-a", "reserve_files", paths=["../x"])
     yield at.call("worker-a", "reserve_files", paths=["x"], minutes=-1)

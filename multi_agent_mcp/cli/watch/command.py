@@ -19,7 +19,8 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from multi_agent_mcp.cli.context import SessionContext, session_command, titled_table
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.cli.watch.screen import heading, screen, tables, waiting_for_owner
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.notification import (
     DELEGATION,
+    REVIEW_REJECTED,
+    REVIEW_REQUESTED,
     TASK_ASSIGNED,
     TASK_BLOCKED,
     TASK_UPDATED,
@@ -26,11 +28,14 @@ from multi_agent_mcp.domain.notification import (
     blocks_of,
     delegation_of,
     interrupt_of,
+    rejection_of,
+    review_requests_of,
     update_of,
     was_reopened,
 )
+from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
 from multi_agent_mcp.domain.stuck import AGENT_STUCK
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task, open_reviews
 from multi_agent_mcp.domain.task_history import old_value
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.notifications.writing import PAUSING, Interrupts, NoticeWriter
@@ -147,6 +152,7 @@ class DerivedNotices:
         done = {task.id for task in tasks if task.status == "done"}
         self.tell([*tasks, *(self._waiting_for(done) if done else ())])
         concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
+        concerned.update(name for task in tasks for name in self._former_reviewers(task))
         for agent_id in concerned & self.workspace.registry.active().keys():
             self.settle(agent_id, about={task.id for task in tasks})
 
@@ -212,12 +218,21 @@ class DerivedNotices:
         if notice.action == TASK_ASSIGNED:
             arrival = arrival_of(task)
             return arrival is not None and arrival.notice_id == notice.id
-        if notice.action == TASK_UPDATED:
-            update = update_of(task)
-            return update is not None and update.id == notice.id
-        if notice.action == TASK_BLOCKED:
-            return any(block.id == notice.id for block in blocks_of(task, [notice.target_agent_id]))
+        if (present := self._present(notice, task)) is not None:
+            return any(found is not None and found.id == notice.id for found in present)
         return not notice.interrupts or _interrupt_applies(notice, task)
+
+    def _present(self, notice: Notification, task: Task) -> Iterable[Notification | None] | None:
+        """The notifications of this action that follow from the task now; None for an action that needs more."""
+        if notice.action == TASK_UPDATED:
+            return [update_of(task)]
+        if notice.action == TASK_BLOCKED:
+            return blocks_of(task, [notice.target_agent_id])
+        if notice.action == REVIEW_REQUESTED:
+            return review_requests_of(task, self._reviewers(task))
+        if notice.action == REVIEW_REJECTED:
+            return [None if task.is_examined else rejection_of(task)]
+        return None
 
     def pause_of(self, agent_id: str) -> Notification | None:
         """The agent's current pause, read or unread, or None."""
@@ -229,7 +244,8 @@ class DerivedNotices:
         many unread notifications."""
         if (task_id := notice.task_id) is None:
             return None
-        holder = notice.sender_id if notice.action == TASK_BLOCKED else notice.target_agent_id
+        from_holder = notice.action in (TASK_BLOCKED, REVIEW_REQUESTED)
+        holder = notice.sender_id if from_holder else notice.target_agent_id
         indexed = None if notice.interrupts or holder is None else self.workspace.tasks.indexed(task_id, holder)
         return indexed or self.workspace.tasks.find(task_id)
 
@@ -268,9 +284,15 @@ class DerivedNotices:
     def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
         """A task's present notifications, for known agents only: a hand-written file may name anything as an agent."""
         agents = self.workspace.registry.active()
-        blocks = blocks_of(task, self._superiors_to_tell(task))
-        told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), *blocks]
+        blocks = blocks_of(task, self._superiors_to_tell(task)) if task.status == "blocked" else ()
+        reviews = review_requests_of(task, self._reviewers(task)) if task.status == "review" else ()
+        told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), rejection_of(task)]
+        told += [*blocks, *reviews]
         yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
+
+    def _reviewers(self, task: Task) -> set[str]:
+        """The agents whose review the task waits for."""
+        return {who for who in open_reviews(task, self.workspace.registry.all()).values() if who is not None}
 
     def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
         """The task's assignment, or None; None, too, if it is `written` already, to save reading the dependencies."""
@@ -297,6 +319,15 @@ class DerivedNotices:
             told.add(report_recipient(task.assignee_id or "", self.workspace.registry.all()).id)
         return told - {task.assignee_id}
 
+    def _former_reviewers(self, task: Task) -> set[str]:
+        """The agents that were asked to review a task, when its review has just ended or one of several was given."""
+        _, line = task.latest("status") or (-1, {})
+        if "review" not in (task.status, old_value(line, "status")):
+            return set()
+        agents = self.workspace.registry.all()
+        asked = reviews_in(task.done_when) or [REVIEW]
+        return {reviewer_of(condition, task.assignee_id or "", agents) or "" for condition in asked}
+
     def _waiting_for(self, done: Collection[str]) -> list[Task]:
         return [waiting for waiting in self.workspace.tasks.open() if not set(waiting.dependencies).isdisjoint(done)]
 
@@ -308,8 +339,8 @@ def _version(directory: Directory[Any]) -> int:
 
 def _ids_told_by(task: Task) -> set[str]:
     """The ids of the notifications that tell an assignee nothing new once it has this version of the task."""
-    arrival, update = arrival_of(task), update_of(task)
-    return {*([arrival.notice_id] if arrival else []), *([update.id] if update else [])}
+    arrival, told = arrival_of(task), [update_of(task), rejection_of(task)]
+    return {*([arrival.notice_id] if arrival else []), *(notice.id for notice in told if notice is not None)}
 
 
 def _text_of(notice: Notification) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
     from multi_agent_mcp.services.sessions.executions import Executions
     from multi_agent_mcp.services.sessions.hand_offs import HandOffs, Kept
+    from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.texts import Texts
 
@@ -58,6 +59,7 @@ class NextAction:
     workspace: Workspace
     task_changes: TaskChanges
     task_reports: TaskReports
+    deliveries: Deliveries
     executions: Executions
     dashboard: Dashboard
     operations: Operations
@@ -74,6 +76,8 @@ class NextAction:
         unread, task = self._unread(agent, session), self._in_hand(agent, session)
         if task is None:
             task = self._taken_up(agent)
+        elif task.is_examined:
+            return self._aside(agent, unread) or self._action("wait", text="next.examined", task_id=task.id)
         elif self._is_others_turn(agent, unread):
             return self._aside(agent, unread) or self._work(session, task)
         if task is not None:
@@ -86,9 +90,10 @@ class NextAction:
         if self.task_changes.derived.pause_of(agent.id) is not None:
             return False
         unread = self._unread(agent, session)
-        if unread or self.task_changes.startable(agent.id) or self._requests(agent):
+        if unread or self.task_changes.startable(agent.id) or self._requests(agent) or self._reviews(agent):
             return True
-        return self._in_hand(agent, session) is not None and not self._is_others_turn(agent, unread)
+        task = self._in_hand(agent, session)
+        return task is not None and not task.is_examined and not self._is_others_turn(agent, unread)
 
     def begin(self, session: LiveSession, task: Task) -> None:
         """Binds the session to a task that is in progress, opens the execution, and settles the notifications that
@@ -102,7 +107,7 @@ class NextAction:
     ) -> tuple[Task, str]:
         """Changes a task's status and returns the task with its previous status. For the agent's own task this begins
         or ends its work; a block also updates the dashboard, where superiors look."""
-        task, previous = self.task_changes.set_status(agent, task_id, status, reason)
+        task, previous = self.deliveries.set_status(agent, task_id, status, reason)
         if task.assignee_id != agent.id:
             return task, previous
         if task.status == "in_progress":
@@ -122,6 +127,8 @@ class NextAction:
         self.task_reports.require_sendable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
         task = self._reported_task(agent, session)
+        if result == "success" and task.done_when and task.status != "done":
+            return self.deliveries.settle(self.deliveries.deliver(agent, task.id, summary, next_steps)).task
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
         execution = self.executions.running(session.record)
         operation = ReportCompleted(
@@ -175,11 +182,14 @@ class NextAction:
         }
 
     def _aside(self, agent: Agent, unread: Sequence[Message]) -> dict[str, Any] | None:
-        """The action beside work, or None: a request to decide, or mail."""
-        if requests := self._requests(agent):
-            shown = first_fitting(map(summary_of, requests[:REVIEWS_SHOWN]), REVIEWS_CHARACTERS)
+        """The action beside work, or None: tasks to review first, then requests to decide; or mail."""
+        if waiting := [*self._reviews(agent), *self._requests(agent)]:
+            shown = first_fitting(map(_to_decide, waiting[:REVIEWS_SHOWN]), REVIEWS_CHARACTERS)
             return self._action("review", tasks=shown)
         return self._action("read_messages", unread_count=len(unread)) if unread else None
+
+    def _reviews(self, agent: Agent) -> list[Task]:
+        return self.deliveries.waiting_for(agent.id) if agent.role != "worker" else []
 
     def _requests(self, agent: Agent) -> list[Task]:
         return self.task_changes.requests_for(agent.id) if agent.role != "worker" else []
@@ -231,8 +241,17 @@ class NextAction:
     def _file(self, task: Task) -> str:
         return str(self.workspace.tasks.directory(task.assignee_id or UNASSIGNED).path / f"{task.id}.md")
 
-    def _action(self, action: str, **needed: Any) -> dict[str, Any]:
-        return {"action": action, "instruction": self.texts(f"next.{action}"), **needed}
+    def _action(self, action: str, *, text: str | None = None, **needed: Any) -> dict[str, Any]:
+        return {"action": action, "instruction": self.texts(text or f"next.{action}"), **needed}
+
+
+def _to_decide(task: Task) -> dict[str, Any]:
+    """A task in the list of those that wait for a decision: one in review with what its assignee says of it."""
+    shown = summary_of(task)
+    if task.status != "review":
+        return shown
+    said = (task.delivery or {}).get("summary")
+    return {**shown, "assignee_id": task.assignee_id, "summary": clipped(said and str(said)), "receipts": task.receipts}
 
 
 def full(task: Task) -> dict[str, Any]:
@@ -249,6 +268,7 @@ def full(task: Task) -> dict[str, Any]:
         "completion_result": task.completion_result,
         "completion_summary": clipped(task.completion_summary),
         "next_steps": clipped(task.next_steps),
+        **({"done_when": list(task.done_when)} if task.done_when else {}),
     }
     cut = len(answer["checklist"]) < len(task.checklist)
     return answer | ({"checklist_length": len(task.checklist)} if cut else {})
