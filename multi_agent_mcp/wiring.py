@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
+    from multi_agent_mcp.services.questions.effects import QuestionEffects
+    from multi_agent_mcp.services.questions.questions import Questions
     from multi_agent_mcp.services.recent_attention import RecentAttention
     from multi_agent_mcp.services.repository.edits import Edits
     from multi_agent_mcp.services.repository.reservations import Reservations
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.briefing import Briefings
-    from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
+    from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
     from multi_agent_mcp.services.usage.budgets import Budgets
@@ -145,12 +147,14 @@ class Services:
         return self.workspace.authority.here
 
     def directories_of(self, agent_id: str) -> list[Path]:
-        """The directories to watch for an agent: its mail, notifications, tasks and delegations."""
+        """The directories to watch for an agent: its mail, notifications, tasks and delegations, and the
+        questions."""
         return [
             self.workspace.mailbox(agent_id).path,
             self.workspace.notices(agent_id).path,
             self.workspace.tasks.directory(agent_id).path,
             self.workspace.delegations.directory(agent_id).path,
+            self.workspace.questions.base,
         ]
 
     @cached_property
@@ -162,6 +166,10 @@ class Services:
         """See `Doorbell.announce_notification`. The doorbell is looked up only here, because it depends on the services
         that write notifications."""
         self.doorbell.announce_notification(notice)
+
+    def follow_questions(self) -> None:
+        """See `QuestionEffects.look`. It is looked up only here, because it depends on the derived notifications."""
+        self.question_effects.look()
 
     def session_ended(self, session: AgentSession) -> None:
         """Announces again what the session has read and not begun. The notifications are looked up only here, because
@@ -407,7 +415,12 @@ class Services:
         from multi_agent_mcp.services.notifications.derived import DerivedNotices
 
         return DerivedNotices(
-            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock
+            self.workspace,
+            self.notice_writer,
+            self.interrupts,
+            self.sessions.last_activity,
+            self.follow_questions,
+            self.clock,
         )
 
     @part
@@ -421,8 +434,25 @@ class Services:
         from multi_agent_mcp.services.notifications.notifications import Notifications
 
         return Notifications(
-            self.workspace, self.derived_notices, self.notice_writer, self.clock, self.settle_reservations
+            self.workspace,
+            self.derived_notices,
+            self.notice_writer,
+            self.clock,
+            self.settle_reservations,
+            self.question_effects.next_deadline,
         )
+
+    @part
+    def question_effects(self) -> QuestionEffects:
+        from multi_agent_mcp.services.questions.effects import QuestionEffects
+
+        return QuestionEffects(self.workspace, self.derived_notices, self.texts, self.clock)
+
+    @part
+    def questions(self) -> Questions:
+        from multi_agent_mcp.services.questions.questions import Questions
+
+        return Questions(self.workspace, self.agents, self.question_effects, self.audit, self.clock)
 
     @part
     def reservations(self) -> Reservations:
@@ -668,6 +698,7 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.answering,
             self.deliveries,
             self.executions,
             self.dashboard,
@@ -676,6 +707,12 @@ class Services:
             self.texts,
             self.clock,
         )
+
+    @part
+    def answering(self) -> AnswerAction:
+        from multi_agent_mcp.services.turn.next_action import AnswerAction
+
+        return AnswerAction(self.workspace, self.questions, self.answer_budget, self.texts, self.clock)
 
     @part
     def briefings(self) -> Briefings:
@@ -694,7 +731,7 @@ class Services:
     def chat_action(self) -> ChatAction:
         from multi_agent_mcp.services.turn.next_action import ChatAction
 
-        return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
+        return ChatAction(self.workspace, self.delegations, self.conversations, self.answering, self.texts)
 
     @part
     def reading(self) -> Reading:
@@ -730,6 +767,7 @@ class Services:
             self.supervision,
             self.owner_waits,
             self.derived_notices,
+            self.questions,
             self.people,
             self.clock,
         )

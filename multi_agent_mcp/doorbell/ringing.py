@@ -141,6 +141,10 @@ class NotificationSource(Protocol):
         """Whether the agent is paused. Writes nothing."""
         ...
 
+    def due_after(self) -> timedelta | None:
+        """After what time a repair has something to do although no file changes: a deadline. None if never."""
+        ...
+
 
 class LimitSource(Protocol):
     """The usage limits that agents' hosts have met, as the doorbell needs them. Its methods never raise."""

@@ -109,7 +109,8 @@ class DoorbellThread:
         while not self._closing:
             self._wake.clear()
             pause, deferrals = self._attempt(deferrals)
-            self._sleep(pause)
+            pauses = [length for length in (pause, self._doorbell.notifications.due_after()) if length is not None]
+            self._sleep(min(pauses) if pauses else None)
 
     def _sleep(self, pause: timedelta | None) -> None:
         """Sleeps for a pause, or until woken; a usage limit that begins meanwhile, which no directory of the agent's
@@ -206,6 +207,7 @@ class PeopleDoorbells:
     def _look(self) -> None:
         for agent in self._doorbell.workspace.registry.all().values():
             if agent.may_be_human and not agent.removed and self._doorbell.workspace.is_here(agent):
+                self._doorbell.notifications.repair(agent.id)
                 version = self._doorbell.version(agent.id)
                 if version != self._seen.get(agent.id, (0, frozenset())):
                     self._seen[agent.id] = version

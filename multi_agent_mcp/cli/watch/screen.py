@@ -48,6 +48,9 @@ def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
     if item.dialog is not None:
         asked = (one_line(line) for line in item.dialog.text.split("\n") if line.strip())
         yield from (("", "", "", words) for words in (*asked, choices(item.dialog, texts)))
+    if item.question is not None:
+        offered = " · ".join(f"{number} {choice}" for number, choice in enumerate(item.question.choices, 1))
+        yield from (("", "", "", one_line(words)) for words in (offered, item.command) if words)
 
 
 def said(item: Item, texts: Texts) -> str:
