@@ -108,6 +108,8 @@ class Settings:
     """Whether the hosts' own files are read for what the agents' models took."""
     on_limit: str = "wait"
     """What happens when an agent's host has met a usage limit; see `parse_on_limit`."""
+    resume: bool = True
+    """Whether agents go on with their last conversations when they are started."""
     checks: Mapping[str, Check] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
     """The conditions of tasks that are created without any (docs/protocol.md, Done means proven)."""
@@ -269,6 +271,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_console(data.get("console")),
         parse_usage(data.get("usage")),
         parse_on_limit(data.get("on_limit")),
+        parse_resume(data.get("resume")),
         parse_checks(data.get("checks")),
         parse_done_when(data.get("done_when")),
         parse_repository(data),
@@ -347,6 +350,15 @@ def parse_on_limit(given: Any, name: str = "on_limit") -> str:
             "bad_settings", reason=Reason("no_choice", name=name, value=value, allowed="wait, tell, off")
         )
     return str(chosen)
+
+
+def parse_resume(given: Any) -> bool:
+    """Parses `resume` of session.yaml or team.yaml: `true` (the default) or `false`. Raises `InvalidArguments`."""
+    if not isinstance(given, bool | None):
+        raise InvalidArguments(
+            "bad_settings", reason=Reason("no_choice", name="resume", value=f"{given!r:.60}", allowed="true, false")
+        )
+    return given is not False
 
 
 def parse_checks(given: Any) -> dict[str, Check]:

@@ -24,6 +24,7 @@ from multi_agent_mcp.config import (
     parse_notify_command,
     parse_on_limit,
     parse_repository,
+    parse_resume,
     parse_usage,
     yaml_problem,
 )
@@ -64,6 +65,7 @@ class Team:
     console: Mapping[str, Any] = field(default_factory=dict)
     usage: bool = True
     on_limit: str | None = None
+    resume: bool = True
     checks: Mapping[str, Any] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
     repository: Mapping[str, Any] = field(default_factory=dict)
@@ -81,7 +83,8 @@ class Team:
             "checks": dict(self.checks),
             "done_when": list(self.done_when),
         }
-        return {key: value for key, value in said.items() if value} | dict(self.repository)
+        resume = {} if self.resume else {"resume": False}
+        return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
 
 
 def read_team(path: Path) -> Team:
@@ -114,7 +117,7 @@ def _team(data: Any) -> Team:
         parse_limits(limits)
         parse_console(data.get("console"))
         parse_repository(data)
-        usage = parse_usage(data.get("usage"))
+        usage, resume = parse_usage(data.get("usage")), parse_resume(data.get("resume"))
         on_limit = parse_on_limit(data["on_limit"]) if "on_limit" in data else None
         for record in data["agents"]:
             parse_limits(record.get("limits"))
@@ -136,6 +139,7 @@ def _team(data: Any) -> Team:
         console=data.get("console") or {},
         usage=usage,
         on_limit=on_limit,
+        resume=resume,
         checks=data.get("checks") or {},
         done_when=done_when,
         repository=repository,
