@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.web.serializers import conversation_head, execution_row, messages_whole, task_card, task_whole
+from multi_agent_mcp.web.serializers import (
+    conversation_head,
+    execution_row,
+    handoff_row,
+    messages_whole,
+    task_card,
+    task_whole,
+)
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.web.request import ApiRequest
 
 EXECUTIONS_SHOWN = 10
+HAND_OFFS_SHOWN = 5
 MESSAGES_SHOWN = 30
 
 
@@ -46,6 +54,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "dependency_cards": [task_card(item) for item in services.board.existing(task.dependencies)],
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
         "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
+        "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
     }
     return {"task": _with_targets(call, task, record)}

@@ -1,6 +1,6 @@
 // One task in a sheet: its details, kept up to date while the sheet is open.
 
-import { age, api, at, attempt, chip, h, prose, statusChip, t, visible, who } from "./core.js";
+import { age, api, at, attempt, chip, h, handoff, prose, statusChip, t, visible, who } from "./core.js";
 import { dialog, menu } from "./dialogs.js";
 import { watch } from "./live.js";
 
@@ -45,6 +45,7 @@ function whole(task, board) {
     task.dependency_cards.length > 0 && section("board.dependencies", links(task.dependency_cards)),
     task.conversations.length > 0 && section("board.conversations", h("ul", { class: "links" }, task.conversations.map((item) => h("li", null,
       h("a", { href: `/conversations#${item.conversation_id}` }, h("bdi", null, visible(item.purpose ?? item.conversation_id))), " ", who(item.initiator_id), " → ", who(item.target_agent_id))))),
+    task.handoffs.length > 0 && section("board.handoffs", task.handoffs.map(handoff)),
     task.executions.length > 0 && section("board.executions", h("ul", { class: "links" }, task.executions.map((item) => h("li", null,
       h("a", { href: `/executions#${item.execution_id}` }, item.execution_id), " ", chip(`execution-${item.status}`, t(`executions.${item.status}`)), " ", age(item.started_at))))),
     section("board.history", history(task.history)),
