@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
+    from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
@@ -81,6 +82,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 T = TypeVar("T")
+
+DIALOGS_EVERY = timedelta(seconds=5)
+"""How often one of the processes that ring people looks for dialogs: an agent waits for its human meanwhile."""
 
 
 class _Part(cached_property[T]):
@@ -191,7 +195,12 @@ class Services:
         """The doorbells that a long-running process has to run; see `doorbell/thread.py`."""
         from multi_agent_mcp.doorbell.thread import PeopleDoorbells
 
-        return PeopleDoorbells(self.doorbell)
+        return PeopleDoorbells(self.doorbell, self.dialogs_in_panes)
+
+    def dialogs_in_panes(self) -> tuple[Asked, ...]:
+        """The dialogs that stand in agents' panes on this machine, as some process has seen them a moment ago."""
+        self.pane_looks.refresh(self.host_in_pane, self.panes.dialog, DIALOGS_EVERY)
+        return self.pane_looks.asked()
 
     def applying_operations(self) -> tuple[HasOperations, ...]:
         """The services that apply operations, which another process may have to finish."""
