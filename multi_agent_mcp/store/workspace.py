@@ -386,6 +386,11 @@ class Workspace:
         return Record(self.files, self.path / ".supervisor" / "running.json")
 
     @property
+    def refused_conversations(self) -> Record:
+        """The record of the conversations that hosts have refused to continue."""
+        return Record(self.files, self.path / ".supervisor" / "refused.json")
+
+    @property
     def pane_looks(self) -> Record:
         """The record of the agents' panes as the supervisor last saw them."""
         return Record(self.files, self.path / ".supervisor" / "panes.json")
@@ -398,6 +403,11 @@ class Workspace:
     def listed_dialogs(self, agent_id: str) -> Record:
         """The record of the dialogs that were listed to this person."""
         return Record(self.files, self.path / ".listed" / f"{agent_id}.json")
+
+    def limit(self, agent_id: str, *, ended: bool = False) -> Record:
+        """The record of the usage limit that an agent's host has met, or of the last one that has ended."""
+        place = self.path / ".limits"
+        return Record(self.files, (place / "ended" if ended else place) / f"{agent_id}.json")
 
     def hook_state(self, agent_id: str, purpose: str) -> Record:
         """The state of `hook` for an agent's session of this purpose (`hooks/state_file.py`)."""
