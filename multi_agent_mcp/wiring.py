@@ -14,6 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from multi_agent_mcp.domain.stuck import Patience
+from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.store.records import KeyFile
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
+    from multi_agent_mcp.services.questions.effects import QuestionEffects
+    from multi_agent_mcp.services.questions.questions import Questions
     from multi_agent_mcp.services.recent_attention import RecentAttention
     from multi_agent_mcp.services.repository.edits import Edits
     from multi_agent_mcp.services.repository.reservations import Reservations
@@ -71,9 +74,11 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.briefing import Briefings
-    from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
+    from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.services.usage.budgets import Budgets
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.services.usage.usage import Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
@@ -142,12 +147,14 @@ class Services:
         return self.workspace.authority.here
 
     def directories_of(self, agent_id: str) -> list[Path]:
-        """The directories to watch for an agent: its mail, notifications, tasks and delegations."""
+        """The directories to watch for an agent: its mail, notifications, tasks and delegations, and the
+        questions."""
         return [
             self.workspace.mailbox(agent_id).path,
             self.workspace.notices(agent_id).path,
             self.workspace.tasks.directory(agent_id).path,
             self.workspace.delegations.directory(agent_id).path,
+            self.workspace.questions.base,
         ]
 
     @cached_property
@@ -159,6 +166,10 @@ class Services:
         """See `Doorbell.announce_notification`. The doorbell is looked up only here, because it depends on the services
         that write notifications."""
         self.doorbell.announce_notification(notice)
+
+    def follow_questions(self) -> None:
+        """See `QuestionEffects.look`. It is looked up only here, because it depends on the derived notifications."""
+        self.question_effects.look()
 
     def session_ended(self, session: AgentSession) -> None:
         """Announces again what the session has read and not begun. The notifications are looked up only here, because
@@ -404,7 +415,12 @@ class Services:
         from multi_agent_mcp.services.notifications.derived import DerivedNotices
 
         return DerivedNotices(
-            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock
+            self.workspace,
+            self.notice_writer,
+            self.interrupts,
+            self.sessions.last_activity,
+            self.follow_questions,
+            self.clock,
         )
 
     @part
@@ -418,8 +434,25 @@ class Services:
         from multi_agent_mcp.services.notifications.notifications import Notifications
 
         return Notifications(
-            self.workspace, self.derived_notices, self.notice_writer, self.clock, self.settle_reservations
+            self.workspace,
+            self.derived_notices,
+            self.notice_writer,
+            self.clock,
+            self.settle_reservations,
+            self.question_effects.next_deadline,
         )
+
+    @part
+    def question_effects(self) -> QuestionEffects:
+        from multi_agent_mcp.services.questions.effects import QuestionEffects
+
+        return QuestionEffects(self.workspace, self.derived_notices, self.texts, self.clock)
+
+    @part
+    def questions(self) -> Questions:
+        from multi_agent_mcp.services.questions.questions import Questions
+
+        return Questions(self.workspace, self.agents, self.question_effects, self.audit, self.clock)
 
     @part
     def reservations(self) -> Reservations:
@@ -567,6 +600,7 @@ class Services:
             self.mail_search,
             self.tracking,
             self.stuck_agents,
+            self.limits,
             self.clock,
         )
 
@@ -586,7 +620,27 @@ class Services:
     def usage(self) -> Usage:
         from multi_agent_mcp.services.usage.usage import Usage
 
-        return Usage(self.workspace, self.settings.usage, self.clock)
+        return Usage(self.workspace, self.settings.usage, self.limits, self.clock)
+
+    @part
+    def budgets(self) -> Budgets:
+        from multi_agent_mcp.services.usage.budgets import Budgets
+
+        return Budgets(
+            self.usage,
+            self.interrupts,
+            self.settings.limits,
+            self.texts,
+            local_zone(),
+            self.clock,
+            lambda: self.supervision.running() is not None,
+        )
+
+    @part
+    def limits(self) -> Limits:
+        from multi_agent_mcp.services.usage.limits import Limits
+
+        return Limits(self.workspace, self.notice_writer, self.settings.on_limit, self.texts, local_zone(), self.clock)
 
     @part
     def listed_dialogs(self) -> ListedDialogs:
@@ -624,6 +678,7 @@ class Services:
             self.derived_notices,
             self.task_changes,
             self.pane_looks,
+            self.limits,
             self.texts,
             self.patience,
             self.clock,
@@ -643,6 +698,7 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.answering,
             self.deliveries,
             self.executions,
             self.dashboard,
@@ -651,6 +707,12 @@ class Services:
             self.texts,
             self.clock,
         )
+
+    @part
+    def answering(self) -> AnswerAction:
+        from multi_agent_mcp.services.turn.next_action import AnswerAction
+
+        return AnswerAction(self.workspace, self.questions, self.answer_budget, self.texts, self.clock)
 
     @part
     def briefings(self) -> Briefings:
@@ -669,7 +731,7 @@ class Services:
     def chat_action(self) -> ChatAction:
         from multi_agent_mcp.services.turn.next_action import ChatAction
 
-        return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
+        return ChatAction(self.workspace, self.delegations, self.conversations, self.answering, self.texts)
 
     @part
     def reading(self) -> Reading:
@@ -705,6 +767,7 @@ class Services:
             self.supervision,
             self.owner_waits,
             self.derived_notices,
+            self.questions,
             self.people,
             self.clock,
         )
@@ -720,8 +783,21 @@ class Services:
         from multi_agent_mcp.doorbell.ringing import Doorbell
 
         return Doorbell(
-            self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock, self.opens_chat
+            self.workspace,
+            self.notifications,
+            self.notifier,
+            self.settings,
+            self.texts,
+            self.clock,
+            self.opens_chat,
+            self.limits,
+            self.is_at_work,
         )
+
+    def is_at_work(self, agent: Agent) -> bool:
+        """Whether the agent's host works, by its screen."""
+        seen = self.host_in_pane(agent) if agent.pane_id is not None else None
+        return seen is not None and seen[1] == "busy"
 
     def opens_chat(self, agent_id: str) -> bool:
         """Whether a supervisor runs that opens a chat window for an agent to whom a conversation's message came."""
@@ -751,6 +827,7 @@ class Services:
             self.sessions,
             self.doorbell,
             self.tool_calls,
+            self.limits,
             self.texts,
             self.clock,
             self.briefings,

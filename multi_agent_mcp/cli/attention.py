@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
+from multi_agent_mcp.cli.questions import PREFIX, answer_question, lines_of
 from multi_agent_mcp.cli.rendering import Styled, ago, alike, folded, is_terminal, subjects_words, titled_table
 from multi_agent_mcp.cli.watch.screen import choice_words, choices, said
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
+from multi_agent_mcp.services.questions.questions import as_answer as question_answer
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -25,24 +27,38 @@ if TYPE_CHECKING:
     from multi_agent_mcp.texts import Texts
 
 
-# `answer`: shows the questions of hosts in their panes, and answers one by pressing a key.
+# `answer`: answers a question, or shows what hosts ask in their panes and answers it by pressing a key.
 
 
 @click.command()
-@click.argument("agent_id", metavar="[AGENT]", required=False)
-@click.argument("choice", required=False)
+@click.argument("asked", metavar="[QUESTION_ID|AGENT]", required=False)
+@click.argument("choice", metavar="[CHOICE|TEXT]", required=False)
+@click.option("--note", metavar="TEXT", help="What you add to the answer of a question.")
 @click.option(
     "--question",
     metavar="ID",
-    help="The question as it was shown; not needed for a minute. Another one is never answered.",
+    help="What a host asks, as it was shown; not needed for a minute. Anything else is never answered.",
 )
 @session_command(acting=True)
-def answer(context: SessionContext, agent_id: str | None, choice: str | None, question: str | None) -> None:
-    """Show what a host asks in its pane (without AGENT: all of them), or press the key of one of its choices."""
-    if agent_id is None:
+def answer(
+    context: SessionContext, asked: str | None, choice: str | None, note: str | None, question: str | None
+) -> None:
+    """Answer a question, or what a host asks in its pane. Without arguments: list both; without an answer: show one.
+
+    A question is answered by one of its choices (or its number), or freely if it has none; a host by the key of one of
+    the choices that it shows.
+    """
+    if asked is None:
         _show_all(context)
         return
-    agent = context.services.agents.here(agent_id)
+    if asked.startswith(PREFIX):
+        if question is not None:
+            raise InvalidArguments("option_of_hosts", name="--question")
+        answer_question(context, asked, choice, note)
+        return
+    if note is not None:
+        raise InvalidArguments("option_of_questions", name="--note")
+    agent = context.services.agents.here(asked)
     if choice is None:
         _show(context, agent)
         return
@@ -62,10 +78,13 @@ def list_dialogs(context: SessionContext, asked: Mapping[str, Dialog]) -> Iterat
 def _show_all(context: SessionContext) -> None:
     panes, texts = context.services.panes, context.texts
     asked = panes.dialogs()
-    lines = list(list_dialogs(context, asked))
+    owed = context.services.questions.owed_by(context.agent(None).id)
+    lines = [*list_dialogs(context, asked), *(line for question in owed for line in lines_of(question, texts))]
     unseen = panes.unseen()
     lines += [texts("answer.unseen", agent_id=agent_id) for agent_id in unseen]
-    context.answer({"dialogs": as_answer(asked), "unseen": unseen}, lines or [texts("answer.nobody")])
+    questions = [question_answer(question) for question in owed]
+    answer = {"dialogs": as_answer(asked), "unseen": unseen, "questions": questions}
+    context.answer(answer, lines or [texts("answer.nobody")])
 
 
 def _show(context: SessionContext, agent: Agent) -> None:

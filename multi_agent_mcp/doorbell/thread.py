@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 IDLE = "idle"
 QUIET_SECONDS = 5.0
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+LIMIT_LOOK_SECONDS = 30.0
+"""The interval of checking whether an agent's host has met a usage limit; one stat(2)."""
 TAKE_OVER_AFTER = timedelta(seconds=2)
 """The interval of checking whether the process that rings still lives."""
 
@@ -107,7 +109,18 @@ class DoorbellThread:
         while not self._closing:
             self._wake.clear()
             pause, deferrals = self._attempt(deferrals)
-            self._wake.wait(None if pause is None else pause.total_seconds())
+            pauses = [length for length in (pause, self._doorbell.notifications.due_after()) if length is not None]
+            self._sleep(min(pauses) if pauses else None)
+
+    def _sleep(self, pause: timedelta | None) -> None:
+        """Sleeps for a pause, or until woken; a usage limit that begins meanwhile, which no directory of the agent's
+        tells, ends the sleep, so that its reset is not missed."""
+        if pause is not None:
+            self._wake.wait(pause.total_seconds())
+            return
+        with suppress(Refusal):
+            while not self._wake.wait(LIMIT_LOOK_SECONDS) and not self._doorbell.awaits_reset(self._agent_id):
+                pass
 
     def _attempt(self, deferrals: int) -> tuple[timedelta | None, int]:
         """Rings if due. Returns the pause until the next attempt (None: until woken) and the deferrals in a row."""
@@ -194,6 +207,7 @@ class PeopleDoorbells:
     def _look(self) -> None:
         for agent in self._doorbell.workspace.registry.all().values():
             if agent.may_be_human and not agent.removed and self._doorbell.workspace.is_here(agent):
+                self._doorbell.notifications.repair(agent.id)
                 version = self._doorbell.version(agent.id)
                 if version != self._seen.get(agent.id, (0, frozenset())):
                     self._seen[agent.id] = version

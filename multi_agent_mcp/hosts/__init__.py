@@ -21,6 +21,7 @@ from typing import Any
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.limit import LimitRules
 from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
@@ -69,11 +70,28 @@ class HookAnswers:
 
 
 @dataclass(frozen=True)
+class Resume:
+    """The field `resume`: the `words` that continue a conversation, added after the program's name, and the words of a
+    command that chooses a conversation itself. `elsewhere`: it works from another directory than the conversation's;
+    `configured`: only with our configuration is nothing lost. In `running`, a directory in the host's home (`home`, or
+    what `variable` names), each of its processes has a file that names its conversation."""
+
+    words: str
+    own_words: Sequence[str] = ()
+    elsewhere: bool = False
+    configured: bool = False
+    running: str | None = None
+    home: str = "~"
+    variable: str = ""
+
+
+@dataclass(frozen=True)
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
-    files tell what its responses took; `briefed_at` are the sources of its SessionStart at which the model gets our
-    hook's answer; for others the briefing waits for a later event."""
+    files tell what its responses took, `limits` those by which it tells that it met a usage limit; `briefed_at` are the
+    sources of its SessionStart at which the model gets our hook's answer; for others the briefing waits for a later
+    event; `resume` is how it continues a conversation."""
 
     name: str
     title: str
@@ -83,7 +101,9 @@ class Host:
     channels: Sequence[str] = WITHOUT_A_HOST
     hook_answers: HookAnswers = HookAnswers()
     usage: UsageRules | None = None
+    limits: LimitRules = field(default_factory=LimitRules)
     briefed_at: Sequence[str] = ()
+    resume: Resume | None = None
 
     @property
     def is_installed(self) -> bool:
@@ -143,5 +163,7 @@ def _host(name: str) -> Host:
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
         UsageRules.parse(fields["usage"]) if "usage" in fields else None,
+        LimitRules.parse(fields.get("limits", {})),
         tuple(fields.get("briefed_at", ())),
+        Resume(**fields["resume"]) if "resume" in fields else None,
     )

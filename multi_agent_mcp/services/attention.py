@@ -24,13 +24,16 @@ from multi_agent_mcp.services.overview.machines import (
     SHUT_OUT,
     Machines,
 )
+from multi_agent_mcp.services.questions.questions import as_answer
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.mail.tracking import DeliveryTracking
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.questions.questions import Questions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.store.workspace import Workspace
@@ -38,17 +41,20 @@ if TYPE_CHECKING:
 
 KINDS = (
     "dialog",
+    "question",
     "login",
     "down",
     "ended",
     "tmux",
     "machine",
     "stuck",
+    "budget",
     "request",
     "review",
     "conversation",
     "blocked",
     "paused",
+    "limited",
     "undelivered",
     "wait",
     "mail",
@@ -66,6 +72,8 @@ LIFELESS = frozenset(
     {"no_pane", "pane_gone", "pane_changed", "pane_dead", "tmux_gone", "tmux_restarted", "no_tmux", "shell"}
 )
 """Reasons for which a pane cannot be seen that mean that no agent runs there."""
+APART = frozenset({"dialog", "machine", "question"})
+"""The fields of an item that are not plain, or left out while there is none."""
 SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
@@ -79,7 +87,7 @@ TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting", "supervisor"})
 class Item:
     """One item that waits for the human. `agent_id` is the agent concerned, `id` the task, message or machine; `since`
     is None if unknown. `text` describes it, `command` solves it, on `machine` if that is not this one; `dialog` is the
-    question with its choices, if a profile describes them."""
+    question with its choices, if a profile describes them, and `question` one to this person."""
 
     kind: str
     agent_id: str | None
@@ -89,6 +97,7 @@ class Item:
     command: str
     machine: str | None = None
     dialog: Dialog | None = None
+    question: Question | None = None
 
     @property
     def solved_in_pane(self) -> bool:
@@ -98,9 +107,10 @@ class Item:
 
     def as_answer(self) -> dict[str, Any]:
         """Returns the item as plain values for JSON."""
-        known = {name: plain_value(value) for name, value in vars(self).items() if name not in ("dialog", "machine")}
+        known = {name: plain_value(value) for name, value in vars(self).items() if name not in APART}
         place = {"machine": self.machine} if self.machine is not None else {}
-        return known | place | {"dialog": self.dialog.as_answer() if self.dialog else None}
+        asked = {"question": as_answer(self.question)} if self.question is not None else {}
+        return known | place | asked | {"dialog": self.dialog.as_answer() if self.dialog else None}
 
 
 @dataclass(frozen=True)
@@ -143,6 +153,7 @@ class Attention:
     supervision: Supervision
     owner_waits: OwnerWaits
     derived: DerivedNotices
+    questions: Questions
     people: Texts
     clock: Callable[[], datetime]
 
@@ -195,10 +206,11 @@ class Attention:
         panes = self.look() if panes is None else panes
         asking = {item.agent_id: item for item in (*self._asking(panes), *self._asked_elsewhere())}
         idle = self._down(panes)
-        known = {*asking, *idle, *panes.ended, *panes.unseen}
+        known = {*asking, *idle, *panes.ended, *panes.unseen, *self.stuck_agents.limits.all()}
         requests = [*self._requests(person), *self._reviews(person)]
         waiting = [
             *asking.values(),
+            *self._questions(person),
             *self._not_running(idle),
             *self._ended(name for name in panes.ended if name not in idle),
             *self._silent(panes.unseen),
@@ -207,6 +219,7 @@ class Attention:
             *requests,
             *self._blocked(),
             *self._paused(),
+            *self._limited(),
             *self._undelivered(known),
             *self._wait(person),
             *self._mail(person, {item.id for item in requests}),
@@ -229,6 +242,22 @@ class Attention:
                 text=self.people(f"attention.{'asks' if dialog else look.state}", host=look.host, question=words),
                 command=f"multi-agent-mcp answer {agent_id}" if dialog else self._attach(agent_id),
                 dialog=dialog,
+            )
+
+    def _questions(self, person: Agent) -> Iterator[Item]:
+        """Yields items for the questions to this person, and for overdue ones that the person is told of."""
+        for question in self.questions.of_person(person.id):
+            key = "overdue" if question.is_due(self.clock()) else "question"
+            words = " ".join(question.question.split())
+            yield Item(
+                kind="question",
+                agent_id=question.asker_id,
+                id=question.id,
+                since=question.created_at,
+                text=self.people(f"attention.{key}", question=words, to_id=question.to_id),
+                command=f"multi-agent-mcp answer {question.id}",
+                machine=self.workspace.elsewhere(person),
+                question=question,
             )
 
     def _asked_elsewhere(self) -> Iterator[Item]:
@@ -344,13 +373,15 @@ class Attention:
     def _paused(self) -> Iterator[Item]:
         for agent in self._others():
             if (pause := self.derived.pause_of(agent.id)) is not None:
+                by_system = pause.sender_id is None  # which pauses only an agent whose budget is used up
+                words = self.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-")
                 yield Item(
-                    kind="paused",
+                    kind="budget" if by_system else "paused",
                     agent_id=agent.id,
                     id=pause.task_id,
                     since=pause.created_at,
-                    text=self.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-"),
-                    command=f"multi-agent-mcp resume {agent.id}",
+                    text=pause.reason or "-" if by_system else words,
+                    command=f"multi-agent-mcp resume {agent.id}{' --tokens 100000' if by_system else ''}",
                 )
 
     def _wait(self, person: Agent) -> Iterator[Item]:
@@ -365,6 +396,18 @@ class Attention:
                 text=self.people("attention.wait", admin_id=wait.admin_id),
                 command="multi-agent-mcp unlock",
                 machine=self.workspace.elsewhere(person),
+            )
+
+    def _limited(self) -> Iterator[Item]:
+        """Yields an item for each agent whose host has met a usage limit: nothing need be done, but to know it."""
+        limits = self.stuck_agents.limits
+        for agent_id, limit in limits.all().items():
+            yield Item(
+                kind="limited",
+                agent_id=agent_id,
+                since=limit.beginning,
+                text=limits.sentence(limit),
+                command=self._attach(agent_id),
             )
 
     def _undelivered(self, known: Collection[str | None]) -> Iterator[Item]:

@@ -277,6 +277,8 @@ def _read_int(value: Any) -> int | None:
 
 
 def _read_bool(value: Any) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
 
 

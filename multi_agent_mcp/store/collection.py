@@ -199,7 +199,8 @@ class Collection(Generic[E]):
     def indexed(self, entity_id: str, partition: str) -> E | None:
         """Returns the open entity from this partition's index, without reading files while the directory is unchanged;
         None if it is over or not there."""
-        entries = self.directory(partition).entries() if is_plain(partition) else {}
+        is_there = is_plain(partition) or (partition == WHOLE and self.layout.is_whole)
+        entries = self.directory(partition).entries() if is_there else {}
         entry = entries.get(self.layout.name(entity_id))
         return None if entry is None or entry.entity is None or self.layout.label(entry.entity) else entry.entity
 

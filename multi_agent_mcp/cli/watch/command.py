@@ -80,7 +80,9 @@ class Keys:
 TICK_SECONDS = 5.0  # ages increase and processes die without an event
 CALM_SECONDS = 0.1  # events within this time cause one update
 QUITS = frozenset("qQ\x04")
-SHOWN = frozenset({"agents.json", "ipc", "tasks", "notifications", "sessions", "owner_wait", ".supervisor"})
+SHOWN = frozenset(
+    {"agents.json", "ipc", "tasks", "questions", "notifications", "sessions", "owner_wait", ".supervisor"}
+)
 """The files and directories in the session's directory from which the snapshot is made."""
 
 

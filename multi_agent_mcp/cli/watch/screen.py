@@ -48,6 +48,9 @@ def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
     if item.dialog is not None:
         asked = (one_line(line) for line in item.dialog.text.split("\n") if line.strip())
         yield from (("", "", "", words) for words in (*asked, choices(item.dialog, texts)))
+    if item.question is not None:
+        offered = " · ".join(f"{number} {choice}" for number, choice in enumerate(item.question.choices, 1))
+        yield from (("", "", "", one_line(words)) for words in (offered, item.command) if words)
 
 
 def said(item: Item, texts: Texts) -> str:
@@ -89,14 +92,16 @@ def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
 
 
 def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
-    """Returns an agent's state: away with its machine, interrupted, stuck (with the cause), waiting, alive (with the
-    time since its last activity), or without a server."""
+    """Returns an agent's state: away with its machine, interrupted, stuck (with the cause), limited (until when),
+    waiting, alive (with the time since its last activity), or without a server."""
     if seen.away:
         return texts("watch.away")
     if seen.interrupts:
         return texts("watch.interrupted")
     if seen.stuck:
         return f"{texts('watch.stuck')}: {seen.stuck.cause}"
+    if seen.limit:
+        return f"{texts('watch.limited')}: {seen.limit.until_said[:16]}"
     if not seen.alive:
         return texts("watch.waiting" if seen.waiting_for else "watch.off")
     alive = texts("watch.alive")
@@ -151,6 +156,7 @@ STATES = {
     "waiting": "yellow",
     "interrupted": "bold red",
     "stuck": "bold red",
+    "limited": "yellow",
 }
 """The style of an agent's state, whose text is `watch.{name}` in the catalogue."""
 STYLES = {
