@@ -100,7 +100,7 @@ def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(
     with subprocess.Popen(
         [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
         cwd=tmp_path,
-        env=env,
+        env={**env, **JAPANESE},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
