@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.delivery import ChannelReport
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
@@ -54,7 +55,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.recent_attention import RecentAttention
     from multi_agent_mcp.services.repository.edits import Edits
+    from multi_agent_mcp.services.repository.guard import Guard
+    from multi_agent_mcp.services.repository.merging import Merging
     from multi_agent_mcp.services.repository.reservations import Reservations
+    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
@@ -65,7 +69,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.creation import TaskCreation
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
-    from multi_agent_mcp.services.turn.briefing import Briefings
+    from multi_agent_mcp.services.turn.briefing import Briefings, Holds
     from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
@@ -184,6 +188,8 @@ class Services:
             self.interrupting,
             self.conversations,
             self.next_action,
+            self.worktrees,
+            self.merging,
         )
 
     @property
@@ -234,6 +240,7 @@ class Services:
             [profile.name for profile in profiles.named.values() if not profile.never],
             profiles.left_out,
             self.settings.notify_command,
+            self.worktrees,
             self.usage.unread_agents,
         )
         return Doctor(context)
@@ -374,7 +381,7 @@ class Services:
         from multi_agent_mcp.services.notifications.derived import DerivedNotices
 
         return DerivedNotices(
-            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock
+            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock, self.deliver
         )
 
     @part
@@ -403,6 +410,36 @@ class Services:
             self.has_lost_pane,
             self.clock,
         )
+
+    @part
+    def worktrees(self) -> Worktrees:
+        from multi_agent_mcp.services.repository.worktrees import Worktrees
+
+        return Worktrees(
+            self.workspace, self.settings.repository, self.operations, lambda one: self.sessions.alive(one), self.clock
+        )
+
+    @part
+    def merging(self) -> Merging:
+        from multi_agent_mcp.services.repository.merging import Merging
+
+        return Merging(self.workspace, self.worktrees, self.messages, self.operations, self.texts)
+
+    def worktree_section(self, holds: Holds) -> str | None:
+        """The briefing's words about the worktree in which an agent works."""
+        worktree = self.worktrees.of(holds.row.agent.id)
+        return None if worktree is None else self.texts("prompt.worktree", branch=worktree.branch).strip()
+
+    @part
+    def guard(self) -> Guard:
+        from multi_agent_mcp.services.repository.guard import Guard
+
+        return Guard(self.worktrees, self.texts)
+
+    def deliver(self, task: Task) -> None:
+        """Records what a task delivers that is done; a stat(2) where there are no worktrees."""
+        if (self.path / ".workspaces").is_dir():
+            self.worktrees.deliver(task)
 
     @part
     def edits(self) -> Edits:
@@ -467,7 +504,7 @@ class Services:
     def task_reports(self) -> TaskReports:
         from multi_agent_mcp.services.tasks.reports import TaskReports
 
-        return TaskReports(self.workspace, self.agents, self.messages, self.texts)
+        return TaskReports(self.workspace, self.agents, self.messages, self.texts, self.deliver)
 
     @part
     def conversations(self) -> Conversations:
@@ -610,7 +647,9 @@ class Services:
         """The briefings; other subjects add their sections here."""
         from multi_agent_mcp.services.turn.briefing import Briefings
 
-        return Briefings(self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, further=())
+        return Briefings(
+            self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, (self.worktree_section,)
+        )
 
     @part
     def reports(self) -> Reports:
@@ -658,6 +697,7 @@ class Services:
             self.supervision,
             self.owner_waits,
             self.derived_notices,
+            self.worktrees,
             self.people,
             self.clock,
         )
@@ -714,4 +754,4 @@ class Services:
     def tool_calls(self) -> ToolCalls:
         from multi_agent_mcp.hooks.tool_calls import ToolCalls
 
-        return ToolCalls(self.edits, self.reservations, self.texts)
+        return ToolCalls(self.edits, self.reservations, self.guard, self.texts)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.store.workspace import Workspace
@@ -48,6 +49,7 @@ KINDS = (
     "blocked",
     "paused",
     "undelivered",
+    "kept",
     "wait",
     "mail",
     "doctor",
@@ -141,6 +143,7 @@ class Attention:
     supervision: Supervision
     owner_waits: OwnerWaits
     derived: DerivedNotices
+    worktrees: Worktrees
     people: Texts
     clock: Callable[[], datetime]
 
@@ -206,6 +209,7 @@ class Attention:
             *self._blocked(),
             *self._paused(),
             *self._undelivered(known),
+            *self._kept(),
             *self._wait(person),
             *self._mail(person, {item.id for item in requests}),
             *self._dying(panes.looks),
@@ -336,6 +340,15 @@ class Attention:
                     text=self.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-"),
                     command=f"multi-agent-mcp resume {agent.id}",
                 )
+
+    def _kept(self) -> Iterator[Item]:
+        """Yields an item for each worktree that was to be removed and holds work."""
+        for state in self.worktrees.kept():
+            facts = {"path": state.worktree.path, "files": len(state.dirty), "commits": state.ahead}
+            text = self.people(f"workspace.{state.keeps}", **facts)
+            yield Item(
+                kind="kept", agent_id=state.worktree.agent_id, text=text, command="multi-agent-mcp workspace list"
+            )
 
     def _wait(self, person: Agent) -> Iterator[Item]:
         """Yields an item if this person, an Owner, waits for an Admin and may do little else."""

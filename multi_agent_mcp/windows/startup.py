@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.windows.readiness import RUNNING, STARTING, AgentState, Readiness, Report, preflight
 from multi_agent_mcp.windows.up_down import open_team, restart_agent, team_attachment
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
@@ -22,19 +24,39 @@ class Startup:
         self.windows = windows
         self.only = only
         self.states: list[AgentState] = []
-        agents = windows.services.agents
-        wanted = [agents.here(agent_id) for agent_id in only] or agents.at_home().values()
-        self.preflight = preflight(windows, wanted)
+        self.preflight = preflight(windows, self._wanted())
         self._has_waited = False
 
     def open(self, *, supervisor: bool, owner: bool) -> None:
         """Opens missing windows; those of supervisor and owner only with the whole team."""
         whole = not self.only
-        self.states = open_team(self.windows, self.only, supervisor=supervisor and whole, owner=owner and whole)
+        refused = self._prepared(self._wanted())
+        self.states = open_team(
+            self.windows, self.only, refused, supervisor=supervisor and whole, owner=owner and whole
+        )
 
     def restart(self) -> None:
-        """Restarts the agents named by `only`; see `restart_agent`."""
+        """Restarts the agents named by `only`; see `restart_agent`. Raises the refusal of a worktree that cannot be
+        made."""
+        for refusal in self._prepared(self._wanted()).values():
+            raise refusal
         self.states = [restart_agent(self.windows, self.windows.services.agents.get(one)) for one in self.only]
+
+    def _wanted(self) -> list[Agent]:
+        agents = self.windows.services.agents
+        return [agents.here(agent_id) for agent_id in self.only] or [*agents.at_home().values()]
+
+    def _prepared(self, agents: Iterable[Agent]) -> dict[str, Refusal]:
+        """Makes the worktrees of these agents that are to work in one and have none; returns why some could not be
+        made. It may take long, so no lock is held."""
+        refused: dict[str, Refusal] = {}
+        for agent in agents:
+            if agent.command is not None and self.windows.services.worktrees.wants(agent):
+                try:
+                    self.windows.services.worktrees.ensure(agent)
+                except Refusal as refusal:
+                    refused[agent.id] = refusal
+        return refused
 
     def wait(self, seconds: float, report: Report) -> None:
         """Waits until all agents are ready or ask for something; see `Readiness.wait`."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import child_environment, read_environment
@@ -102,17 +103,27 @@ def find_attachment(windows: TeamWindows, agent_id: str | None) -> Attachment:
 
 
 def open_team(
-    windows: TeamWindows, only: Collection[str] = (), *, supervisor: bool = False, owner: bool = False
+    windows: TeamWindows,
+    only: Collection[str] = (),
+    refused: Mapping[str, Refusal] = MappingProxyType({}),
+    *,
+    supervisor: bool = False,
+    owner: bool = False,
 ) -> list[AgentState]:
-    """Opens a missing window for every agent with a command, or for those named by `only`, and registers its pane; with
-    `supervisor` and `owner` also the team's own. A failure of one does not prevent the others. Raises
-    `InvalidArguments` if tmux is missing or does not answer."""
+    """Opens a missing window for every agent with a command, or for those named by `only`, and registers its pane,
+    except for those `refused` before; with `supervisor` and `owner` also the team's own. A failure of one does not
+    prevent the others. Raises `InvalidArguments` if tmux is missing or does not answer."""
     with windows.locked():
         if windows.moved:
             windows.services.supervision.end()  # that of the former directory, which ends with its window
         agents = windows.services.agents.at_home().values()
         wanted = [agent for agent in agents if not only or agent.id in only]
-        states = [_open(windows, agent, is_named=bool(only)) for agent in wanted]
+        states = [
+            _refused(windows, agent, refused[agent.id])
+            if agent.id in refused
+            else _open(windows, agent, is_named=bool(only))
+            for agent in wanted
+        ]
         if supervisor:
             states.append(_open_supervisor(windows))
         if owner and not any(agent.role == "owner" and agent.command for agent in agents):
@@ -186,7 +197,11 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool) -> AgentState:
             return AgentState(agent.id, ON_DEMAND)
         return _found(windows, agent) or _start(windows, agent, command)
     except Refusal as refusal:
-        return AgentState(agent.id, REFUSED, facts={"reason": windows.services.texts.sentence(refusal)})
+        return _refused(windows, agent, refusal)
+
+
+def _refused(windows: TeamWindows, agent: Agent, refusal: Refusal) -> AgentState:
+    return AgentState(agent.id, REFUSED, facts={"reason": windows.services.texts.sentence(refusal)})
 
 
 def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
