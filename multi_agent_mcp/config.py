@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,6 +21,8 @@ ROOT_NAME = ".multi-agent-mcp"
 PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
 """A name on PATH or an absolute path: a relative path would depend on the sender's working directory."""
 TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux keeps its sockets
+CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+CHECK_MINUTES_MAX = 24 * 60
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger values are mistakes, and date arithmetic overflows not far beyond."""
 NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
@@ -37,6 +40,27 @@ class Limits:
     submit_pause_seconds: float = 0.15
     stuck_minutes: float = 30.0
     edit_overlap_minutes: float = 240.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One of `checks:` in session.yaml: a command that this machine runs when a task that names it is called done."""
+
+    name: str
+    run: str | tuple[str, ...]
+    """A command for the shell, or a program with its arguments."""
+    minutes: float = 10.0
+    directory: str = "."
+    """Relative to the agent's working directory, and within it."""
+
+    @property
+    def command(self) -> list[str]:
+        return ["/bin/sh", "-c", self.run] if isinstance(self.run, str) else list(self.run)
+
+    @property
+    def shown(self) -> str:
+        """The command as one would type it."""
+        return self.run if isinstance(self.run, str) else shlex.join(self.run)
 
 
 @dataclass(frozen=True)
@@ -83,6 +107,9 @@ class Settings:
     """Whether the console may press keys in agents' panes."""
     usage: bool = True
     """Whether the hosts' own files are read for what the agents' models took."""
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    done_when: tuple[str, ...] = ()
+    """The conditions of tasks that are created without any (docs/protocol.md, Done means proven)."""
     repository: Repository = field(default_factory=Repository)
 
 
@@ -240,6 +267,8 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         _notify_command(data),
         parse_console(data.get("console")),
         parse_usage(data.get("usage")),
+        parse_checks(data.get("checks")),
+        parse_done_when(data.get("done_when")),
         parse_repository(data),
     )
 
@@ -320,6 +349,50 @@ def parse_usage(given: Any) -> bool:
             "bad_settings", reason=Reason("no_choice", name="usage", value=f"{given!r:.60}", allowed="on, off")
         )
     return words[given]
+
+
+def parse_checks(given: Any) -> dict[str, Check]:
+    """Parses `checks` of session.yaml or team.yaml: commands by name, or mappings with `run`, `minutes` and
+    `directory`. Raises `InvalidArguments`."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="checks"))
+    return {str(name): _check(name, said if isinstance(said, dict) else {"run": said}) for name, said in given.items()}
+
+
+def _check(name: Any, said: Mapping[str, Any]) -> Check:
+    if not isinstance(name, str) or name == "review" or not CHECK_NAME.fullmatch(name):
+        raise InvalidArguments("bad_settings", reason=Reason("no_check_name", name=f"{name!r:.80}"))
+    if unknown := sorted(map(str, said.keys() - {"run", "minutes", "directory"})):
+        raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"checks.{name}.{unknown[0]}"))
+    run, minutes, directory = (
+        said.get("run"),
+        said.get("minutes", Check.minutes),
+        said.get("directory", Check.directory),
+    )
+    parts = [run] if isinstance(run, str) else run
+    if not isinstance(parts, list) or not parts or not all(map(_is_argument, parts)) or not parts[0].strip():
+        raise InvalidArguments("bad_settings", reason=Reason("no_command", name=f"checks.{name}.run"))
+    if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not 0 < minutes <= CHECK_MINUTES_MAX:
+        reason = Reason("no_minutes", name=f"checks.{name}.minutes", limit=CHECK_MINUTES_MAX)
+        raise InvalidArguments("bad_settings", reason=reason)
+    if not _is_argument(directory) or directory.startswith("/") or ".." in Path(directory).parts:
+        raise InvalidArguments("bad_settings", reason=Reason("not_within", name=f"checks.{name}.directory"))
+    return Check(name, run if isinstance(run, str) else tuple(parts), float(minutes), directory)
+
+
+def _is_argument(part: Any) -> bool:
+    return isinstance(part, str) and "\0" not in part
+
+
+def parse_done_when(given: Any) -> tuple[str, ...]:
+    """Parses `done_when` of session.yaml or team.yaml: a list of conditions, or one. Whether they are known is judged
+    when a task is created. Raises `InvalidArguments`."""
+    conditions = [given] if isinstance(given, str) else given or []
+    if not isinstance(conditions, list) or not all(map(_is_argument, conditions)):
+        raise InvalidArguments("bad_settings", reason=Reason("no_conditions"))
+    return tuple(part.strip() for condition in conditions for part in condition.split(",") if part.strip())
 
 
 def parse_limits(given: Any) -> Limits:

@@ -100,8 +100,24 @@ class MessageNotFound(Refusal):
     code = "message_not_found"
 
 
+class QuestionNotFound(Refusal):
+    code = "question_not_found"
+
+
+class QuestionClosed(Refusal):
+    """Raised when a question was settled before: by another answer, its default, or because it was taken back."""
+
+    code = "question_closed"
+
+
 class InvalidStatusTransition(Refusal):
     code = "invalid_status_transition"
+
+
+class NotProven(Refusal):
+    """Raised when a task with conditions is to become done, and they are not proven to be met."""
+
+    code = "not_proven"
 
 
 class AlreadyExists(Refusal):

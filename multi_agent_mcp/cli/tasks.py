@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, column_table, delivery_lines, indented, session_command, text_of
+from multi_agent_mcp.cli.context import Id, SessionContext, delivery_lines, session_command, text_of
+from multi_agent_mcp.cli.rendering import (
+    ago,
+    column_table,
+    duration_words,
+    is_terminal,
+    local_words,
+    status_words,
+    words_of_code,
+)
+from multi_agent_mcp.cli.show import entity_lines
+from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
-from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.text import one_line
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.machines import AWAY
 
 if TYPE_CHECKING:
@@ -22,24 +34,15 @@ if TYPE_CHECKING:
 
 ACTIONS = ("blocked", "cancel", "pause")
 
-TASK_COLUMNS: dict[str, Callable[[Task], object]] = {
-    "task": attrgetter("id"),
-    "status": attrgetter("status"),
-    "priority": attrgetter("priority"),
-    "assignee": lambda task: task.assignee_id or "-",
-    "progress": lambda task: f"{task.progress}%",
-    "title": attrgetter("title"),
-}
-EXECUTION_COLUMNS: dict[str, Callable[[Execution], object]] = {
-    "execution": attrgetter("id"),
-    "agent": attrgetter("agent_id"),
-    "task": attrgetter("task_id"),
-    "status": attrgetter("status"),
-    "started": lambda item: format_time(item.started_at),
-    "took": lambda item: "-" if item.duration_seconds is None else f"{item.duration_seconds:.1f} s",
-}
+TASKS_SHOWN = 50
+"""How many tasks a terminal gets at most, unless `--all` or `--limit` is given."""
 
-TASK_ID = click.argument("task_id")
+TASK_ID = click.argument("task_id", type=Id("tsk"))
+DONE_WHEN = click.option(
+    "--done-when",
+    metavar="CONDITIONS",
+    help="What must be true before it is done: checks, review, review:AGENT (tests,review); empty for nothing.",
+)
 
 
 @click.group()
@@ -52,8 +55,11 @@ def task() -> None:
 @click.option("--description", default="", show_default=False, help="What is to be done.")
 @click.option("--assignee", metavar="AGENT", help="Who does it (default: nobody yet).")
 @click.option("--priority", default="medium", type=click.Choice(TASK_PRIORITIES), help="How urgent it is.")
-@click.option("--parent", metavar="TASK_ID", help="The task this is a part of.")
-@click.option("--depends-on", metavar="TASK_ID", multiple=True, help="A task that must be done first; repeatable.")
+@click.option("--parent", metavar="TASK_ID", type=Id("tsk"), help="The task this is a part of.")
+@click.option(
+    "--depends-on", metavar="TASK_ID", type=Id("tsk"), multiple=True, help="A task that must be done first; repeatable."
+)
+@DONE_WHEN
 @session_command(acting=True)
 def add(
     context: SessionContext,
@@ -63,6 +69,7 @@ def add(
     priority: str,
     parent: str | None,
     depends_on: list[str] | None,
+    done_when: str | None,
 ) -> None:
     """Make a task: `todo` with an assignee, else `backlog`."""
     from multi_agent_mcp.services.tasks.creation import NewTask
@@ -73,6 +80,7 @@ def add(
         priority=priority,
         assignee_id=assignee,
         dependencies=depends_on or (),
+        done_when=None if done_when is None else parse_done_when(done_when),
     )
     (task,) = context.services.task_creation.create(context.me, [new], parent)
     context.answer({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
@@ -81,20 +89,52 @@ def add(
 @task.command("list")
 @click.option("--status", type=click.Choice(TASK_STATUSES), help="Only tasks in this state.")
 @click.option("--assignee", metavar="AGENT", help="Only this agent's.")
+@click.option("--open", "only_open", is_flag=True, help="Only tasks that are not finished.")
+@click.option("--all", "everything", is_flag=True, help=f"All of them; a terminal gets {TASKS_SHOWN} otherwise.")
+@click.option("--limit", type=click.IntRange(1), help="How many at most.", show_default=False)
 @session_command()
-def list_tasks(context: SessionContext, status: str | None, assignee: str | None) -> None:
-    """List tasks, oldest first."""
+def list_tasks(
+    context: SessionContext,
+    status: str | None,
+    assignee: str | None,
+    only_open: bool,
+    everything: bool,
+    limit: int | None,
+) -> None:
+    """List tasks: first those in progress, then what waits, in the order of work; at the end the finished ones."""
     from multi_agent_mcp.services.tasks.board import summary_of
 
+    if only_open and everything:
+        context.wrong_use("either_or", one="--open", other="--all")
     assignee = context.services.agents.filtered(assignee)
-    tasks = [
-        task
-        for task in context.services.board.all()
-        if status in (None, task.status) and assignee in (None, task.assignee_id)
+    if limit is None and is_terminal() and not (everything or context.as_json):
+        limit = TASKS_SHOWN
+    shown, total = context.services.board.listed(status, assignee, only_open=only_open, limit=limit)
+    records = [
+        {**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress, **_reason(task)}
+        for task in shown
     ]
-    records = [{**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
-    lines = column_table(context.texts, tasks, TASK_COLUMNS)
-    context.answer({"tasks": records, "total_count": len(tasks)}, lines)
+    lines = [*column_table(context.texts, shown, _task_columns(context))] if shown else [context.texts("task.none")]
+    if len(shown) < total:
+        lines.append(context.texts("task.more", count=total - len(shown)))
+    context.answer({"tasks": records, "total_count": total}, lines)
+
+
+def _task_columns(context: SessionContext) -> dict[str, Callable[[Task], object]]:
+    texts, now = context.texts, context.services.clock()
+    return {
+        "task": attrgetter("id"),
+        "status": lambda task: status_words(task.status, texts),
+        "for": lambda task: ago(task.status_since, now, texts),
+        "priority": lambda task: words_of_code("priority", task.priority, texts),
+        "assignee": lambda task: task.assignee_id or "-",
+        "progress": lambda task: f"{task.progress}%",
+        "title": lambda task: " — ".join(filter(None, (task.title, task.blocked_reason))),
+    }
+
+
+def _reason(task: Task) -> dict[str, str]:
+    return {"blocked_reason": task.blocked_reason} if task.blocked_reason else {}
 
 
 @task.command()
@@ -103,7 +143,7 @@ def list_tasks(context: SessionContext, status: str | None, assignee: str | None
 def show(context: SessionContext, task_id: str) -> None:
     """Show a task with its history."""
     task = context.services.task_changes.get(task_id)
-    context.answer({"task": as_json(task)}, _task_lines(task))
+    context.answer({"task": as_json(task)}, entity_lines(task, context.texts))
 
 
 @task.command()
@@ -112,10 +152,17 @@ def show(context: SessionContext, task_id: str) -> None:
     "status", metavar="STATUS", type=click.Choice(TASK_STATUSES), help=f"One of {', '.join(TASK_STATUSES)}."
 )
 @click.option("--reason", help="Why; shown as the task's blocked_reason.")
+@click.option("--force", is_flag=True, help="Done although it is not proven; needs --reason, and shows as overruled.")
 @session_command(acting=True)
-def status(context: SessionContext, task_id: str, status: str, reason: str | None) -> None:
+def status(context: SessionContext, task_id: str, status: str, reason: str | None, *, force: bool) -> None:
     """Move a task. `blocked` and `cancelled` interrupt its assignee at the next tool call."""
-    task, previous = context.services.task_changes.set_status(context.me, task_id, status, reason)
+    if force and status != "done":
+        raise InvalidArguments("force_only_done")
+    deliveries = context.services.deliveries
+    if force:
+        task, previous = deliveries.overrule(context.me, task_id, reason)
+    else:
+        task, previous = deliveries.set_status(context.me, task_id, status, reason)
     answer = {
         "task_id": task.id,
         "previous_status": previous,
@@ -147,11 +194,11 @@ def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
 @click.option("--reason", help="Why; sent to the requester.")
 @session_command(acting=True)
 def approve(context: SessionContext, task_id: str, reject: bool, reason: str | None) -> None:
-    """Approve (or reject) a task that an agent requested for itself."""
-    task = context.services.task_changes.decide(context.me, task_id, approve=not reject, reason=reason)
-    context.answer(
-        {"task_id": task.id, "approval_status": task.approval_status}, [f"{task.id}: {task.approval_status}"]
-    )
+    """Approve (or reject) a task that an agent requested for itself, or the result of one in review."""
+    was_reviewed = context.services.task_changes.get(task_id).status == "review"
+    task = context.services.deliveries.decide(context.me, task_id, approve=not reject, reason=reason)
+    answer = {"task_id": task.id, "approval_status": task.approval_status, "status": task.status}
+    context.answer(answer, [f"{task.id}: {task.status if was_reviewed else task.approval_status}"])
 
 
 @click.command()
@@ -159,12 +206,16 @@ def approve(context: SessionContext, task_id: str, reject: bool, reason: str | N
 @click.argument("title")
 @click.argument("content", help="What is to be done; `-` reads standard input.")
 @click.option("--priority", default="medium", type=click.Choice(TASK_PRIORITIES), help="How urgent it is.")
+@DONE_WHEN
 @session_command(acting=True)
-def send_task(context: SessionContext, agent: str, title: str, content: str, priority: str) -> None:
+def send_task(
+    context: SessionContext, agent: str, title: str, content: str, priority: str, done_when: str | None
+) -> None:
     """Give an agent a task by mail. An Owner who gives one to an Admin then waits for its answer."""
     services = context.services
     services.owner_waits.require_allowed(context.me, "send_task")
-    assigned = services.task_creation.send(context.me, agent, title, text_of(content), priority)
+    conditions = None if done_when is None else parse_done_when(done_when)
+    assigned = services.task_creation.send(context.me, agent, title, text_of(content), priority, conditions)
     texts = context.texts
     waits = [texts("task.waits", owner_id=context.me.id, agent_id=agent)] if assigned.waiting else []
     context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent, texts), *waits])
@@ -186,7 +237,7 @@ def unlock(context: SessionContext, reason: str | None) -> None:
 @click.command()
 @click.argument("agent")
 @click.option("--action", default="blocked", type=click.Choice(ACTIONS), help="What happens to its task.")
-@click.option("--task", metavar="TASK_ID", help="Default: the task it works on.")
+@click.option("--task", metavar="TASK_ID", type=Id("tsk"), help="Default: the task it works on.")
 @click.option("--reason", help="Why; the agent reads it.")
 @session_command(acting=True)
 def interrupt(context: SessionContext, agent: str, action: str, task: str | None, reason: str | None) -> None:
@@ -205,7 +256,7 @@ def resume(context: SessionContext, agent: str) -> None:
 
 
 @click.command()
-@click.argument("execution_id", required=False, help="If omitted, list the executions.")
+@click.argument("execution_id", required=False, type=Id("exec"), help="If omitted, list the executions.")
 @click.option("--agent", metavar="AGENT", help="Only this agent's executions.")
 @click.option("--tail", default=100, type=click.IntRange(1), help="The last lines.")
 @session_command()
@@ -223,8 +274,25 @@ def log(context: SessionContext, execution_id: str | None, agent: str | None, ta
         context.answer(answer, page.lines)
         return
     found = executions.all(agent)
-    lines = column_table(context.texts, found, EXECUTION_COLUMNS)
+    lines = column_table(context.texts, found, _execution_columns(context))
     context.answer({"executions": [_record(executions, item) for item in found]}, lines)
+
+
+def _execution_columns(context: SessionContext) -> dict[str, Callable[[Execution], object]]:
+    texts, now = context.texts, context.services.clock()
+
+    def took(item: Execution) -> str:
+        seconds = item.duration_seconds
+        return "-" if seconds is None else duration_words(timedelta(seconds=seconds), texts, units=2)
+
+    return {
+        "execution": attrgetter("id"),
+        "agent": attrgetter("agent_id"),
+        "task": attrgetter("task_id"),
+        "status": lambda item: status_words(item.status, texts),
+        "started": lambda item: local_words(item.started_at, now, texts),
+        "took": took,
+    }
 
 
 def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -> None:
@@ -249,23 +317,3 @@ def _away_home(context: SessionContext, agent_id: str | None) -> str | None:
 
 def _record(executions: Executions, execution: Execution) -> dict[str, Any]:
     return {**as_json(execution), "log_file_path": str(executions.log_path(execution))}
-
-
-def _task_lines(task: Task) -> Iterator[str]:
-    for key, value in as_json(task).items():
-        if key not in ("history", "description", "title") and value not in (None, [], {}):
-            yield f"{key + ':':30}{one_line(str(value))}"
-    yield ""
-    yield one_line(task.title)
-    yield ""
-    yield from indented(task.description)
-    yield ""
-    for entry in as_json(task)["history"]:
-        facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
-        yield one_line(f"{entry.get('at', '-')}  {display_id(str(entry.get('by', '-')))}: {facts}")
-
-
-def _arrow(value: Any) -> str:
-    if isinstance(value, list):
-        return " → ".join(map(_arrow, value))
-    return "-" if value in (None, "") else str(value)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command, titled_table
+from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
 from multi_agent_mcp.cli.looking import first_command
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.windows.readiness import OPEN, READY, AgentState

@@ -205,7 +205,12 @@ def signed_bytes(message: Message, scheme: str = SCHEME) -> bytes:
 
 def signature(message: Message, key: str) -> str:
     """Signs a message: `v2:` and 128 hexadecimal digits of Ed25519. `key` is the text of the sender's key file."""
-    return f"{SCHEME}:{_signing_key(key).sign(signed_bytes(message)).signature.hex()}"
+    return signed_data(signed_bytes(message), key)
+
+
+def signed_data(data: bytes, key: str) -> str:
+    """Signs any bytes as `signature` does those of a message."""
+    return f"{SCHEME}:{_signing_key(key).sign(data).signature.hex()}"
 
 
 def public_key(key: str) -> str:
@@ -215,11 +220,20 @@ def public_key(key: str) -> str:
 
 def is_signed_by(message: Message, public: str) -> bool:
     """Whether the message has a valid signature for this public key; False, too, for an invalid key."""
+    try:
+        data = signed_bytes(message)
+    except _NOT_JSON:
+        return False
+    return is_data_signed_by(data, message.signature, public)
+
+
+def is_data_signed_by(data: bytes, signature: object, public: str) -> bool:
+    """As `is_signed_by`, for any bytes."""
     from nacl.exceptions import CryptoError
 
     try:
-        _verifying_key(public).verify(signed_bytes(message), _digits(message.signature, SCHEME))
-    except (CryptoError, *_NOT_JSON):
+        _verifying_key(public).verify(data, _digits(signature, SCHEME))
+    except (CryptoError, ValueError, TypeError):
         return False
     return True
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task
-from multi_agent_mcp.domain.task_history import Line, new_value, old_value
+from multi_agent_mcp.domain.task_history import QUESTION, Line, new_value, old_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition
 
@@ -21,6 +21,8 @@ ACTIONS = (
     *("blocked", "cancel", "pause", "resume"),
     *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "loop_suspected"),
     *("delegation", "check_chat"),
+    *("question", "answered", "question_overdue", "deadlock_suspected"),
+    *("check_failed", "check_passed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
@@ -32,7 +34,7 @@ class Notification(Readable):
     """A notification, one file, for the agent sessions of one agent with one purpose."""
 
     BODY: ClassVar[str | None] = "instruction"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason", "question_id", "answer", "note"})
 
     id: str
     target_agent_id: str = ""
@@ -47,6 +49,10 @@ class Notification(Readable):
     sender_id: str | None = None
     """The agent that caused it; None for the system (and in files of the first version)."""
     reason: str | None = None
+    question_id: str | None = None
+    answer: str | None = None
+    """The answer to the question, of which `note` holds what was added to it."""
+    note: str | None = None
     instruction: str = ""
 
     def meant_for(self, purpose: str) -> bool:
@@ -77,6 +83,7 @@ def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:
 
 TASK_ASSIGNED, TASK_UPDATED, TASK_BLOCKED = "task_assigned", "task_updated", "task_blocked"
 DELEGATION = "delegation"
+REVIEW_REQUESTED, REVIEW_REJECTED = "review_requested", "review_rejected"
 CONTENT = frozenset({"title", "description", "priority"})
 """The fields of a task whose change its assignee must know while it works on the task."""
 REASON_CHARACTERS = 1_000
@@ -125,13 +132,14 @@ def arrival_of(task: Task) -> Arrival | None:
     index, entry = task.latest("status", "assignee_id", "approval_status") or (-1, {})
     by = str(entry.get("by") or task.created_by)
     own = by == task.assignee_id and not _by_chat_session(entry)
-    if task.status == "in_progress" and own:
+    if task.status == "in_progress" and (own or old_value(entry, "status") == "review"):
         return None
     if task.status == "in_progress" and by != task.assignee_id and old_value(entry, "status") == "todo":
         return arrival_of(replace(task, status="todo", history=task.history.before(index)))
     at = parse_time(entry.get("at")) or task.created_at
     notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
-    return Arrival(notice_id, at, by, own or BROUGHT_BY in entry)
+    comes_back = QUESTION in entry and task.status == "in_progress"  # its answer is told instead
+    return Arrival(notice_id, at, by, own or comes_back or BROUGHT_BY in entry)
 
 
 def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notification | None:
@@ -183,12 +191,12 @@ def update_of(task: Task) -> Notification | None:
 
 def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
     """The notifications of these agents that an assignee has blocked its own task; none if it did so by a report, which
-    is mail."""
+    is mail, or parked it with a question, which is told instead."""
     found = task.latest("status")
     if task.status != "blocked" or task.assignee_id is None or found is None:
         return []
     index, entry = found
-    if entry.get("by") != task.assignee_id or "message_id" in entry:
+    if entry.get("by") != task.assignee_id or "message_id" in entry or QUESTION in entry:
         return []
     return [
         Notification(
@@ -204,6 +212,46 @@ def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
         )
         for agent_id in told
     ]
+
+
+def review_requests_of(task: Task, reviewers: Iterable[str]) -> list[Notification]:
+    """The notifications of these agents that a task waits for their review."""
+    found = task.latest("status")
+    if task.status != "review" or found is None:
+        return []
+    index, entry = found
+    return [
+        Notification(
+            id=derived_id(REVIEW_REQUESTED, task.id, index, parse_time(entry.get("at")), agent_id),
+            target_agent_id=agent_id,
+            type="status_change",
+            action=REVIEW_REQUESTED,
+            task_id=task.id,
+            created_at=task.status_since,
+            sender_id=task.assignee_id,
+        )
+        for agent_id in reviewers
+    ]
+
+
+def rejection_of(task: Task) -> Notification | None:
+    """The notification of an assignee that a reviewer has given its task back, or None."""
+    index, entry = task.latest("status", "assignee_id") or (-1, {})
+    by = str(entry.get("by") or task.created_by)
+    returned = task.status == "in_progress" and old_value(entry, "status") == "review"
+    if not returned or task.assignee_id in (None, by):
+        return None
+    return Notification(
+        id=derived_id(REVIEW_REJECTED, task.id, index, parse_time(entry.get("at")), task.assignee_id),
+        target_agent_id=str(task.assignee_id),
+        target_purpose="task",
+        type="status_change",
+        action=REVIEW_REJECTED,
+        task_id=task.id,
+        created_at=task.status_since,
+        sender_id=by,
+        reason=_reason(entry),
+    )
 
 
 def delegation_of(delegation: Delegation) -> Notification | None:

@@ -15,8 +15,10 @@ from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
+from multi_agent_mcp.domain.proof import REVIEW, checks_in, how_proven, reviewer_of, reviews_in
 from multi_agent_mcp.domain.task_history import Change, History, Line, new_value, old_value
-from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
 
 # Compares the checklist in a task's description with the reported one.
 
@@ -45,7 +47,7 @@ def _same(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "done", "cancelled"]
+TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "review", "done", "cancelled"]
 TaskPriority = Literal["low", "medium", "high", "urgent"]
 ReportStatus = Literal["completed", "failed"]
 
@@ -54,10 +56,13 @@ TASK_PRIORITIES: tuple[str, ...] = get_args(TaskPriority)
 FINAL = frozenset({"done", "cancelled"})
 _PRIORITY_RANKS = {priority: rank for rank, priority in enumerate(TASK_PRIORITIES)}
 _STATUS_RANKS = {
-    status: rank for rank, status in enumerate(("in_progress", "blocked", "todo", "backlog", "done", "cancelled"))
+    status: rank
+    for rank, status in enumerate(("in_progress", "review", "blocked", "todo", "backlog", "done", "cancelled"))
 }
 REFUSED = "refused"
 """The key of a history entry that holds the reason why a report was not applied."""
+PROOF = "proof"
+"""The key of a history entry that holds why a task with conditions became done."""
 BROUGHT_BY = "brought_by"
 """The key of a history entry that holds the id of the message that assigned the task."""
 WITH_ASSIGNEE = frozenset({"todo", "in_progress"})
@@ -67,8 +72,9 @@ INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "canc
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "backlog": ("todo", "cancelled"),
     "todo": ("in_progress", "backlog", "blocked", "cancelled"),
-    "in_progress": ("done", "blocked", "todo", "cancelled"),
+    "in_progress": ("review", "done", "blocked", "todo", "cancelled"),
     "blocked": ("in_progress", "todo", "cancelled"),
+    "review": ("done", "in_progress", "blocked", "cancelled"),
     "done": (),
     "cancelled": (),
 }
@@ -90,6 +96,7 @@ def history_entry(written: Any) -> Mapping[str, Any]:
 @dataclass(frozen=True, kw_only=True)
 class Task(Identified):
     BODY: ClassVar[str | None] = "description"
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery"})
 
     id: str
     title: str = ""
@@ -117,6 +124,11 @@ class Task(Identified):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     history: History = field(default_factory=History, metadata={ITEM: history_entry})
+    done_when: tuple[str, ...] = ()
+    """What has to be true before it is done: names of checks, `review`, `review:AGENT`."""
+    delivery: Mapping[str, Any] | None = None
+    """What its assignee has said of it, while that is examined: `at`, `summary`, `next_steps`, and `reviews`, who has
+    approved what."""
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -142,6 +154,32 @@ class Task(Identified):
     @property
     def final(self) -> bool:
         return self.status in FINAL
+
+    @property
+    def checks(self) -> list[str]:
+        """The names of the checks that have to pass before it is done."""
+        return checks_in(self.done_when)
+
+    @property
+    def is_examined(self) -> bool:
+        """Whether its assignee has finished it, and its checks still have to pass."""
+        return self.status == "in_progress" and self.delivery is not None
+
+    @property
+    def proof(self) -> str | None:
+        """How much is known of a task that is done (see `how_proven`); None for others."""
+        return how_proven(self.done_when, self._proof()) if self.status == "done" else None
+
+    @property
+    def receipts(self) -> list[str]:
+        """The ids of the receipts that prove the checks of a task that is done or in review."""
+        ids = self._proof().get("receipts")
+        return list(map(str, ids)) if isinstance(ids, (list, tuple)) else []
+
+    def _proof(self) -> Mapping[str, Any]:
+        _, line = self.latest("status") or (-1, {})
+        proof = line.get(PROOF)
+        return proof if isinstance(proof, Mapping) else {}
 
     @property
     def status_since(self) -> datetime:
@@ -200,12 +238,15 @@ class Task(Identified):
 
     def move_to(self, status: str, change: Change) -> Task:
         """The task after a transition of the table; a rejected request cannot move to `todo`. The further requirements
-        of `in_progress` are checked by `require_startable`. Raises `InvalidStatusTransition`."""
+        of `in_progress` are checked by `require_startable`. Raises `InvalidStatusTransition`, and `NotProven` for a
+        task with conditions unless the change carries their proof: this is the only way to `done`."""
         if status == "todo" and self.approval_status == "rejected":
             raise InvalidStatusTransition("request_rejected", task_id=self.id)
         if status not in TRANSITIONS.get(self.status, ()):
             allowed = ", ".join(TRANSITIONS.get(self.status, ())) or "-"
             raise InvalidStatusTransition(task_id=self.id, current=self.status, new=status, allowed=allowed)
+        if change.proof is None and (unproven := self._conditions_of(status)):
+            raise NotProven(task_id=self.id, conditions=", ".join(unproven))
         moved = replace(
             self,
             status=status,
@@ -218,8 +259,44 @@ class Task(Identified):
             completed_at=change.at if status in FINAL else None,
             blocked_reason=change.reason if status == "blocked" else None,
             interrupt_id=None,
+            delivery=self.delivery if status == "review" else None,
         )
         return moved.recorded(change, status=[self.status, status])
+
+    def _conditions_of(self, status: str) -> Sequence[str]:
+        """What has to be proven before the task may get this status. What is in review is decided by its reviewers."""
+        if status == "done":
+            return self.done_when or ([REVIEW] if self.status == "review" else [])
+        return self.checks if status == "review" else []
+
+    def delivered(self, change: Change, summary: str | None, next_steps: str | None) -> Task:
+        """The task after its assignee has said that it is done: in progress, until its conditions are examined. Raises
+        `InvalidStatusTransition` as `move_to("done")`."""
+        if self.is_examined:
+            return self
+        begun = self if self.status == "blocked" else _through_in_progress(self, change)
+        if begun.status != "in_progress":
+            return begun.move_to("done", change)  # raises
+        said = {"at": format_time(change.at), "summary": summary, "next_steps": next_steps}
+        return replace(begun, delivery=said).recorded(change, delivered=True)
+
+    def settled(self, status: str, change: Change) -> Task:
+        """The delivered task after its checks have passed (`review`, or `done` with its result) or failed
+        (`in_progress`)."""
+        if status == self.status:
+            return replace(self, delivery=None).recorded(change, delivered=False)
+        said, moved = self.delivery or {}, self.move_to(status, change)
+        if status != "done":
+            return moved
+        summary, next_steps = said.get("summary"), said.get("next_steps")
+        finished = replace(moved, progress=100, completion_result="success")
+        return replace(finished, completion_summary=summary, next_steps=next_steps) if said.get("at") else finished
+
+    def reviewed(self, reviews: Iterable[str], change: Change) -> Task:
+        """The task in `review` with these reviews given."""
+        given = {**reviews_given(self), **dict.fromkeys(reviews, change.by)}
+        said = {**(self.delivery or {}), "reviews": given}
+        return replace(self, delivery=said).recorded(change, reviewed=sorted(given))
 
     def interrupted(self, status: str, change: Change, interrupt_id: str) -> Task:
         """The task set to `blocked` or `cancelled` by somebody else, with the id of the interrupt, so that both are
@@ -245,10 +322,11 @@ class Task(Identified):
         return replace(self, **new).recorded(change, edited=sorted(new)) if new else self
 
     def assigned(self, assignee_id: str | None, change: Change) -> Task:
-        """The task assigned to another agent, or to none. A task in progress returns to `todo`; an interrupt is
-        dropped, because it was for the previous assignee."""
+        """The task assigned to another agent, or to none. A task in progress or in `review` returns to `todo`; an
+        interrupt is dropped, because it was for the previous assignee."""
         self.require_open()
-        task = self.move_to("todo", change) if self.status == "in_progress" else self
+        task = self.move_to("in_progress", change) if self.status == "review" else self
+        task = task.move_to("todo", change) if task.status == "in_progress" else task
         return replace(task, assignee_id=assignee_id, interrupt_id=None).recorded(
             change, assignee_id=[self.assignee_id, assignee_id]
         )
@@ -307,9 +385,12 @@ def status_order(task: Task) -> tuple[int, int, datetime, str]:
 
 def completed(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
     """The task after `report_completed`: `success` finishes it; `failed` and `blocked` block it, unless somebody else
-    has blocked or cancelled it meanwhile: then it keeps that status, and only the report is recorded. Raises
+    has blocked or cancelled it meanwhile: then it keeps that status, and only the report is recorded, as it is of a
+    success while the task is in review. Raises
     `InvalidStatusTransition` for `success` with such a task."""
     wanted = "done" if result == "success" else "blocked"
+    if wanted == "done" and task.status == "review":
+        return task.recorded(change, completion_result=result)
     if task.status == wanted or (wanted == "blocked" and task.status == "cancelled"):
         ended = task.recorded(change, completion_result=result)
     else:
@@ -344,11 +425,13 @@ def progressed(
 
 def reported(task: Task, change: Change, *, failed: bool, summary: str | None) -> Task:
     """The task after a completion report: `done`, or `blocked` if it failed, by way of `in_progress` if the table of
-    transitions requires it. A failed task that is already blocked keeps its reason."""
+    transitions requires it. A failed task that is already blocked keeps its reason, one in review waits for it."""
     if failed and task.status == "blocked":
         reason = task.blocked_reason or change.reason
         noted = task.recorded(change, completion_result="failed")
         return replace(noted, completion_result="failed", completion_summary=summary, blocked_reason=reason)
+    if not failed and task.status == "review":
+        return task.recorded(change, completion_result="success")
     begun = _through_in_progress(task, change)
     if failed:
         return replace(begun.move_to("blocked", change), completion_result="failed", completion_summary=summary)
@@ -366,3 +449,37 @@ def _through_in_progress(task: Task, change: Change) -> Task:
     for step in steps.get(task.status, ()):
         task = task.move_to(step, replace(change, reason=None))
     return task
+
+
+# Who reviews a task (docs/protocol.md, Done means proven).
+
+
+def open_reviews(task: Task, agents: Mapping[str, Agent]) -> dict[str, str | None]:
+    """The reviewer of each review that a task in `review` still waits for. A task that was moved there without such a
+    condition waits for its assignee's nearest superior."""
+    if task.status != "review" or task.assignee_id is None:
+        return {}
+    given = reviews_given(task)
+    wanted = reviews_in(task.done_when) or [REVIEW]
+    return {name: reviewer_of(name, task.assignee_id, agents) for name in wanted if name not in given}
+
+
+def reviews_given(task: Task) -> Mapping[str, str]:
+    """Who has approved this delivery, by review."""
+    given = (task.delivery or {}).get("reviews")
+    return given if isinstance(given, Mapping) else {}
+
+
+def reviews_by(actor_id: str, task: Task, agents: Mapping[str, Agent]) -> list[str]:
+    """The open reviews that this agent may decide: its own, and those of agents below it; never of its own task."""
+    if actor_id == task.assignee_id:
+        return []
+    reviews = open_reviews(task, agents).items()
+    return [name for name, who in reviews if who is None or who == actor_id or _is_above(actor_id, who, agents)]
+
+
+def _is_above(actor_id: str, agent_id: str, agents: Mapping[str, Agent]) -> bool:
+    try:
+        return is_superior(actor_id, agent_id, agents)
+    except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
+        return False

@@ -39,10 +39,10 @@ LOCK_POLL_SECONDS = 0.002
 WINDOWS = "windows"
 """The lock of a team's windows in tmux, for `up`, `down` and the supervisor. It is taken before all others."""
 
-SERVING, WAITER, RELAY = "serving", "waiter", "relay"
-LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY)
-"""Prefixes of the locks that a process holds as long as it lives, for others to see; all others are held briefly.
-They are not in the order, as no thread waits for one longer than a moment."""
+SERVING, WAITER, RELAY, CHECKING = "serving", "waiter", "relay", "checking"
+LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY, f"{CHECKING}-")
+"""Prefixes of the locks that a process holds as long as it lives, or as a check runs, for others to see; all others are
+held briefly. They are not in the order, as no thread that holds another lock waits for one longer than a moment."""
 
 
 def serving_lock(agent_id: str, purpose: str) -> str:
@@ -72,6 +72,7 @@ ORDER = (
     Level("reserving", "which files are reserved, between the check and the reservation"),
     Level("handoffs-{agent}", "which hand-offs of an agent count, and their archive"),
     Level("delegations-{stripe}", "a delegation, between read and replace"),
+    Level("questions-{stripe}", "a question, between read and replace"),
     Level("conversations-{stripe}", "a conversation, between read and replace"),
     Level("tasks-{stripe}", "a task, between read and replace"),
     Level("reservations-{stripe}", "a reservation, between read and replace"),

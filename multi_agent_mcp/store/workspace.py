@@ -17,6 +17,8 @@ from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, 
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
+from multi_agent_mcp.domain.proof import Receipt
+from multi_agent_mcp.domain.question import Question, answered_notice, asking_order
 from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
@@ -27,6 +29,7 @@ from multi_agent_mcp.errors import (
     ExecutionNotFound,
     InvalidId,
     InvalidSession,
+    QuestionNotFound,
     ReservationNotFound,
     TaskNotFound,
 )
@@ -75,6 +78,15 @@ _CONVERSATIONS = Layout(
     file_name=CONVERSATION,
     over=lambda conversation: "ended" if conversation.status == "ended" else "",
 )
+_QUESTIONS = Layout(
+    entity_type=Question,
+    partition=lambda _: WHOLE,
+    missing=lambda question_id: QuestionNotFound(question_id=question_id),
+    flat=True,
+    over=lambda question: question.status if question.settled else "",
+    group=lambda question: question.task_id or "",
+    order=asking_order,
+)
 _EXECUTIONS = Layout(
     entity_type=Execution,
     partition=lambda execution: execution.agent_id,
@@ -82,6 +94,12 @@ _EXECUTIONS = Layout(
     missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
     over=lambda execution: "" if execution.running else execution.status,
     group=lambda execution: execution.task_id or "",
+)
+_RECEIPTS = Layout(
+    entity_type=Receipt,
+    partition=lambda receipt: receipt.task_id,
+    partition_field="task_id",
+    missing=lambda receipt_id: InvalidId("invalid_entity_id", value=receipt_id, prefix="rcp"),
 )
 _RESERVATIONS = Layout(
     entity_type=Reservation,
@@ -285,6 +303,18 @@ class Workspace:
                 self.delegations.retire(delegation.id)
 
     @cached_property
+    def questions(self) -> SharedCollection[Question]:
+        layout = replace(_QUESTIONS, may_leave=self._has_told_answer)
+        return SharedCollection(self.files, self.path / "questions", layout, self.authority, "qst")
+
+    def _has_told_answer(self, question: Question) -> bool:
+        """As `_has_told`, for a settled question and its asker; another machine's agents are told there."""
+        notice = answered_notice(question) if is_name(question.asker_id) else None
+        if notice is None or self.elsewhere(self.registry.all().get(question.asker_id)) is not None:
+            return True
+        return self.notices(notice.target_agent_id).has(notice)
+
+    @cached_property
     def reservations(self) -> SharedCollection[Reservation]:
         return SharedCollection(self.files, self.path / "reservations", _RESERVATIONS, self.authority, "rsv")
 
@@ -296,6 +326,15 @@ class Workspace:
     @cached_property
     def executions(self) -> Collection[Execution]:
         return Collection(self.files, self.path / "executions", _EXECUTIONS)
+
+    @cached_property
+    def receipts(self) -> Collection[Receipt]:
+        """The receipts of checks, by task."""
+        return Collection(self.files, self.path / "receipts", _RECEIPTS)
+
+    def working_directory(self, agent_id: str) -> Record:
+        """The record of the directory in which the agent's checks last ran, on this machine."""
+        return Record(self.files, self.path / ".checks" / f"{agent_id}.json")
 
     def execution_log(self, execution: Execution) -> Path:
         """Returns the path of an execution's log, which is beside its file, whatever path that file names."""

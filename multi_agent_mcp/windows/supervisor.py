@@ -116,4 +116,5 @@ class Supervisor:
 
     def _directories(self) -> list[Path]:
         base = self.services.path
-        return [base / kind / agent_id for kind in WATCHED for agent_id in self.services.agents.all()]
+        mine = (base / kind / agent_id for kind in WATCHED for agent_id in self.services.agents.all())
+        return [*mine, base / "questions"]

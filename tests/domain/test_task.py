@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Task, progressed, reported
 from multi_agent_mcp.domain.task_history import Change
-from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
+from multi_agent_mcp.errors import InvalidStatusTransition, NotProven, Unauthorized
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BY_WORKER = Change(by="worker-a", at=NOON, message_id="m1")
@@ -25,6 +26,7 @@ ALLOWED = {
     ("todo", "backlog"),
     ("todo", "blocked"),
     ("todo", "cancelled"),
+    ("in_progress", "review"),
     ("in_progress", "done"),
     ("in_progress", "blocked"),
     ("in_progress", "todo"),
@@ -32,7 +34,12 @@ ALLOWED = {
     ("blocked", "in_progress"),
     ("blocked", "todo"),
     ("blocked", "cancelled"),
+    ("review", "done"),
+    ("review", "in_progress"),
+    ("review", "blocked"),
+    ("review", "cancelled"),
 }
+PROVEN = replace(BY_WORKER, proof={"receipts": [], "reviews": {"review": "admin"}})
 
 
 @pytest.mark.parametrize("status", TASK_STATUSES)
@@ -40,12 +47,12 @@ ALLOWED = {
 def test_a_task_moves_only_as_documented(status: str, target: str) -> None:
     task = replace(TASK, status=status)
     if (status, target) in ALLOWED:
-        moved = task.move_to(target, BY_WORKER)
+        moved = task.move_to(target, PROVEN)
         assert (moved.status, moved.status_changed_by, moved.status_changed_at) == (target, "worker-a", NOON)
         assert moved.history[-1]["status"] == [status, target]
     else:
         with pytest.raises(InvalidStatusTransition):
-            task.move_to(target, BY_WORKER)
+            task.move_to(target, PROVEN)
 
 
 def test_an_unknown_status_is_refused_and_an_unknown_present_one_leads_nowhere() -> None:
@@ -53,6 +60,35 @@ def test_an_unknown_status_is_refused_and_an_unknown_present_one_leads_nowhere()
         TASK.move_to("sleeping", BY_WORKER)
     with pytest.raises(InvalidStatusTransition):
         replace(TASK, status="sleeping").move_to("todo", BY_WORKER)
+
+
+@pytest.mark.parametrize(
+    ("status", "done_when", "target"),
+    [("in_progress", ("tests",), "done"), ("in_progress", ("tests",), "review"), ("review", (), "done")],
+)
+def test_what_has_conditions_or_is_in_review_needs_a_proof(
+    status: str, done_when: tuple[str, ...], target: str
+) -> None:
+    task = replace(TASK, status=status, done_when=done_when)
+    with pytest.raises(NotProven):
+        task.move_to(target, BY_WORKER)
+    assert task.move_to(target, PROVEN).status == target
+
+
+@pytest.mark.parametrize(
+    ("done_when", "proof", "how"),
+    [
+        ((), None, "reported"),
+        (("review",), {"reviews": {"review": "admin"}}, "proven"),
+        (("review",), {"overruled": True}, "overruled"),
+    ],
+)
+def test_a_finished_task_says_how_much_is_known_of_it(
+    done_when: tuple[str, ...], proof: dict[str, Any] | None, how: str
+) -> None:
+    begun = replace(TASK, done_when=done_when, status="in_progress")
+    assert begun.proof is None
+    assert begun.move_to("done", replace(BY_WORKER, proof=proof)).proof == how
 
 
 def test_the_first_start_and_the_end_are_remembered() -> None:
@@ -70,7 +106,7 @@ def test_a_reason_stands_while_the_task_is_blocked_and_no_longer() -> None:
     assert blocked.move_to("todo", BY_WORKER).blocked_reason is None
 
 
-@pytest.mark.parametrize("status", sorted(set(TASK_STATUSES) - FINAL))
+@pytest.mark.parametrize("status", sorted(set(TASK_STATUSES) - FINAL - {"review"}))
 @pytest.mark.parametrize(("failed", "expected"), [(False, "done"), (True, "blocked")])
 def test_a_completion_report_finds_its_way_from_every_open_status(status: str, failed: bool, expected: str) -> None:
     change = replace(BY_WORKER, reason="broken" if failed else None)

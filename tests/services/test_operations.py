@@ -49,7 +49,7 @@ def began(services: Services, operation: Operation) -> Intent:
     return written(services, operation.KIND, operation.facts())
 
 
-def blocking(task: Task, *parts: Task, **cause: str) -> MoveTask:
+def blocking(task: Task, *parts: Task, **cause: Any) -> MoveTask:
     change = Change(by="owner", at=NOON, **cause)
     return MoveTask(task_id=task.id, status="blocked", children=[part.id for part in parts], change=change, fields={})
 

@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def finished(tasks: Tasks, count: int, *, status: str = "done", at: datetime = L
         put(path, codec(Task).encode(task), at=at + timedelta(seconds=number))
 
 
-def progress(tasks: Tasks, number: int, **facts: str) -> None:
+def progress(tasks: Tasks, number: int, **facts: Any) -> None:
     change = Change(by="worker-a", at=NOON + timedelta(seconds=number), **facts)
     tasks.update(name(1), lambda task: task.recorded(change, progress=[number, number + 1]))
 

@@ -23,6 +23,7 @@ from multi_agent_mcp.cli.main import app, run
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hub.share_directory import socket_path
+from multi_agent_mcp.services.questions.questions import Asking
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
@@ -73,6 +74,13 @@ class Stage:
         new = NewTask(title="x", assignee_id=assignee_id, **fields)
         return self.services.task_creation.create(self.agent("admin"), [new])[0].id
 
+    def reviewed(self, reviewer_id: str) -> str:
+        """A task of worker-a that waits for this agent's review."""
+        task_id, worker = self.task(done_when=[f"review:{reviewer_id}"]), self.agent("worker-a")
+        self.services.task_changes.set_status(worker, task_id, "in_progress")
+        deliveries = self.services.deliveries
+        return deliveries.settle(deliveries.deliver(worker, task_id, "all of it")).task.id
+
     def conversation(self) -> str:
         found, _ = self.services.conversations.begin(self.agent("worker-a"), self.agent("worker-b"), "hello")
         return found.id
@@ -106,6 +114,17 @@ def an_ended_conversation(stage: Stage) -> Said:
     found = stage.conversation()
     stage.services.conversations.end(stage.agent("worker-a"), found, None)
     return stage.call("worker-a", "send_message", content="x", conversation_id=found)
+
+
+def a_question(stage: Stage, **fields: Any) -> str:
+    asking = Asking(question="x", **fields)
+    return stage.services.questions.ask(stage.agent("worker-a"), asking, None).id
+
+
+def a_question_taken_back(stage: Stage) -> Said:
+    question_id = a_question(stage)
+    stage.services.questions.withdraw(stage.agent("worker-a"), question_id)
+    return stage.call("admin", "answer_question", question_id=question_id, answer="x")
 
 
 def a_waiting_owner(stage: Stage) -> Said:
@@ -200,10 +219,17 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     ),
     errors.ExecutionNotFound: lambda at: at.call("worker-a", "get_execution_log", execution_id="exec_0123456789ab"),
     errors.MessageNotFound: lambda at: at.call("worker-a", "get_message_status", message_id="nothing"),
+    errors.QuestionNotFound: lambda at: at.call(
+        "worker-a", "answer_question", question_id="qst_0123456789ab", answer="x"
+    ),
+    errors.QuestionClosed: a_question_taken_back,
     errors.ReservationNotFound: lambda at: at.command("release", "rsv_0123456789ab"),
     errors.Reserved: a_reserved_file,
     errors.InvalidStatusTransition: lambda at: at.call(
         "worker-a", "update_task_status", task_id=at.task(), status="done"
+    ),
+    errors.NotProven: lambda at: at.call(
+        "admin", "update_task_status", task_id=at.task(done_when=["review"]), status="done"
     ),
     errors.AlreadyExists: lambda at: at.command("agent", "add", "worker-a"),
     errors.HasSubordinates: lambda at: at.command("agent", "remove", "admin"),
@@ -239,6 +265,17 @@ def refused_tools(at: Stage) -> Iterator[Said]:
         nested = [nested]
     for metadata in ({"deep": nested}, {"infinite": float("inf")}, {"long": "x" * 9_000}):
         yield at.call("worker-a", "send_message", content="x", receiver_id="worker-b", metadata=metadata)
+    for wrong in (
+        {"question": " "}, {"question": "x" * 5_000}, {"choices": ["a", "a"]}, {"choices": ["a\nb"]}, {"default": "a"},
+        {"deadline_minutes": -1}, {"park": True},
+    ):  # fmt: skip
+        yield at.call("worker-b", "ask", **{"question": "x", **wrong})
+    yield at.call("owner", "ask", question="x")
+    asked = a_question(at, choices=("a", "b"))
+    yield at.call("admin", "answer_question", question_id=asked, answer="c")
+    yield at.call("admin", "answer_question", question_id=asked, answer="a", withdraw=True)
+    yield at.call("admin", "answer_question", question_id=asked, withdraw=True)
+    yield at.call("worker-b", "answer_question", question_id=asked, answer="a")
     yield at.call("worker-a", "get_next_action", timeout_seconds="soon")
     yield at.call("worker-a", "get_next_action", timeout_seconds=float("nan"))
     yield at.call("worker-a", "report_task_progress", task_id=mine, checklist=["x"])
@@ -261,6 +298,11 @@ def refused_tools(at: Stage) -> Iterator[Said]:
     )
     yield at.call("admin", "create_tasks_batch", tasks=[{"title": "x", "dependencies": [NOBODY]}])
     yield at.call("admin", "create_tasks_batch", tasks=[{"title": "x", "local_id": "a", "dependencies": ["a"]}])
+    for condition in ("lint", "review:..", "review:worker-b", "review:ghost", "review:admin"):
+        yield at.call(
+            "owner", "create_tasks_batch", tasks=[{"title": "x", "assignee_id": "admin", "done_when": [condition]}]
+        )
+    yield at.call("admin", "approve_task_request", task_id=at.reviewed("owner"), approve=True)
     yield at.call("worker-a", "reserve_files", paths=[])
     yield at.call("worker-a", "reserve_files", paths=["../x"])
     yield at.call("worker-a", "reserve_files", paths=["x"], minutes=-1)

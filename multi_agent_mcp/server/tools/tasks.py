@@ -29,10 +29,12 @@ def send_task(
     title: str,
     content: str,
     priority: AnyPriority = "medium",
+    done_when: list[str] | None = None,
 ) -> Answer:
-    """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer."""
+    """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer.
+    done_when: names of checks, review, review:AGENT; it is done only when these are met."""
     wanted = "medium" if priority == "normal" else priority
-    return call.services.task_creation.send(call.me, agent_id, title, content, wanted).as_answer()
+    return call.services.task_creation.send(call.me, agent_id, title, content, wanted, done_when).as_answer()
 
 
 def report_task_progress(
@@ -52,7 +54,11 @@ def report_task_completion(
     call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
 ) -> Answer:
     """Report one of your tasks as completed or failed to your Admin. No send_message is needed."""
-    task, sent = call.services.task_reports.report_completion(call.me, task_id, status, message, summary)
+    services = call.services
+    if status == "completed" and services.task_changes.get(task_id).done_when:
+        settled = services.deliveries.settle(services.deliveries.deliver(call.me, task_id, summary or message))
+        return {"task_id": settled.task.id, "message_id": settled.sent and settled.sent.message_id}
+    task, sent = services.task_reports.report_completion(call.me, task_id, status, message, summary)
     return {"task_id": task.id, "message_id": sent.message_id}
 
 
@@ -73,7 +79,7 @@ BESIDE_BRIEFING = 8_600
 
 
 def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le=600)] = 0) -> Answer:
-    """Your next action and its data: work, review, read_messages, a delegation, a conversation, wait or exit.
+    """Your next action and its data: answer_question, work, review, read_messages, a delegation, wait, exit …
     With timeout_seconds (at most 600), wait until there is something to do."""
     deadline = time.monotonic() + timeout_seconds
     changes = call.binding.changes
@@ -143,6 +149,7 @@ class BatchTask(BaseModel):
     priority: TaskPriority = "medium"
     assignee_id: str | None = None
     dependencies: list[str] = []
+    done_when: list[str] | None = None
 
 
 BatchTasks = Annotated[list[BatchTask], BeforeValidator(from_json_text)]
@@ -178,9 +185,9 @@ def request_task(call: Call, title: str, description: str = "", priority: TaskPr
 
 
 def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | None = None) -> Answer:
-    """Approve or reject a task that an agent below you requested."""
-    task = call.services.task_changes.decide(call.me, task_id, approve=approve, reason=reason)
-    return {"task_id": task.id, "approval_status": task.approval_status}
+    """Approve or reject a task that an agent below you requested, or its result when the task is in review."""
+    task = call.services.deliveries.decide(call.me, task_id, approve=approve, reason=reason)
+    return {"task_id": task.id, "approval_status": task.approval_status, "status": task.status}
 
 
 TOOLS = (

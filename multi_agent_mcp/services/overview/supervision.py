@@ -7,7 +7,7 @@ supervisor can be killed and another one started at any time.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -114,12 +114,12 @@ class MissingSessions:
 
     def needed(self) -> list[Slot]:
         """The slots with work but neither a live session nor a server, of agents that have a command."""
-        slots = []
-        for agent in self.agents.all().values():
-            if agent.command is None:
-                continue
+        slots: list[Slot] = []
+        agents = [agent for agent in self.agents.all().values() if agent.command is not None]
+        unfinished = self.task_changes.unfinished() if agents else ()
+        for agent in agents:
             served = self.sessions.served_purposes(agent.id)
-            if "task" not in served and self._has_task_work(agent):
+            if "task" not in served and self._has_task_work(agent, unfinished):
                 slots.append(Slot(agent.id, "task"))
             if "chat" not in served and self._has_chat_work(agent):
                 slots.append(Slot(agent.id, "chat"))
@@ -256,8 +256,8 @@ class MissingSessions:
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived: a damaged record may be ignored
 
-    def _has_task_work(self, agent: Agent) -> bool:
-        return bool(self.task_changes.current(agent.id) or self.task_changes.startable(agent.id))
+    def _has_task_work(self, agent: Agent, unfinished: Collection[str]) -> bool:
+        return bool(self.task_changes.current(agent.id) or self.task_changes.startable(agent.id, unfinished))
 
     def _has_chat_work(self, agent: Agent) -> bool:
         unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]

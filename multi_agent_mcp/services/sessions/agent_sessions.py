@@ -81,6 +81,10 @@ class Sessions:
         next call renews the session."""
         return [session for session in self.workspace.sessions.open(agent_id) if self.is_running(session)]
 
+    def everywhere(self) -> list[AgentSession]:
+        """As `running`, of all agents."""
+        return [session for session in self.workspace.sessions.open() if self.is_running(session)]
+
     def live(self, agent_id: str) -> list[AgentSession]:
         """The agent's running sessions that have not expired; a new session leaves their purpose and task to them."""
         now = self.clock()

@@ -3,7 +3,7 @@ Requests)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.ids import entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, work_order
+from multi_agent_mcp.domain.proof import require_reviewers
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, reviews_by, work_order
 from multi_agent_mcp.domain.task_history import Change, old_value
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail.sending import Letters, Messages
@@ -109,6 +110,7 @@ class TaskChanges:
         task.require_writer(actor.id, self.agents.all())
         if assignee_id is not None:
             self.agents.require_assignable(actor, self.agents.get(assignee_id))
+            require_reviewers(task.done_when, assignee_id, self.agents.all())
         change = Change(by=actor.id, at=self.clock(), purpose=purpose)
         operation = AssignTask(task_id=task.id, assignee_id=assignee_id, change=change, notice_id=new_id("ntf"))
         assigned, previous = self.operations.run(operation)
@@ -170,19 +172,32 @@ class TaskChanges:
         working = self.workspace.tasks.in_progress(agent_id)
         return next((task for task in working if task.id == session_task_id), next(iter(working), None))
 
-    def startable(self, agent_id: str) -> list[Task]:
-        """The agent's tasks that could be started now, in the order of work."""
-        still_open = {task.id for task in self.workspace.tasks.open() if task.status != "done"}
+    def startable(self, agent_id: str, unfinished: Collection[str] | None = None) -> list[Task]:
+        """The agent's tasks that could be started now, in the order of work. `unfinished` are the ids of the tasks that
+        are not done, if already known."""
+        still_open = self.unfinished() if unfinished is None else unfinished
         mine = [
             task
             for task in self.workspace.tasks.open(agent_id)
-            if task.status == "todo" and still_open.isdisjoint(task.dependencies)
+            if task.status == "todo" and not any(awaited in still_open for awaited in task.dependencies)
         ]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
+
+    def unfinished(self) -> set[str]:
+        """The ids of the open tasks, which others may wait for."""
+        return {task.id for task in self.workspace.tasks.open() if task.status != "done"}
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
         """Moves a task to `in_progress`; if two sessions start it at once, one is refused."""
         return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()), {})
+
+    def move(self, task_id: str, status: str, change: Change) -> Task:
+        """Moves a task that concerns nobody else; the caller checks permission."""
+        return self._move(task_id, status, change, {})[0]
+
+    def move_with_family(self, task: Task, status: str, change: Change) -> Task:
+        """Moves a task as `set_status` does, with this change; the caller checks permission."""
+        return self._moved_with_family(task, status, change, {})[0]
 
     def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> tuple[Task, list[str]]:
         """Changes title, description, priority and status in one write; the caller checks permission. Returns the task
@@ -319,11 +334,18 @@ class TaskChanges:
         return task.move_to(status, change)
 
     def _refusal(self, actor: Agent, task: Task, status: str) -> Refusal | None:
+        proof: Mapping[str, Any] | None = {} if status in ("done", "review") and self._may_settle(actor, task) else None
         try:
-            self._moved(task, status, Change(by=actor.id, at=self.clock()))
+            self._moved(task, status, Change(by=actor.id, at=self.clock(), proof=proof))
         except Refusal as refusal:
             return refusal
         return None
+
+    def _may_settle(self, actor: Agent, task: Task) -> bool:
+        """Whether the agent may say that a task with conditions is done, or decide on it (`Deliveries.set_status`)."""
+        if task.status == "review":
+            return bool(reviews_by(actor.id, task, self.agents.all()))
+        return actor.id == task.assignee_id
 
     def _is_startable(self, task: Task) -> bool:
         with suppress(Refusal):

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.proof import applicable, require_conditions, require_reviewers
 from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task, require_no_cycle
 from multi_agent_mcp.domain.task_history import Change
@@ -19,6 +20,7 @@ from multi_agent_mcp.services.validation import Draft, require_choice, require_t
 from multi_agent_mcp.store.codec import from_text
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
@@ -45,6 +47,8 @@ class NewTask:
     assignee_id: str | None = None
     dependencies: Sequence[str] = ()
     local_id: str | None = None
+    done_when: Sequence[str] | None = None
+    """None: as session.yaml says for all tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +96,7 @@ class TaskCreation:
     owner_waits: OwnerWaits
     derived: DerivedNotices
     operations: Operations
+    settings: Settings
     texts: Texts
     clock: Callable[[], datetime]
 
@@ -125,7 +130,15 @@ class TaskCreation:
             self.operations.run(CreateTasks(tasks=tasks))
         return tasks
 
-    def send(self, sender: Agent, agent_id: str, title: str, content: str, priority: str = "medium") -> SentTask:
+    def send(
+        self,
+        sender: Agent,
+        agent_id: str,
+        title: str,
+        content: str,
+        priority: str = "medium",
+        done_when: Sequence[str] | None = None,
+    ) -> SentTask:
         """Implements `send_task`: creates a task in `todo` for the agent, a `task_assign` message, and, from an Owner
         to an Admin, the wait-lock. If one of them cannot be stored, none is."""
         if sender.role not in LEADERS:
@@ -133,7 +146,8 @@ class TaskCreation:
         assignee = self.agents.get(agent_id)
         if assignee.id == sender.id:
             raise InvalidArguments("to_oneself")
-        task = self._task(sender, NewTask(title=title, description=content, priority=priority, assignee_id=assignee.id))
+        about = {"title": title, "description": content, "priority": priority}
+        task = self._task(sender, NewTask(**about, assignee_id=assignee.id, done_when=done_when))
         prepared = self.messages.compose(sender, self._assignment(task))
         waits = sender.role == "owner" and assignee.role == "admin"
         wait = OwnerWait(
@@ -215,9 +229,21 @@ class TaskCreation:
             self.agents.require_assignable(creator, self.agents.get(new.assignee_id))
         about = {"title": new.title, "description": new.description, "priority": new.priority}
         require_sound(about)
+        fields = {"done_when": self._conditions(new), **fields}
         first = {"task_id": new_id("tsk"), "status": "todo" if new.assignee_id else "backlog"}
         change = Change(by=creator.id, at=self.clock())
         return Task.made(**{**first, **fields}, change=change, assignee_id=new.assignee_id, **about)
+
+    def _conditions(self, new: NewTask) -> tuple[str, ...]:
+        """What has to be true before the task is done. Raises as `require_conditions` and `require_reviewers`."""
+        if new.done_when is None and not self.settings.done_when:
+            return ()
+        agents = self.agents.all()
+        if new.done_when is None:
+            return applicable(self.settings.done_when, new.assignee_id, agents)
+        conditions = require_conditions(new.done_when, self.settings.checks)
+        require_reviewers(conditions, new.assignee_id, agents)
+        return conditions
 
     def applied(self) -> Mapping[type[Operation], Apply]:
         return {CreateTasks: self.apply}

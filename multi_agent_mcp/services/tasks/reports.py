@@ -81,6 +81,20 @@ class TaskReports:
         except AgentNotFound:
             return None
 
+    def announce_review(self, reporter: Agent, task: Task, reviewer_id: str) -> Sent:
+        """Tells a reviewer by mail, once per delivery, that a task waits for its review."""
+        summary = (task.delivery or {}).get("summary")
+        subject = self.texts("subject.task_review", title=task.title)
+        draft = Draft(
+            content=str(summary or subject),
+            receiver_id=reviewer_id,
+            message_type="status_update",
+            subject=subject,
+            metadata={"task_id": task.id, "result": "success"},
+            idempotency_key=f"review:{task.id}:{(task.delivery or {}).get('at')}",
+        )
+        return self.messages.send(reporter, draft)
+
     def _report_stop(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent:
         """As `_report_end`, for a task that another agent or a person has blocked or cancelled."""
         by = self.agents.name_of(str(task.status_changed_by))
@@ -90,8 +104,12 @@ class TaskReports:
         return self._report(reporter, task, "status_update", summary or subject, metadata, key, subject)
 
     def _report_end(self, reporter: Agent, task: Task, content: str, *, failed: bool, **facts: str | None) -> Sent:
-        """Sends the message about the end of work, once: both ways of reporting use the same idempotency key."""
-        metadata = {"task_id": task.id, **{key: value for key, value in facts.items() if value is not None}}
+        """Sends the message about the end of work, once: both ways of reporting use the same idempotency key. It says
+        how much is known of a task that was done when it was sent."""
+        metadata: dict[str, Any] = {"task_id": task.id}
+        metadata |= {key: value for key, value in facts.items() if value is not None}
+        if task.done_when and task.proof is not None:
+            metadata |= {"proof": task.proof, "receipts": task.receipts}
         kind = "task_failed" if failed else "task_complete"
         return self._report(reporter, task, kind, content, metadata, _end_key(task))
 

@@ -364,5 +364,14 @@ class Signatures:
         if has_old_scheme(message):
             key = self.agents.known_key(sender.id)
             return None if key is None else is_signed_with(message, key)
-        known = [key for key in (sender.public_key, *sender.extra.get("former_public_keys", ())) if key is not None]
+        known = _public_keys(sender)
         return any(is_signed_by(message, key) for key in known) if known else None
+
+    def is_of(self, agent_id: str, is_signed_by_key: Callable[[str], bool]) -> bool:
+        """Whether something is signed by this agent: `is_signed_by_key` judges by a public key."""
+        agent = self.agents.registry.all().get(agent_id)
+        return agent is not None and any(map(is_signed_by_key, _public_keys(agent)))
+
+
+def _public_keys(agent: Agent) -> list[str]:
+    return [key for key in (agent.public_key, *agent.extra.get("former_public_keys", ())) if key is not None]

@@ -19,7 +19,9 @@ from multi_agent_mcp.config import (
     SHARED,
     WORKTREE,
     load_yaml,
+    parse_checks,
     parse_console,
+    parse_done_when,
     parse_limits,
     parse_notify_command,
     parse_repository,
@@ -29,6 +31,7 @@ from multi_agent_mcp.config import (
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.proof import require_conditions
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
 from multi_agent_mcp.store.workspace import Workspace
@@ -61,6 +64,8 @@ class Team:
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
     usage: bool = True
+    checks: Mapping[str, Any] = field(default_factory=dict)
+    done_when: tuple[str, ...] = ()
     repository: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -72,6 +77,8 @@ class Team:
             "notify_command": self.notify_command and list(self.notify_command),
             "console": dict(self.console),
             "usage": None if self.usage else "off",
+            "checks": dict(self.checks),
+            "done_when": list(self.done_when),
         }
         return {key: value for key, value in said.items() if value} | dict(self.repository)
 
@@ -107,12 +114,25 @@ def _team(data: Any) -> Team:
         parse_console(data.get("console"))
         parse_repository(data)
         usage = parse_usage(data.get("usage"))
+        done_when = require_conditions(parse_done_when(data.get("done_when")), parse_checks(data.get("checks")))
     except InvalidArguments as refusal:
+        if "reason" not in refusal.values:
+            raise
         raise _Unusable(refusal.values["reason"]) from refusal
     notify_command = parse_notify_command(data.get("notify_command"))
     repository = {key: data[key] for key in REPOSITORY_KEYS if data.get(key) is not None}
-    console = data.get("console") or {}
-    return Team(agents, data.get("session"), language, limits, notify_command, console, usage, repository)
+    return Team(
+        agents,
+        data.get("session"),
+        language,
+        limits,
+        notify_command,
+        console=data.get("console") or {},
+        usage=usage,
+        checks=data.get("checks") or {},
+        done_when=done_when,
+        repository=repository,
+    )
 
 
 def _agent(record: Any) -> Agent:

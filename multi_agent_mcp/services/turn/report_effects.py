@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message, is_report
 from multi_agent_mcp.domain.task import Task, checklist_item, progressed, reported
 from multi_agent_mcp.domain.task_history import Change
-from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, Refusal, TaskNotFound
+from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, NotProven, Refusal, TaskNotFound
 from multi_agent_mcp.services.tasks.changes import require_startable
 from multi_agent_mcp.texts import catalogue
 
@@ -70,7 +70,7 @@ class Reports:
             task.require_assignee(message.sender_id)
             try:
                 return self._followed(task, message, change)
-            except InvalidStatusTransition as refusal:
+            except (InvalidStatusTransition, NotProven) as refusal:
                 refused[message.id] = refusal
                 return task.refused_report(change, message.message_type, refusal.key.removeprefix("error."))
 

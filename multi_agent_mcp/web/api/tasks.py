@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.web.serializers import conversation_head, execution_row, messages_whole, task_card, task_whole
 
@@ -57,6 +58,7 @@ def create(call: ApiRequest) -> dict[str, Any]:
         description=call.optional_text("description") or "",
         priority=call.optional_text("priority") or "medium",
         assignee_id=call.optional_text("assignee_id"),
+        done_when=parse_done_when(call.optional_text("done_when")) or None,
     )
     (task,) = call.services.task_creation.create(call.me, [new], call.optional_text("parent_task_id"))
     return {"task": _with_targets(call, task, task_card(task))}
@@ -64,7 +66,7 @@ def create(call: ApiRequest) -> dict[str, Any]:
 
 def set_status(call: ApiRequest) -> dict[str, Any]:
     """Moves a task; `blocked` and `cancelled` interrupt its assignee."""
-    task, previous = call.services.task_changes.set_status(
+    task, previous = call.services.deliveries.set_status(
         call.me, call.path["task_id"], call.text("status"), call.optional_text("reason")
     )
     return {
@@ -81,8 +83,8 @@ def assign(call: ApiRequest) -> dict[str, Any]:
 
 
 def decide(call: ApiRequest) -> dict[str, Any]:
-    """Approves or rejects a task that an agent requested for itself."""
-    task = call.services.task_changes.decide(
+    """Approves or rejects a task that an agent requested for itself, or the result of one in review."""
+    task = call.services.deliveries.decide(
         call.me, call.path["task_id"], approve=call.flag("approve"), reason=call.optional_text("reason")
     )
     return {"task": _with_targets(call, task, task_card(task))}

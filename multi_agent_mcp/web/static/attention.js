@@ -67,7 +67,7 @@ function row(item, decide) {
 
 function acts(item, decide) {
   const task = { task_id: item.id };
-  if (item.kind === "request" && !item.machine) {
+  if (["request", "review"].includes(item.kind) && !item.machine) {
     return [
       h("button", { type: "button", class: "good", "data-mark": "approve", onclick: () => decide(task, true) }, t("board.approve")),
       h("button", { type: "button", class: "ghost", "data-mark": "reject", onclick: () => decide(task, false) }, t("board.reject")),
@@ -81,6 +81,7 @@ function acts(item, decide) {
 
 const places = {
   request: ({ id }) => `/#${id}`,
+  review: ({ id }) => `/#${id}`,
   blocked: ({ id }) => `/#${id}`,
   mail: ({ id }) => `/messages#${new URLSearchParams({ id })}`,
   conversation: ({ id }) => `/messages#${new URLSearchParams({ id })}`,

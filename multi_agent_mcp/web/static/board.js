@@ -100,15 +100,17 @@ async function decide(task, approve) {
 async function move(task, status) {
   const stops = (status === "blocked" || status === "cancelled");
   const note = stops && task.assignee_id && task.assignee_id !== facts.me ? t(isAway(task.assignee_id) ? "board.will_interrupt_away" : "board.will_interrupt", { agent: task.assignee_id }) : null;
+  const returns = task.status === "review" && status === "in_progress";
   const act = async (given) => {
     const answer = await api(`/tasks/${task.task_id}/status`, { status, reason: given.reason || null });
-    const words = { title: titleOf(task), from: t(`status.${answer.previous_status}`), to: t(`status.${status}`), agent: answer.interrupted };
+    const words = { title: titleOf(task), from: t(`status.${answer.previous_status}`), to: t(`status.${answer.task.status}`), agent: answer.interrupted };
     const later = isAway(answer.interrupted) ? "board.moved_interrupt_away" : "board.moved_interrupt";
     toast(t(answer.interrupted ? later : "board.moved", words));
     await again();
     columns.querySelector(`[data-task="${task.task_id}"]`)?.focus();
   };
-  if (stops) await ask(t(`board.why_${status}`), [reasonField()], t(`status.${status}`), act, note);
+  if (returns) await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
+  else if (stops) await ask(t(`board.why_${status}`), [reasonField()], t(`status.${status}`), act, note);
   else await attempt(() => act({}));
 }
 

@@ -54,7 +54,8 @@ function whole(task, board) {
 function acts(task, board) {
   const moving = h("button", { type: "button", class: "primary", onclick: (event) => menu(event.currentTarget, board.moves(task), t("board.move")) }, t("board.move"));
   const others = board.otherActs(task).map((one) => h("button", { type: "button", class: "ghost", onclick: one.act }, one.text));
-  const decisions = task.approval_status !== "pending" ? [] : [
+  const isReviewed = task.status === "review" && !task.targets.done;
+  const decisions = task.approval_status !== "pending" && !isReviewed ? [] : [
     h("button", { type: "button", class: "good", onclick: () => board.decide(task, true) }, t("board.approve")),
     h("button", { type: "button", class: "ghost", onclick: () => board.decide(task, false) }, t("board.reject")),
   ];

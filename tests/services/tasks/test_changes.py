@@ -16,6 +16,7 @@ from multi_agent_mcp.errors import (
     InvalidArguments,
     InvalidId,
     InvalidStatusTransition,
+    NotProven,
     Refusal,
     TaskNotFound,
     Unauthorized,
@@ -32,6 +33,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     "todo": (),
     "in_progress": ("in_progress",),
     "blocked": ("blocked",),
+    "review": ("in_progress", "review"),
     "done": ("in_progress", "done"),
     "cancelled": ("cancelled",),
 }
@@ -45,7 +47,10 @@ def test_every_move_is_allowed_or_refused_by_the_table_and_the_allowed_ones_are_
 ) -> None:
     task = moved(services, new(services), *WAYS[status])
     assert task.status == status
-    if target in TRANSITIONS[status]:
+    if (status, target) == ("review", "done"):
+        with pytest.raises(NotProven):  # that is a reviewer's decision
+            services.task_changes.set_status(worker_a, task.id, target)
+    elif target in TRANSITIONS[status]:
         after, previous = services.task_changes.set_status(worker_a, task.id, target)
         assert (after.status, previous) == (target, status)
         assert again(services, task) == after

@@ -1,0 +1,180 @@
+"""Tasks with conditions: who says that they are done, and who decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
+from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.wiring import Services
+from tests.services.tasks_support import again, inbox, moved, new, open_session, shown
+
+
+def told(services: Services, agent_id: str) -> list[tuple[str | None, str | None]]:
+    return [(item["action"], item.get("reason")) for item in shown(services, agent_id)]
+
+
+@pytest.fixture
+def reviewed(services: Services) -> Task:
+    """A task in progress that its assignee's nearest superior reviews."""
+    return moved(services, new(services, done_when=("review",)), "in_progress")
+
+
+@pytest.fixture
+def delivered(services: Services, worker_a: Agent, reviewed: Task) -> Task:
+    return services.deliveries.settle(services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")).task
+
+
+class TestConditions:
+    @pytest.mark.parametrize(
+        ("conditions", "error", "key"),
+        [
+            (("lint",), InvalidArguments, "unknown_check"),
+            (("review:../x",), InvalidArguments, "bad_reviewer"),
+            (("review:",), InvalidArguments, "bad_reviewer"),
+            (("review:nobody",), AgentNotFound, "agent_not_found"),
+            (("review:worker-b",), InvalidArguments, "no_reviewer_role"),
+            (("review:worker-a",), InvalidArguments, "no_reviewer_role"),
+        ],
+    )
+    def test_those_that_nobody_can_meet_are_refused(
+        self, services: Services, conditions: tuple[str, ...], error: type[Exception], key: str
+    ) -> None:
+        with pytest.raises(error) as refusal:
+            new(services, done_when=conditions)
+        assert refusal.value.args[0] == f"error.{key}"
+        assert services.board.all() == []
+
+    def test_nobody_reviews_their_own_work(self, services: Services) -> None:
+        with pytest.raises(InvalidArguments) as refusal:
+            new(services, assignee_id="admin", by="owner", done_when=("review:admin",))
+        assert refusal.value.key == "error.reviews_oneself"
+        task = new(services, assignee_id=None, by="owner", done_when=("review:admin",))
+        with pytest.raises(InvalidArguments):
+            services.task_changes.assign(services.agents.get("owner"), task.id, "admin")
+        assert again(services, task).assignee_id is None
+
+
+class TestSayingSo:
+    @pytest.mark.parametrize("actor", ["admin", "owner"])
+    def test_nobody_else_can_call_it_done(self, services: Services, reviewed: Task, actor: str) -> None:
+        with pytest.raises(NotProven):
+            services.deliveries.set_status(services.agents.get(actor), reviewed.id, "done")
+        assert again(services, reviewed) == reviewed
+
+    def test_the_assignee_s_word_leads_to_review(self, services: Services, worker_a: Agent, reviewed: Task) -> None:
+        services.deliveries.set_status(worker_a, reviewed.id, "done", "all of it")
+        assert again(services, reviewed).status == "review"
+        assert told(services, "admin") == [("review_requested", None)]
+        assert (
+            services.next_action.next_action(services.agents.get("admin"), open_session(services, "admin"))["tasks"][0][
+                "summary"
+            ]
+            == "all of it"
+        )
+
+    def test_a_report_by_mail_that_an_admin_reads_does_not(
+        self, services: Services, worker_a: Agent, admin: Agent, reviewed: Task
+    ) -> None:
+        draft = Draft(
+            content="done!", receiver_id="admin", message_type="task_complete", metadata={"task_id": reviewed.id}
+        )
+        services.messages.send(worker_a, draft)
+        answer = services.reading.read(admin, Query())
+        assert len(answer["reports_not_followed"]) == 1
+        assert again(services, reviewed).status == "in_progress"
+
+    def test_saying_it_twice_changes_nothing(self, services: Services, worker_a: Agent, delivered: Task) -> None:
+        assert services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more")).task == delivered
+
+    def test_what_is_blocked_cannot_be_delivered(
+        self, services: Services, admin: Agent, worker_a: Agent, reviewed: Task
+    ) -> None:
+        services.task_changes.set_status(admin, reviewed.id, "blocked")
+        with pytest.raises(InvalidStatusTransition):
+            services.deliveries.deliver(worker_a, reviewed.id, None)
+
+
+class TestReviews:
+    @pytest.mark.parametrize("reviewer", ["admin", "owner"])
+    def test_a_reviewer_or_its_superior_approves(self, services: Services, delivered: Task, reviewer: str) -> None:
+        done = services.deliveries.decide(services.agents.get(reviewer), delivered.id, approve=True)
+        assert (done.status, done.proof, done.progress) == ("done", "proven", 100)
+        assert (done.completion_summary, done.next_steps, done.delivery) == ("all of it", "rest", None)
+        assert inbox(services, "admin") == [("task_complete", "worker-a", "all of it")]
+        assert told(services, "admin") == []
+
+    def test_the_report_says_that_it_is_proven(self, services: Services, admin: Agent, delivered: Task) -> None:
+        services.deliveries.decide(admin, delivered.id, approve=True)
+        (message,) = services.reading.read(admin, Query())["messages"]
+        assert message["metadata"] == {"task_id": delivered.id, "result": "success", "proof": "proven", "receipts": []}
+
+    def test_a_reviewer_gives_it_back_and_says_why(self, services: Services, admin: Agent, delivered: Task) -> None:
+        back = services.deliveries.decide(admin, delivered.id, approve=False, reason="no tests")
+        assert (back.status, back.delivery) == ("in_progress", None)
+        assert told(services, "worker-a") == [("review_rejected", "no tests")]
+        assert told(services, "admin") == []
+        services.next_action.begin(open_session(services, "worker-a"), back)
+        assert told(services, "worker-a") == []
+
+    @pytest.mark.parametrize("agent_id", ["worker-a", "worker-b"])
+    def test_nobody_else_decides(self, services: Services, delivered: Task, agent_id: str) -> None:
+        for approve in (True, False):
+            with pytest.raises(Unauthorized):
+                services.deliveries.decide(services.agents.get(agent_id), delivered.id, approve=approve)
+        with pytest.raises(NotProven):
+            services.deliveries.set_status(services.agents.get("worker-a"), delivered.id, "done")
+        assert again(services, delivered) == delivered
+
+    def test_every_named_reviewer_has_to_approve(self, services: Services, worker_a: Agent, admin: Agent) -> None:
+        task = moved(services, new(services, done_when=("review", "review:owner")), "in_progress")
+        services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, "all of it"))
+        assert services.deliveries.decide(admin, task.id, approve=True).status == "review"
+        assert [told(services, name) for name in ("admin", "owner")] == [[], [("review_requested", None)]]
+        with pytest.raises(Unauthorized):
+            services.deliveries.decide(admin, task.id, approve=True)
+        assert services.deliveries.decide(services.agents.get("owner"), task.id, approve=True).proof == "proven"
+
+    def test_a_removed_reviewer_is_replaced_by_the_nearest_superior(self, services: Services, worker_a: Agent) -> None:
+        services.agents.add(Agent(id="lead", role="admin", parent_id="owner"))
+        task = moved(services, new(services, done_when=("review:lead",)), "in_progress")
+        services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, None))
+        assert [item.id for item in services.deliveries.waiting_for("lead")] == [task.id]
+        services.agents.remove("lead")
+        assert [item.id for item in services.deliveries.waiting_for("admin")] == [task.id]
+
+    def test_the_board_offers_what_each_may_do(
+        self, services: Services, admin: Agent, worker_a: Agent, delivered: Task
+    ) -> None:
+        targets = services.task_changes.targets
+        assert [targets(admin, delivered)[name] for name in ("done", "in_progress")] == [None, None]
+        assert isinstance(targets(worker_a, delivered)["done"], NotProven)
+
+    def test_what_is_taken_away_is_no_longer_reviewed(self, services: Services, admin: Agent, delivered: Task) -> None:
+        task, _ = services.task_changes.assign(admin, delivered.id, "worker-b")
+        assert (task.status, task.delivery, told(services, "admin")) == ("todo", None, [])
+
+    def test_an_owner_who_waits_is_told_by_mail(self, services: Services, owner: Agent, admin: Agent) -> None:
+        sent = services.task_creation.send(owner, "admin", "Build", "the house", done_when=("review",))
+        moved(services, sent.task, "in_progress")
+        services.deliveries.settle(services.deliveries.deliver(admin, sent.task.id, "all of it"))
+        assert inbox(services, "owner") == [("status_update", "admin", "all of it")]
+
+
+class TestOverruling:
+    def test_a_person_overrules_with_a_reason(self, services: Services, owner: Agent, reviewed: Task) -> None:
+        done, previous = services.deliveries.overrule(owner, reviewed.id, "seen it myself")
+        assert (previous, done.status, done.proof) == ("in_progress", "done", "overruled")
+        assert again(services, reviewed).proof == "overruled"
+
+    def test_nobody_else_does_and_nobody_without_a_reason(
+        self, services: Services, owner: Agent, admin: Agent, reviewed: Task
+    ) -> None:
+        with pytest.raises(InvalidArguments):
+            services.deliveries.overrule(owner, reviewed.id, " ")
+        with pytest.raises(Unauthorized):
+            services.deliveries.overrule(admin, reviewed.id, "because")
+        assert again(services, reviewed) == reviewed
