@@ -386,6 +386,11 @@ class Workspace:
         return Record(self.files, self.path / ".supervisor" / "running.json")
 
     @property
+    def refused_conversations(self) -> Record:
+        """The record of the conversations that hosts have refused to continue."""
+        return Record(self.files, self.path / ".supervisor" / "refused.json")
+
+    @property
     def pane_looks(self) -> Record:
         """The record of the agents' panes as the supervisor last saw them."""
         return Record(self.files, self.path / ".supervisor" / "panes.json")

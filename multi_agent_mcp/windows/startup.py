@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import os
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.windows.readiness import RUNNING, STARTING, AgentState, Readiness, Report, preflight
-from multi_agent_mcp.windows.up_down import open_team, restart_agent, team_attachment
+from multi_agent_mcp.windows.readiness import REFUSED, RUNNING, STARTING, AgentState, Readiness, Report, preflight
+from multi_agent_mcp.windows.up_down import begin_anew, open_agent, open_own_windows, restart_agent, team_attachment
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.windows.window_registry import TeamWindows
+
+
+AT_ONCE = max(2, os.cpu_count() or 1)
+"""The number of hosts that may start at a time."""
+PACE_SECONDS = 10.0
+"""How long the next ones wait for those at most."""
 
 
 class Startup:
@@ -24,44 +31,50 @@ class Startup:
         self.windows = windows
         self.only = only
         self.states: list[AgentState] = []
-        self.preflight = preflight(windows, self._wanted())
+        agents = windows.services.agents
+        self._wanted = [agents.here(agent_id) for agent_id in only] or [*agents.at_home().values()]
+        self.preflight = preflight(windows, self._wanted)
         self._has_waited = False
 
-    def open(self, *, supervisor: bool, owner: bool) -> None:
-        """Opens missing windows; those of supervisor and owner only with the whole team."""
+    def open(self, *, supervisor: bool, owner: bool, fresh: bool = False, report: Report = lambda _: None) -> None:
+        """Opens missing windows; those of supervisor and owner only with the whole team. `fresh`: no conversation is
+        continued. No more than `AT_ONCE` hosts start at a time: they take seconds of a processor each."""
         whole = not self.only
-        refused = self._prepared(self._wanted())
-        self.states = open_team(
-            self.windows, self.only, refused, supervisor=supervisor and whole, owner=owner and whole
-        )
+        starting: list[AgentState] = []
+        for agent in self._wanted:
+            state = self._prepared(agent) or open_agent(self.windows, agent, is_named=not whole, fresh=fresh)
+            self.states.append(state)
+            if state.state == STARTING and state.is_of_host:
+                starting.append(state)
+            if len(starting) >= AT_ONCE and agent is not self._wanted[-1]:
+                self._readiness(starting).wait(PACE_SECONDS, report)
+                starting.clear()
+        if whole:
+            self.states += open_own_windows(self.windows, supervisor=supervisor, owner=owner)
 
-    def restart(self) -> None:
-        """Restarts the agents named by `only`; see `restart_agent`. Raises the refusal of a worktree that cannot be
-        made."""
-        for refusal in self._prepared(self._wanted()).values():
-            raise refusal
-        self.states = [restart_agent(self.windows, self.windows.services.agents.get(one)) for one in self.only]
+    def restart(self, *, fresh: bool = False) -> None:
+        """Restarts the agents named by `only`; see `restart_agent`."""
+        agents = [self.windows.services.agents.get(one) for one in self.only]
+        self.states = [self._prepared(agent) or restart_agent(self.windows, agent, fresh=fresh) for agent in agents]
 
-    def _wanted(self) -> list[Agent]:
-        agents = self.windows.services.agents
-        return [agents.here(agent_id) for agent_id in self.only] or [*agents.at_home().values()]
-
-    def _prepared(self, agents: Iterable[Agent]) -> dict[str, Refusal]:
-        """Makes the worktrees of these agents that are to work in one and have none; returns why some could not be
-        made. It may take long, so no lock is held."""
-        refused: dict[str, Refusal] = {}
-        for agent in agents:
-            if agent.command is not None and self.windows.services.worktrees.wants(agent):
-                try:
-                    self.windows.services.worktrees.ensure(agent)
-                except Refusal as refusal:
-                    refused[agent.id] = refusal
-        return refused
+    def _prepared(self, agent: Agent) -> AgentState | None:
+        """Makes the worktree of an agent that is to work in one and has none; returns the state of one for which that
+        failed. It may take long, so no lock is held."""
+        services = self.windows.services
+        try:
+            if agent.command is not None and services.worktrees.wants(agent):
+                services.worktrees.ensure(agent)
+        except Refusal as refusal:
+            return AgentState(agent.id, REFUSED, facts={"reason": services.texts.sentence(refusal)})
+        return None
 
     def wait(self, seconds: float, report: Report) -> None:
         """Waits until all agents are ready or ask for something; see `Readiness.wait`."""
-        self.states = Readiness(self.windows.services, self.states).wait(seconds, report)
+        self.states = self._readiness(self.states).wait(seconds, report)
         self._has_waited = True
+
+    def _readiness(self, states: Sequence[AgentState]) -> Readiness:
+        return Readiness(self.windows.services, states, lambda state: begin_anew(self.windows, state))
 
     @property
     def is_fine(self) -> bool:

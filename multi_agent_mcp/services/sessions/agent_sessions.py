@@ -321,7 +321,7 @@ class LiveSession:
     def note_conversation(self, host: str | None, host_session: str | None) -> None:
         """Records the host's conversation, durably: the next process continues it. Never raises."""
         with self._mutex:
-            known = self.record.in_conversation(host, host_session)
+            known = self.record.in_conversation(host, host_session, os.getcwd() if host_session else None)  # noqa: PTH109
             if known != self.record:
                 self.record = known
                 try:
