@@ -45,6 +45,7 @@ COMMANDS = {
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
     "Files": {
+        "workspace": ("repository:workspace", "Worktrees: add, list, merge, remove."),
         "edits": ("repository:edits", "List who edits which files."),
         "reservations": ("repository:reservations", "List which files are reserved, and by whom."),
         "reserve": ("repository:reserve", "Reserve files, so that agents ask before editing them."),
