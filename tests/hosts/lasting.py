@@ -205,8 +205,8 @@ def goes_on_after_a_crash(team: LastingTeam) -> Measured:
     told = sum(request.news.count(BRIEFED) for request in since)
     assert told == 1, f"briefed {told} times"
     assert len({item.host_session for item in team.team.services.sessions.all(ended=True)}) == 1
-    mail = [message.message_type for message in team.team.mailbox("admin")]
-    assert mail == ["task_complete"], mail
+    mail = wait_until(lambda: team.team.mailbox("admin"), "the report has come", PATIENCE_SECONDS)
+    assert [message.message_type for message in mail] == ["task_complete"], "and no introduction"
     return Measured(took * 1000, "tmux killed → task done in the same conversation, briefed once")
 
 
