@@ -47,6 +47,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
         "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
+        "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }
     return {"task": _with_targets(call, task, record)}
 

@@ -47,6 +47,9 @@ function whole(task, board) {
       h("a", { href: `/conversations#${item.conversation_id}` }, h("bdi", null, visible(item.purpose ?? item.conversation_id))), " ", who(item.initiator_id), " → ", who(item.target_agent_id))))),
     task.executions.length > 0 && section("board.executions", h("ul", { class: "links" }, task.executions.map((item) => h("li", null,
       h("a", { href: `/executions#${item.execution_id}` }, item.execution_id), " ", chip(`execution-${item.status}`, t(`executions.${item.status}`)), " ", age(item.started_at))))),
+    task.usage.length > 0 && section("stats.tokens", h("ul", { class: "links" }, task.usage.map((row) => h("li", null,
+      who(row.agent_id), row.model && [" ", h("bdi", null, visible(row.model))], " ",
+      h("small", { class: "hint" }, ["input", "output", "cache_read", "cache_write"].map((name) => `${t(`stats.${name}`)} ${row[name].toLocaleString()}`).join(" · ")))))),
     section("board.history", history(task.history)),
   ].filter(Boolean);
 }
