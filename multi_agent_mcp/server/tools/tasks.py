@@ -123,7 +123,16 @@ def report_completed(
         "status": task.status,
         "action": "exit",
         "instruction": call.services.texts("next.exit.more") if more else _how_to_exit(call),
+        **_left_behind(call, task.id),
     }
+
+
+def _left_behind(call: Call, task_id: str) -> Answer:
+    """What a delivery from a worktree lacks, as it was not committed."""
+    delivery = call.services.worktrees.delivery(task_id)
+    if delivery is None or not delivery.uncommitted:
+        return {}
+    return {"uncommitted": call.services.texts("worktree.uncommitted", count=delivery.uncommitted)}
 
 
 def _how_to_exit(call: Call) -> str:

@@ -33,6 +33,7 @@ CHECKS: dict[str, Check] = {
     "stuck": processes.stuck,
     "events": processes.events,
     "machines": team.machines,
+    "worktrees": team.worktrees,
     "usage": team.usage,
 }
 VERIFY: dict[str, Check] = {"signatures": tree.signatures, "histories": tree.histories}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import parse_done_when
+from multi_agent_mcp.services.questions.questions import as_answer
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.web.serializers import conversation_head, execution_row, messages_whole, task_card, task_whole
 
@@ -37,7 +38,7 @@ def board(call: ApiRequest) -> dict[str, Any]:
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """One task with its subtasks, dependencies, conversations, messages and executions."""
+    """One task with its subtasks, dependencies, conversations, messages, questions and executions."""
     services = call.services
     task = services.task_changes.get(call.path["task_id"])
     parents = services.board.existing([task.parent_task_id])
@@ -46,6 +47,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "dependency_cards": [task_card(item) for item in services.board.existing(task.dependencies)],
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
         "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
+        "questions": [as_answer(question) for question in services.questions.about(task.id)],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
         "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }

@@ -2,7 +2,8 @@
 // (none: the part is not shown) when one of the topics has changed; `agent.part.NAME` is its heading; `all(agent)` is
 // where everything of the kind is listed; a `wide` part takes the width of the page.
 
-import { age, api, chip, face, facts, h, prose, query, statusChip, t, visible } from "./core.js";
+import { settledOrOpen } from "./asked.js";
+import { age, api, chip, face, facts, h, prose, query, statusChip, t, visible, who } from "./core.js";
 import { screenOf } from "./pane.js";
 
 const SHOWN = 8;
@@ -11,6 +12,7 @@ const LINES = 14;
 export const PARTS = [
   { name: "tasks", topics: ["tasks"], show: tasks },
   { name: "mail", topics: ["messages"], show: mail, all: (agent) => `/messages#box=inbox&whose=${agent}` },
+  { name: "questions", topics: ["questions"], show: questions },
   { name: "conversations", topics: ["conversations"], show: conversations, all: () => "/conversations" },
   { name: "log", topics: ["executions"], show: log, all: () => "/executions" },
   { name: "screen", topics: ["agents"], show: screen, wide: true },
@@ -53,6 +55,14 @@ const letter = (message, agent) => h("li", null, h("a", { href: `/messages#${new
   h("span", { class: "hint" }, message.receiver_id === agent ? "←" : "→"), face(message.receiver_id === agent ? message.sender_id : message.receiver_id),
   h("bdi", { class: "grow" }, visible(message.subject || message.preview) || t("messages.no_subject")),
   chip(`state-${message.state}`, t(`state.${message.state}`)), age(message.created_at)));
+
+// What it asked and was asked, open ones first.
+async function questions(agent) {
+  const both = await Promise.all(["from", "to"].map((side) => api(`/questions${query({ [side]: agent, limit: SHOWN })}`)));
+  const found = both.flatMap(({ questions: some }) => some).sort((one, other) => (one.status !== "open") - (other.status !== "open")).slice(0, SHOWN);
+  return found.length ? [h("ol", { class: "talk" }, found.map((one) => h("li", { class: one.asker_id === agent ? "one" : "other" },
+    h("div", { class: "by" }, who(one.asker_id), " → ", who(one.to_id), age(one.created_at)), settledOrOpen(one))))] : [];
+}
 
 async function conversations(agent) {
   const { conversations: found } = await api(`/conversations${query({ agent, limit: SHOWN })}`);
