@@ -633,7 +633,7 @@ class Services:
     def dashboard(self) -> Dashboard:
         from multi_agent_mcp.services.overview.snapshot import Dashboard
 
-        return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
+        return Dashboard(self.workspace, self.snapshots, self.usage, self.texts, self.clock)
 
     @part
     def snapshots(self) -> Snapshots:

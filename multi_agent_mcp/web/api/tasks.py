@@ -58,6 +58,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "questions": [as_answer(question) for question in services.questions.about(task.id)],
         "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
+        "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }
     return {"task": _with_targets(call, task, record)}
 

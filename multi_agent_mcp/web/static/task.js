@@ -49,6 +49,9 @@ function whole(task, board) {
     task.handoffs.length > 0 && section("board.handoffs", task.handoffs.map(handoff)),
     task.executions.length > 0 && section("board.executions", h("ul", { class: "links" }, task.executions.map((item) => h("li", null,
       h("a", { href: `/executions#${item.execution_id}` }, item.execution_id), " ", chip(`execution-${item.status}`, t(`executions.${item.status}`)), " ", age(item.started_at))))),
+    task.usage.length > 0 && section("stats.tokens", h("ul", { class: "links" }, task.usage.map((row) => h("li", null,
+      who(row.agent_id), row.model && [" ", h("bdi", null, visible(row.model))], " ",
+      h("small", { class: "hint" }, ["input", "output", "cache_read", "cache_write"].map((name) => `${t(`stats.${name}`)} ${row[name].toLocaleString()}`).join(" · ")))))),
     section("board.history", history(task.history)),
   ].filter(Boolean);
 }
