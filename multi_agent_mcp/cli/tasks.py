@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.machines import AWAY
+from multi_agent_mcp.services.tasks.deliveries import FAILED, PASSED
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.proof import Receipt
     from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.services.sessions.executions import Executions
 
@@ -51,7 +53,7 @@ DONE_WHEN = click.option(
 
 @click.group()
 def task() -> None:
-    """Tasks: add, list, show, move, assign, approve."""
+    """Tasks: add, list, show, move, assign, approve, verify."""
 
 
 @task.command()
@@ -111,9 +113,11 @@ def list_tasks(context: SessionContext, status: str | None, assignee: str | None
 @TASK_ID
 @session_command()
 def show(context: SessionContext, task_id: str) -> None:
-    """Show a task with its history."""
+    """Show a task with the receipts of its checks, and its history."""
     task = context.services.task_changes.get(task_id)
-    context.answer({"task": as_json(task)}, _task_lines(task))
+    receipts = context.services.checks.receipts_of(task.id)
+    record = {**as_json(task), "proof": task.proof, "receipts": [item.as_answer() for item in receipts]}
+    context.answer({"task": record}, _task_lines(task, receipts))
 
 
 @task.command()
@@ -139,11 +143,38 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
         "new_status": task.status,
         "interrupt_id": task.interrupt_id,
     }
+    if status == "done" and task.done_when and not force:
+        answer |= deliveries.outcome_of(task.id).as_answer()
     texts = context.texts
     away = _away_home(context, task.assignee_id)
     key = "task.interrupted" if away is None else "task.interrupted_later"
     interrupted = texts(key, agent_id=task.assignee_id, machine=away) if task.interrupt_id else ""
-    context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
+    said = (answer.get("last_lines") or "").splitlines()
+    context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}", *indented("\n".join(said))])
+    if answer.get("check") == FAILED:
+        raise click.exceptions.Exit(1)
+
+
+@task.command()
+@TASK_ID
+@session_command()
+def verify(context: SessionContext, task_id: str) -> None:
+    """Run a task's checks again, in its assignee's working directory; exits 1 if one fails."""
+    task, verdict = context.services.deliveries.verify(task_id)
+    receipts = context.services.checks.receipts_of(task.id)
+    newest = {item.check: item for item in receipts}
+    answer = {
+        "task_id": task.id,
+        "status": task.status,
+        "check": PASSED if verdict.failed is None else FAILED,
+        "failed_check": verdict.failed,
+        "last_lines": verdict.reason,
+        "receipts": [newest[name].as_answer() for name in task.checks if name in newest],
+    }
+    lines = [_receipt_line(newest[name]) for name in task.checks if name in newest]
+    context.answer(answer, [*lines, *indented(verdict.reason)])
+    if verdict.failed is not None:
+        raise click.exceptions.Exit(1)
 
 
 @task.command()
@@ -272,7 +303,9 @@ def _record(executions: Executions, execution: Execution) -> dict[str, Any]:
     return {**as_json(execution), "log_file_path": str(executions.log_path(execution))}
 
 
-def _task_lines(task: Task) -> Iterator[str]:
+def _task_lines(task: Task, receipts: Iterable[Receipt]) -> Iterator[str]:
+    if task.proof is not None:
+        yield f"{'proof:':30}{task.proof}"
     for key, value in as_json(task).items():
         if key not in ("history", "description", "title") and value not in (None, [], {}):
             yield f"{key + ':':30}{one_line(str(value))}"
@@ -281,9 +314,21 @@ def _task_lines(task: Task) -> Iterator[str]:
     yield ""
     yield from indented(task.description)
     yield ""
+    for receipt in receipts:
+        yield _receipt_line(receipt)
+        if not receipt.passed:
+            yield from indented(receipt.last_lines())
+        yield ""
     for entry in as_json(task)["history"]:
         facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
         yield one_line(f"{entry.get('at', '-')}  {display_id(str(entry.get('by', '-')))}: {facts}")
+
+
+def _receipt_line(receipt: Receipt) -> str:
+    outcome = PASSED if receipt.passed else f"{FAILED} ({receipt.failure or receipt.exit_code})"
+    place = f"{receipt.head[:12]}{'+' if receipt.dirty else ''}"
+    at = format_time(receipt.finished_at)
+    return one_line(f"{at}  {receipt.id} {receipt.check}: {outcome}, {receipt.seconds:.1f} s, {place}")
 
 
 def _arrow(value: Any) -> str:

@@ -282,6 +282,7 @@ def _work_of(agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | Non
     work on tasks from it, whose last change also restarts its turn: it waits to hear of them."""
     handed_out = [task for task in tasks if task.given_away_by(agent_id)]
     mine = [task for task in tasks if task.assignee_id == agent_id and task.status == "in_progress"]
+    mine = [task for task in mine if not task.is_examined]  # then it waits for its checks
     if not mine or any(task.status in WITH_ASSIGNEE for task in handed_out):
         return None
     began_at, task_id = min((task.status_since, task.id) for task in mine)
