@@ -85,6 +85,18 @@ class Past:
         for number in range(1, count + 1):
             registry.add(Agent(id=f"w{number:04}", parent_id="admin"))
 
+    def company(self, count: int) -> None:
+        """So many further workers at work: each has 25 tasks, of which 8 are done and 2 begun, and 100 messages, of
+        which 3 are unread."""
+        self.agents(count)
+        for number in range(1, count + 1):
+            name = f"w{number:04}"
+            self.finished_tasks(8, name)
+            self.open_tasks(15, name)
+            self.tasks_in_progress(2, name)
+            self.archived_mail(97, name, "admin")
+            self.unread_mail(3, name, "admin")
+
     def archived_mail(self, count: int, receiver_id: str = "admin", sender_id: str = "worker") -> str:
         """Read long ago."""
         inbox = self.workspace.mailbox(receiver_id).path / "archive"
@@ -281,7 +293,7 @@ def main() -> int:
 
 
 _KINDS = (
-    *("agents", "archived_mail", "unread_mail", "read_mail", "notifications"),
+    *("agents", "company", "archived_mail", "unread_mail", "read_mail", "notifications"),
     *("finished_tasks", "open_tasks", "tasks_in_progress"),
     *("task_with_history", "subtasks_in_line", "dependency_chain", "executions", "ended_sessions", "conversation"),
 )

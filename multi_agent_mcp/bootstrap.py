@@ -43,6 +43,9 @@ class LocalConsequences:
             self.services.derived_notices.follow_up(task)
             self.services.derived_notices.settle_former(task)
 
+    def questions_changed(self) -> None:
+        self.services.question_effects.look()
+
     def arrived(self, message: Message) -> None:
         self.services.doorbell.announce([message])
 
@@ -65,6 +68,7 @@ class LocalConsequences:
                 self.moved_in(self.services.agents.get(agent_id))
         with suppress(Refusal):  # tried again at the next look
             self.services.sessions.recover_dead()
+        self.services.question_effects.look()
         return self.services.pane_looks.asked()
 
 

@@ -115,6 +115,8 @@ class Settings:
     """Whether the console may press keys in agents' panes."""
     usage: bool = True
     """Whether the hosts' own files are read for what the agents' models took."""
+    resume: bool = True
+    """Whether agents go on with their last conversations when they are started."""
     checks: Mapping[str, Check] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
     """The conditions of tasks that are created without any (docs/protocol.md, Done means proven)."""
@@ -275,6 +277,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         _notify_command(data),
         parse_console(data.get("console")),
         parse_usage(data.get("usage")),
+        parse_resume(data.get("resume")),
         parse_checks(data.get("checks")),
         parse_done_when(data.get("done_when")),
         parse_repository(data),
@@ -341,6 +344,15 @@ def parse_usage(given: Any) -> bool:
             "bad_settings", reason=Reason("no_choice", name="usage", value=f"{given!r:.60}", allowed="on, off")
         )
     return words[given]
+
+
+def parse_resume(given: Any) -> bool:
+    """Parses `resume` of session.yaml or team.yaml: `true` (the default) or `false`. Raises `InvalidArguments`."""
+    if not isinstance(given, bool | None):
+        raise InvalidArguments(
+            "bad_settings", reason=Reason("no_choice", name="resume", value=f"{given!r:.60}", allowed="true, false")
+        )
+    return given is not False
 
 
 def parse_checks(given: Any) -> dict[str, Check]:

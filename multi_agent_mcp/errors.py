@@ -100,6 +100,16 @@ class MessageNotFound(Refusal):
     code = "message_not_found"
 
 
+class QuestionNotFound(Refusal):
+    code = "question_not_found"
+
+
+class QuestionClosed(Refusal):
+    """Raised when a question was settled before: by another answer, its default, or because it was taken back."""
+
+    code = "question_closed"
+
+
 class InvalidStatusTransition(Refusal):
     code = "invalid_status_transition"
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
+    from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.doorbell.channel import Channel
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
     from multi_agent_mcp.services.doctor.doctor import Doctor
+    from multi_agent_mcp.services.doctor.finding import Finding
     from multi_agent_mcp.services.doctor.pruning import Pruning
     from multi_agent_mcp.services.mail.search import MailSearch
     from multi_agent_mcp.services.mail.sending import Messages, Outbox
@@ -47,11 +49,15 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
     from multi_agent_mcp.services.operations import HasOperations, Operations
     from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
+    from multi_agent_mcp.services.overview.lookup import Lookup
     from multi_agent_mcp.services.overview.machines import Machines
     from multi_agent_mcp.services.overview.snapshot import Dashboard, Snapshots
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
+    from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
+    from multi_agent_mcp.services.questions.effects import QuestionEffects
+    from multi_agent_mcp.services.questions.questions import Questions
     from multi_agent_mcp.services.recent_attention import RecentAttention
     from multi_agent_mcp.services.repository.edits import Edits
     from multi_agent_mcp.services.repository.reservations import Reservations
@@ -68,7 +74,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.briefing import Briefings
-    from multi_agent_mcp.services.turn.next_action import ChatAction, NextAction
+    from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
     from multi_agent_mcp.services.usage.usage import Usage
@@ -139,12 +145,14 @@ class Services:
         return self.workspace.authority.here
 
     def directories_of(self, agent_id: str) -> list[Path]:
-        """The directories to watch for an agent: its mail, notifications, tasks and delegations."""
+        """The directories to watch for an agent: its mail, notifications, tasks and delegations, and the
+        questions."""
         return [
             self.workspace.mailbox(agent_id).path,
             self.workspace.notices(agent_id).path,
             self.tasks_of(agent_id),
             self.workspace.delegations.directory(agent_id).path,
+            self.workspace.questions.base,
         ]
 
     def tasks_of(self, agent_id: str) -> Path:
@@ -161,6 +169,10 @@ class Services:
         that write notifications."""
         self.doorbell.announce_notification(notice)
 
+    def follow_questions(self) -> None:
+        """See `QuestionEffects.look`. It is looked up only here, because it depends on the derived notifications."""
+        self.question_effects.look()
+
     def session_ended(self, session: AgentSession) -> None:
         """Announces again what the session has read and not begun. The notifications are looked up only here, because
         they depend on the sessions."""
@@ -170,6 +182,11 @@ class Services:
     def unread_mail_count(self, agent_id: str) -> int:
         """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
         return len(self.workspace.mailbox(agent_id).unread())
+
+    def unread_mail(self, agent_id: str) -> list[Message]:
+        """The unread messages, those without a subject with their content, which the index does not keep."""
+        mailbox = self.workspace.mailbox(agent_id)
+        return [head if head.subject else mailbox.hot.load(name) or head for name, head in mailbox.unread()]
 
     def newly_quarantined(self, agent_id: str) -> int:
         """The number of the mailbox's files quarantined since the last call."""
@@ -212,7 +229,20 @@ class Services:
         """The items that wait for somebody, cached for processes that show them continually."""
         from multi_agent_mcp.services.recent_attention import RecentAttention
 
-        return RecentAttention(self.attention, lambda: self.doctor().examine(), self.clock)
+        return RecentAttention(self.attention, self.examined, self.unchanged, self.clock)
+
+    @cached_property
+    def unchanged(self) -> WhileUnchanged:
+        """What processes that show views continually have computed already."""
+        from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
+
+        return WhileUnchanged(self.workspace, self.sessions, self.clock)
+
+    def examined(self) -> list[Finding]:
+        """The findings of `doctor`, examined again only when something has changed, or after some minutes."""
+        from multi_agent_mcp.services.recent_attention import EXAMINE_EVERY
+
+        return self.unchanged.get("findings", lambda: self.doctor().examine(), good_for=EXAMINE_EVERY)
 
     def doctor(self, probe: Callable[[Agent], str | None] | None = None, look_at: LookAtPane | None = None) -> Doctor:
         """The doctor. `probe` returns why an agent's pane cannot be rung, `look_at` the host in it; by default both ask
@@ -328,6 +358,12 @@ class Services:
         return DeliveryTracking(self.workspace, self.agents)
 
     @part
+    def lookup(self) -> Lookup:
+        from multi_agent_mcp.services.overview.lookup import Lookup
+
+        return Lookup(self.workspace)
+
+    @part
     def mail_search(self) -> MailSearch:
         from multi_agent_mcp.services.mail.search import MailSearch
 
@@ -382,7 +418,12 @@ class Services:
         from multi_agent_mcp.services.notifications.derived import DerivedNotices
 
         return DerivedNotices(
-            self.workspace, self.notice_writer, self.interrupts, self.sessions.last_activity, self.clock
+            self.workspace,
+            self.notice_writer,
+            self.interrupts,
+            self.sessions.last_activity,
+            self.follow_questions,
+            self.clock,
         )
 
     @part
@@ -396,8 +437,25 @@ class Services:
         from multi_agent_mcp.services.notifications.notifications import Notifications
 
         return Notifications(
-            self.workspace, self.derived_notices, self.notice_writer, self.clock, self.settle_reservations
+            self.workspace,
+            self.derived_notices,
+            self.notice_writer,
+            self.clock,
+            self.settle_reservations,
+            self.question_effects.next_deadline,
         )
+
+    @part
+    def question_effects(self) -> QuestionEffects:
+        from multi_agent_mcp.services.questions.effects import QuestionEffects
+
+        return QuestionEffects(self.workspace, self.derived_notices, self.texts, self.clock)
+
+    @part
+    def questions(self) -> Questions:
+        from multi_agent_mcp.services.questions.questions import Questions
+
+        return Questions(self.workspace, self.agents, self.question_effects, self.audit, self.clock)
 
     @part
     def reservations(self) -> Reservations:
@@ -628,6 +686,7 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.answering,
             self.deliveries,
             self.executions,
             self.dashboard,
@@ -636,6 +695,12 @@ class Services:
             self.texts,
             self.clock,
         )
+
+    @part
+    def answering(self) -> AnswerAction:
+        from multi_agent_mcp.services.turn.next_action import AnswerAction
+
+        return AnswerAction(self.workspace, self.questions, self.answer_budget, self.texts, self.clock)
 
     @part
     def briefings(self) -> Briefings:
@@ -654,7 +719,7 @@ class Services:
     def chat_action(self) -> ChatAction:
         from multi_agent_mcp.services.turn.next_action import ChatAction
 
-        return ChatAction(self.workspace, self.delegations, self.conversations, self.texts)
+        return ChatAction(self.workspace, self.delegations, self.conversations, self.answering, self.texts)
 
     @part
     def reading(self) -> Reading:
@@ -690,6 +755,7 @@ class Services:
             self.supervision,
             self.owner_waits,
             self.derived_notices,
+            self.questions,
             self.people,
             self.clock,
         )

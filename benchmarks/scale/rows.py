@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.floors import file_read, file_written, python_started
 from benchmarks.rows import calls, throughput
-from benchmarks.scale import mail, servers, tasks, upkeep
+from benchmarks.scale import mail, servers, tasks, upkeep, views
 from benchmarks.scale.growth import Growth
 from benchmarks.table import Row
 
@@ -140,4 +140,43 @@ _OTHERS = (
     Row(name="writers", title="8 senders beside 8 writers of files", measure=throughput.sends, at_least=0.6),
 )
 
-ROWS: tuple[Row, ...] = (*_TASKS, *_UNREAD, *_ARCHIVED, *_OTHERS)
+_COMPANY = (
+    *(
+        Row(
+            name=f"{view}-first",
+            title=f"/api/{view}, the first time, 200 agents",
+            measure=views.first(f"/{view}"),
+            unit="s",
+            at_most=0.3,
+        )
+        for view in ("attention", "agents", "health")
+    ),
+    *(
+        Row(
+            name=f"{view}-again",
+            title=f"/api/{view} while nothing changes",
+            measure=views.again(f"/{view}"),
+            unit="s",
+            at_most=0.03,
+        )
+        for view in ("attention", "agents", "health")
+    ),
+    Row(
+        name="stats",
+        title="/api/stats, the first time, 200 agents",
+        measure=views.first("/stats"),
+        unit="s",
+        at_most=2,
+    ),
+    Row(
+        name="first-search",
+        title="the longest wait of the first search, 20 000 messages",
+        measure=views.first_search,
+        unit="s",
+        at_most=2,
+    ),
+    Row(name="cli-attention", title="attention, 200 agents", measure=views.command("attention"), unit="s"),
+    Row(name="cli-stats", title="stats, 200 agents", measure=views.command("stats"), unit="s"),
+)
+
+ROWS: tuple[Row, ...] = (*_TASKS, *_UNREAD, *_ARCHIVED, *_OTHERS, *_COMPANY)

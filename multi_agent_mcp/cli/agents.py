@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, column_table, print_error, session_command
+from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
+from multi_agent_mcp.cli.rendering import column_table
 from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
@@ -115,7 +116,7 @@ def set_agent(
 @session_command()
 def list_agents(context: SessionContext) -> None:
     """Show the agents, whether their servers run, their panes and their unread mail."""
-    records = [_record(context, agent) for agent in context.services.agents.all().values()]
+    records = [agent_facts(context, agent) for agent in context.services.agents.all().values()]
     texts = context.texts
     columns: dict[str, Callable[[dict[str, Any]], object]] = {
         "id": itemgetter("id"),
@@ -160,7 +161,8 @@ def brief(context: SessionContext, agent_id: str, purpose: str) -> None:
     context.answer(answer, text.splitlines())
 
 
-def _record(context: SessionContext, agent: Agent) -> dict[str, Any]:
+def agent_facts(context: SessionContext, agent: Agent) -> dict[str, Any]:
+    """An agent's record for JSON, with whether its server runs and its number of unread messages."""
     services = context.services
     now = {"alive": services.sessions.alive(agent.id), "unread": services.unread_mail_count(agent.id)}
     home = {"machine": agent.machine} if services.machine is not None else {}

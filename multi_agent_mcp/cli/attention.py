@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command, titled_table
+from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
+from multi_agent_mcp.cli.questions import PREFIX, answer_question, lines_of
+from multi_agent_mcp.cli.rendering import Styled, ago, alike, folded, is_terminal, subjects_words, titled_table
 from multi_agent_mcp.cli.watch.screen import choice_words, choices, said
-from multi_agent_mcp.domain.times import format_duration
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
+from multi_agent_mcp.services.questions.questions import as_answer as question_answer
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -25,24 +27,38 @@ if TYPE_CHECKING:
     from multi_agent_mcp.texts import Texts
 
 
-# `answer`: shows the questions of hosts in their panes, and answers one by pressing a key.
+# `answer`: answers a question, or shows what hosts ask in their panes and answers it by pressing a key.
 
 
 @click.command()
-@click.argument("agent_id", metavar="[AGENT]", required=False)
-@click.argument("choice", required=False)
+@click.argument("asked", metavar="[QUESTION_ID|AGENT]", required=False)
+@click.argument("choice", metavar="[CHOICE|TEXT]", required=False)
+@click.option("--note", metavar="TEXT", help="What you add to the answer of a question.")
 @click.option(
     "--question",
     metavar="ID",
-    help="The question as it was shown; not needed for a minute. Another one is never answered.",
+    help="What a host asks, as it was shown; not needed for a minute. Anything else is never answered.",
 )
 @session_command(acting=True)
-def answer(context: SessionContext, agent_id: str | None, choice: str | None, question: str | None) -> None:
-    """Show what a host asks in its pane (without AGENT: all of them), or press the key of one of its choices."""
-    if agent_id is None:
+def answer(
+    context: SessionContext, asked: str | None, choice: str | None, note: str | None, question: str | None
+) -> None:
+    """Answer a question, or what a host asks in its pane. Without arguments: list both; without an answer: show one.
+
+    A question is answered by one of its choices (or its number), or freely if it has none; a host by the key of one of
+    the choices that it shows.
+    """
+    if asked is None:
         _show_all(context)
         return
-    agent = context.services.agents.here(agent_id)
+    if asked.startswith(PREFIX):
+        if question is not None:
+            raise InvalidArguments("option_of_hosts", name="--question")
+        answer_question(context, asked, choice, note)
+        return
+    if note is not None:
+        raise InvalidArguments("option_of_questions", name="--note")
+    agent = context.services.agents.here(asked)
     if choice is None:
         _show(context, agent)
         return
@@ -62,10 +78,13 @@ def list_dialogs(context: SessionContext, asked: Mapping[str, Dialog]) -> Iterat
 def _show_all(context: SessionContext) -> None:
     panes, texts = context.services.panes, context.texts
     asked = panes.dialogs()
-    lines = list(list_dialogs(context, asked))
+    owed = context.services.questions.owed_by(context.agent(None).id)
+    lines = [*list_dialogs(context, asked), *(line for question in owed for line in lines_of(question, texts))]
     unseen = panes.unseen()
     lines += [texts("answer.unseen", agent_id=agent_id) for agent_id in unseen]
-    context.answer({"dialogs": as_answer(asked), "unseen": unseen}, lines or [texts("answer.nobody")])
+    questions = [question_answer(question) for question in owed]
+    answer = {"dialogs": as_answer(asked), "unseen": unseen, "questions": questions}
+    context.answer(answer, lines or [texts("answer.nobody")])
 
 
 def _show(context: SessionContext, agent: Agent) -> None:
@@ -135,30 +154,52 @@ def _outcome(agent: Agent, came: Answered, choice: str, texts: Texts) -> str:
 
 
 HEAD = ("for", "agent", "what", "says", "command")
+SINGLE = frozenset({"mail", "conversation", "request"})
+"""The kinds of items whose words are somebody's: each is read by itself."""
+KIND_STYLES = {
+    **dict.fromkeys(("dialog", "login", "down", "ended", "tmux"), "bold red"),
+    **dict.fromkeys(("machine", "stuck", "request", "conversation", "blocked", "undelivered"), "yellow"),
+}
 
 
 @click.command()
+@click.option("--all", "everything", is_flag=True, help="One line for each item, also where many say the same.")
 @session_command(acting=True)
-def attention(context: SessionContext) -> None:
+def attention(context: SessionContext, everything: bool) -> None:
     """List everything that waits for you, the worst first, each with what helps: questions in panes, stuck agents,
     requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds."""
     services = context.services
     items = services.attention.of(context.agent(None), services.doctor().examine())
     answer = {"items": [item.as_answer() for item in items]}
     asked = {item.agent_id: item.dialog for item in items if item.agent_id is not None and item.dialog is not None}
-    lines = [*attention_lines(items, services.clock(), services.people), *([""] if asked else [])]
+    shown = [[item] for item in items] if everything else folded(items, _alike)
+    lines = [*attention_lines(shown, services.clock(), services.people), *([""] if asked else [])]
     context.answer(answer, [*lines, *list_dialogs(context, asked)])
 
 
-def attention_lines(items: Iterable[Item], now: datetime, texts: Texts) -> Iterator[str]:
-    """Yields the items as a table, or the line that nothing waits."""
-    rows = [_row(item, now, texts) for item in items]
+def attention_lines(shown: Iterable[Sequence[Item]], now: datetime, texts: Texts) -> Iterator[str]:
+    """Yields groups of items as a table, each on one line, or the line that nothing waits."""
+    rows = [_row(group, now, texts) for group in shown]
     return titled_table(texts, HEAD, rows) if rows else iter([texts("attention.nothing")])
 
 
-def _row(item: Item, now: datetime, texts: Texts) -> tuple[str, ...]:
-    since = "-" if item.since is None else format_duration(max(now - item.since, timedelta(0)))
+def _alike(item: Item) -> object:
+    """Equal for items that say the same of different agents or tasks. A question has its own row, as has mail."""
+    if item.dialog is not None or item.kind in SINGLE:
+        return id(item)
+    return item.kind, item.machine, alike(item.text, item.agent_id or "")
+
+
+def _row(group: Sequence[Item], now: datetime, texts: Texts) -> tuple[str, ...]:
+    item = group[0]
+    since = ago(item.since, now, texts)
     command = item.command
     if item.machine is not None:
         command = texts("attention.there", machine=item.machine, command=command)
-    return since, item.agent_id or "-", texts(f"attention.kind.{item.kind}"), said(item, texts), command
+    who = subjects_words([each.agent_id or "-" for each in group], texts)
+    kind = texts(f"attention.kind.{item.kind}")
+    if len(group) > 1:
+        kind = f"{kind} ×{len(group)}"
+        command = "multi-agent-mcp attention --all"
+    says = one_line(item.text) if is_terminal() and item.dialog is None else said(item, texts)
+    return since, who, Styled(kind, KIND_STYLES.get(item.kind, "")), says, command

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command, titled_table
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.rendering import titled_table
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Check

@@ -8,17 +8,19 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import reduce, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from multi_agent_mcp.domain.text import columns, display_id, one_line, sanitize, shortened
+from multi_agent_mcp.cli.rendering import Painted
+from multi_agent_mcp.domain.text import display_id, one_line, sanitize, shortened
 from multi_agent_mcp.environment import locale_language
-from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Refusal, system_error
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 # The output of commands: plain lines and tables for people, JSON for programs.
 
 EXCERPT_COLUMNS = 72
-Item = TypeVar("Item")
 
 
 def print_json(answer: Any) -> None:
@@ -50,7 +51,7 @@ def print_answer(answer: Mapping[str, Any], lines: Iterable[str], *, as_json: bo
 
 def print_line(line: str = "") -> None:
     """Prints one line for people, without control characters, so that an agent's text cannot control the terminal."""
-    sys.stdout.write(sanitize(line) + "\n")
+    sys.stdout.write((line if isinstance(line, Painted) else sanitize(line)) + "\n")
 
 
 def print_error(line: str) -> None:
@@ -94,24 +95,6 @@ def excerpt(text: str) -> str:
     return shortened(one_line(text), EXCERPT_COLUMNS)
 
 
-def titled_table(texts: Texts, names: Iterable[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Yields a table with column titles in the session's language."""
-    return table([texts(f"table.{name}") for name in names], rows)
-
-
-def column_table(texts: Texts, items: Iterable[Item], columns: Mapping[str, Callable[[Item], object]]) -> Iterator[str]:
-    """Yields a table of items; `columns` maps each column's name to the function that makes an item's cell."""
-    return titled_table(texts, columns, [[cell(item) for cell in columns.values()] for item in items])
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Yields a plain table with aligned columns, suitable for `grep` and `cut`; every row is one line."""
-    cells = [list(head), *([one_line(str(cell)) for cell in row] for row in rows)]
-    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        yield "  ".join(cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
 def _not_empty(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if value == "":
         refuse(InvalidArguments("option_empty", name=parameter.opts[0]), code=WRONG_USE)
@@ -124,6 +107,23 @@ ROOT = click.option(
 SESSION = click.option("--session", metavar="NAME", help="The session (default: the only one there is).")
 AS = click.option("--as", "acting", metavar="AGENT", help="Who you are (default: the Owner).")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+class Id(click.ParamType[str]):
+    """The type of an argument or option that takes an entity's id, or the beginning of one with or without its prefix,
+    where that leaves one: `click.argument("task_id", type=Id("tsk"))`. The command gets the whole id, or what was given
+    if there is none. A kind is known by the prefix of its ids (`services/overview/lookup.py`)."""
+
+    name = "id"
+
+    def __init__(self, *prefixes: str) -> None:
+        self.prefixes = prefixes
+
+    def completed(self, context: SessionContext, given: Any) -> Any:
+        if isinstance(given, tuple | list):
+            return [self.completed(context, item) for item in given]
+        return given and context.services.lookup.full_id(given, *self.prefixes)
+
 
 Command = Callable[..., None]
 WRONG_USE = 2
@@ -177,6 +177,9 @@ def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Com
             root: str | None, session: str | None, acting: str | None = None, as_json: bool = False, **given: Any
         ) -> None:
             with open_context(root, session, acting, as_json=as_json) as context:
+                for parameter in click.get_current_context().command.params:
+                    if isinstance(parameter.type, Id) and parameter.name is not None:
+                        given[parameter.name] = parameter.type.completed(context, given[parameter.name])
                 function(context, **given)
 
         return reduce(lambda decorated, option: option(decorated), reversed(added), command)
@@ -208,7 +211,15 @@ def open_context(
     except Refusal as refusal:
         # A program expects one JSON object: a failure after the answer goes to standard error.
         texts = services.people if services is not None else None
-        refuse(refusal, texts, as_json=as_json and not (context and context.has_answered))
+        refuse(_with_meant(refusal, services), texts, as_json=as_json and not (context and context.has_answered))
+
+
+def _with_meant(refusal: Refusal, services: Services | None) -> Refusal:
+    """The refusal of an unknown agent with the names that may have been meant."""
+    if services is None or not isinstance(refusal, AgentNotFound) or refusal.key != "error.agent_not_found":
+        return refusal
+    meant = get_close_matches(str(refusal.values.get("agent_id")), services.agents.all())
+    return AgentNotFound("agent_meant", **refusal.values, meant=", ".join(meant)) if meant else refusal
 
 
 @contextmanager

@@ -9,35 +9,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import (
+    Id,
     SessionContext,
-    column_table,
     delivery_lines,
     indented,
     session_command,
     text_of,
     unverified,
 )
+from multi_agent_mcp.cli.rendering import column_table, local_words, status_words
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.services.validation import Draft, require_words
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.texts import Texts
 
 Record = dict[str, Any]
-CONVERSATION_COLUMNS: dict[str, Callable[[Record], object]] = {
-    "conversation": itemgetter("id"),
-    "status": itemgetter("status"),
-    "between": lambda item: f"{display_id(item['initiator_id'])} ↔ {display_id(item['target_agent_id'])}",
-    "messages": itemgetter("message_count"),
-    "task": lambda item: item["task_id"] or "-",
-    "started": itemgetter("started_at"),
-    "purpose": lambda item: item["purpose"] or "",
-}
 
-CONVERSATION = click.argument("conversation_id", metavar="CONVERSATION", help="Its id; `conversations` lists them.")
+CONVERSATION = click.argument(
+    "conversation_id", metavar="CONVERSATION", type=Id("cnv"), help="Its id; `conversations` lists them."
+)
 TEXT = click.argument("text", help="What you say; `-` reads standard input.")
 
 
@@ -47,7 +43,9 @@ def conversation() -> None:
 
 
 @click.command()
-@click.argument("conversation_id", metavar="ID", required=False, help="If omitted, list the conversations.")
+@click.argument(
+    "conversation_id", metavar="ID", required=False, type=Id("cnv"), help="If omitted, list the conversations."
+)
 @session_command()
 def conversations(context: SessionContext, conversation_id: str | None) -> None:
     """List conversations, or print one with its messages."""
@@ -60,14 +58,30 @@ def conversations(context: SessionContext, conversation_id: str | None) -> None:
         context.answer(answer, _conversation_lines(found, spoken, context.texts))
         return
     records = [{**as_json(item), "message_count": len(service.messages_of(item.id))} for item in service.all()]
-    context.answer({"conversations": records}, column_table(context.texts, records, CONVERSATION_COLUMNS))
+    texts, now = context.texts, context.services.clock()
+    columns: dict[str, Callable[[Record], object]] = {
+        "conversation": itemgetter("id"),
+        "status": lambda item: status_words(item["status"], texts),
+        "between": lambda item: f"{display_id(item['initiator_id'])} ↔ {display_id(item['target_agent_id'])}",
+        "messages": itemgetter("message_count"),
+        "task": lambda item: item["task_id"] or "-",
+        "started": lambda item: _moment(item["started_at"], now, texts),
+        "purpose": lambda item: item["purpose"] or "",
+    }
+    lines = column_table(texts, records, columns) if records else [texts("conversation.none")]
+    context.answer({"conversations": records}, lines)
+
+
+def _moment(at: str, now: datetime, texts: Texts) -> str:
+    moment = parse_time(at)
+    return at if moment is None else local_words(moment, now, texts)
 
 
 @conversation.command()
 @click.argument("agent", help="Whom to talk to.")
 @TEXT
 @click.option("--purpose", help="What it is about.")
-@click.option("--task", metavar="TASK_ID", help="The task it belongs to.")
+@click.option("--task", metavar="TASK_ID", type=Id("tsk"), help="The task it belongs to.")
 @session_command(acting=True)
 def start(context: SessionContext, agent: str, text: str, purpose: str | None, task: str | None) -> None:
     """Start a conversation with an agent and ring it."""
@@ -120,7 +134,7 @@ def sessions(context: SessionContext, everything: bool) -> None:
         "state": lambda item: _state(item, context.texts),
         "task": lambda item: item["task_id"] or "-",
         "pid": itemgetter("pid"),
-        "since": itemgetter("created_at"),
+        "since": lambda item: _moment(item["created_at"], context.services.clock(), context.texts),
     }
     context.answer({"sessions": records}, column_table(context.texts, records, columns))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,11 +24,20 @@ from multi_agent_mcp.cli.context import (
     refuse,
     session_command,
     text_of,
+)
+from multi_agent_mcp.cli.rendering import (
+    duration_words,
+    folded,
+    is_terminal,
+    local_time,
+    local_words,
+    status_words,
+    subjects_words,
     titled_table,
 )
 from multi_agent_mcp.config import find_root, read_environment, session_names
 from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.domain.times import asked_time, format_duration, format_time, local_zone
+from multi_agent_mcp.domain.times import asked_time, format_time, local_zone
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.search.search import Found, Results, SearchQuery
 from multi_agent_mcp.system.files import storage_errors
@@ -36,7 +46,7 @@ from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.statistics import Statistics
+    from multi_agent_mcp.domain.statistics import AgentFigures, Statistics
     from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshot
     from multi_agent_mcp.texts import Texts
@@ -84,7 +94,8 @@ def write(path: Path, svg: str) -> None:
 
 
 def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
-    """Yields a table of all events in order, with the time since the first one."""
+    """Yields a table of all events in order: in a terminal with the time of each, else with the time since the first
+    one."""
     machines = {lane.agent_id: lane.machine for lane in found.lanes}
 
     def named(agent_id: str | None) -> str:
@@ -97,11 +108,30 @@ def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
         *(step for bar in found.bars for step in _task(bar, named, texts)),
     ]
     events.sort(key=lambda event: event[0])
-    rows = [
-        (f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, cells), excerpt(words))
-        for at, (*cells, words) in events
-    ]
-    return titled_table(texts, HEAD, rows)
+    if not is_terminal():
+        rows = [
+            (f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, cells), excerpt(words))
+            for at, (*cells, words) in events
+        ]
+        return titled_table(texts, HEAD, rows)
+    shown = [_moment_row([*group], found.end, texts) for _, group in groupby(events, key=_same)]
+    return titled_table(texts, ("at", *HEAD[1:]), shown)
+
+
+def _same(event: Row) -> object:
+    """Equal for events of one second that say the same to different agents, as the copies of a broadcast do."""
+    at, (who, what, *_, words) = event
+    return at.replace(microsecond=0), who.partition(" → ")[0], what, words
+
+
+def _moment_row(events: Sequence[Row], now: datetime, texts: Texts) -> tuple[str, ...]:
+    """Returns the row of events that say the same: when by the local clock, to whom, and how far the first one got."""
+    at, (who, *cells, words) = events[0]
+    sender, arrow, _ = who.partition(" → ")
+    receivers = subjects_words([cells[0].partition(" → ")[2] for _, cells in events], texts, named=1)
+    there = at.astimezone(local_zone())
+    clock = f"{there:%H:%M:%S}" if there.date() == now.astimezone(local_zone()).date() else local_words(at, now, texts)
+    return (clock, f"{sender} → {receivers}" if arrow else who, *cells, words)
 
 
 def since(start: datetime, at: datetime | None) -> str:
@@ -137,7 +167,10 @@ def _task(bar: Bar, named: Named, texts: Texts) -> Iterator[Row]:
     if bar.outcome is not None and bar.end is not None:
         turns.append((bar.end, bar.outcome))
     for at, status in turns:
-        yield at, (named(bar.agent_id), texts("timeline.task", status=status), "", "", "", bar.title)
+        yield (
+            at,
+            (named(bar.agent_id), texts("timeline.task", status=status_words(status, texts)), "", "", "", bar.title),
+        )
 
 
 # `stats`: statistics of agents, tasks and days.
@@ -161,37 +194,44 @@ def stats(context: SessionContext, days: int) -> None:
 def _table(found: Statistics, texts: Texts) -> Iterator[str]:
     yield texts("stats.period", start=f"{found.days[0].day}", end=f"{found.days[-1].day}")
     yield ""
-    yield from titled_table(texts, AGENTS, _agents(found))
+    yield from titled_table(texts, AGENTS, _agents(found, texts))
     yield ""
-    yield from titled_table(texts, TASKS, _tasks(found))
+    yield from titled_table(texts, TASKS, _tasks(found, texts))
     yield ""
-    yield from titled_table(texts, DAYS, _days(found))
+    yield from titled_table(texts, DAYS, _days(found, texts))
     if found.left_out:
         yield texts("stats.left_out", count=found.left_out)
 
 
-def _agents(found: Statistics) -> Iterator[tuple[object, ...]]:
-    for agent in found.agents:
-        counts = (agent.tool_calls, agent.sent, agent.received, agent.done)
-        times = (agent.busy, agent.waiting, agent.blocked, agent.until_read, agent.lead)
-        yield (agent.agent_id, *counts, *map(_duration, times))
+def _agents(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:
+    rows = [_agent(agent, texts) for agent in found.agents]
+    for group in folded(rows, lambda row: row[1:]) if is_terminal() else [[row] for row in rows]:
+        yield (subjects_words([str(row[0]) for row in group], texts), *group[0][1:])
 
 
-def _tasks(found: Statistics) -> Iterator[tuple[object, ...]]:
+def _agent(agent: AgentFigures, texts: Texts) -> tuple[object, ...]:
+    counts = (agent.tool_calls, agent.sent, agent.received, agent.done)
+    times = (agent.busy, agent.waiting, agent.blocked, agent.until_read, agent.lead)
+    return (agent.agent_id, *counts, *(_duration(seconds, texts) for seconds in times))
+
+
+def _tasks(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:
     """Yields rows for the tasks that took longest, longest first."""
     longest = sorted(found.tasks, key=lambda task: task.lead or task.working, reverse=True)
     for task in longest[:TASKS_SHOWN]:
-        times = map(_duration, (task.lead, task.working, task.blocked))
-        yield (task.task_id, task.assignee_id or "-", task.status, *times, excerpt(task.title))
+        times = (_duration(seconds, texts) for seconds in (task.lead, task.working, task.blocked))
+        yield (task.task_id, task.assignee_id or "-", status_words(task.status, texts), *times, excerpt(task.title))
 
 
-def _days(found: Statistics) -> Iterator[tuple[object, ...]]:
+def _days(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:
     for day in found.days:
-        yield day.day, sum(day.done.values()), _duration(sum(day.busy.values())), day.messages
+        yield day.day, sum(day.done.values()), _duration(sum(day.busy.values()), texts), day.messages
 
 
-def _duration(seconds: float | None) -> str:
-    return "-" if not seconds else format_duration(timedelta(seconds=seconds))
+def _duration(seconds: float | None, texts: Texts) -> str:
+    if not seconds:
+        return "-"
+    return duration_words(timedelta(seconds=seconds), texts, units=1 if is_terminal() else 2)
 
 
 # `search`: finds words in mail, tasks, conversations and execution logs, archived ones included.
@@ -226,7 +266,8 @@ def _hit_lines(results: Results, texts: Texts) -> Iterator[str]:
     if not results.found:
         yield texts("search.nothing")
     for found in results.found:
-        yield f"{format_time(found.at)}  {texts(f'search.{found.kind}')}  {_between(found)}  {one_line(found.title)}"
+        at = local_time(format_time(found.at), texts)
+        yield f"{at}  {texts(f'search.{found.kind}')}  {_between(found)}  {one_line(found.title)}"
         yield from indented(found.excerpt)
         yield from indented(found.path if found.line is None else f"{found.path}:{found.line}")
     if results.more:

@@ -19,7 +19,6 @@ from multi_agent_mcp.cli.context import (
     JSON,
     ROOT,
     SessionContext,
-    column_table,
     people_texts,
     print_answer,
     print_error,
@@ -29,6 +28,7 @@ from multi_agent_mcp.cli.context import (
     system_errors,
     text_of,
 )
+from multi_agent_mcp.cli.rendering import column_table
 from multi_agent_mcp.config import find_root, read_environment
 from multi_agent_mcp.domain.ids import session_name
 from multi_agent_mcp.domain.text import one_line

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from multi_agent_mcp.cli.context import (
+    Id,
     SessionContext,
     delivery_lines,
+    excerpt,
     indented,
     placed,
     print_error,
     print_line,
     session_command,
     text_of,
-    titled_table,
     unverified,
 )
+from multi_agent_mcp.cli.rendering import ago, column_table, local_time, titled_table
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.doorbell.wording import SYSTEM
 from multi_agent_mcp.errors import MessageNotFound, Refusal, StorageError
 from multi_agent_mcp.services.validation import Draft
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.turn.reading import ReadBatch, Reading
     from multi_agent_mcp.texts import Texts
 
@@ -48,7 +52,9 @@ EVERYBODY = "all"
 @click.option("--subject", default="", show_default=False, help="A subject line.")
 @click.option("--priority", default="normal", type=click.Choice(MESSAGE_PRIORITIES), help="How urgent it is.")
 @click.option("--idempotency-key", help="Repeating it sends nothing twice.")
-@click.option("--conversation", metavar="ID", help="Say it in this conversation; RECEIVER may be omitted.")
+@click.option(
+    "--conversation", metavar="ID", type=Id("cnv"), help="Say it in this conversation; RECEIVER may be omitted."
+)
 @session_command(acting=True)
 def send(
     context: SessionContext,
@@ -82,7 +88,7 @@ def send(
 
 
 @click.command()
-@click.argument("message_id", help="A message to you; its first 8 digits suffice if they are unique.")
+@click.argument("message_id", help="A message to you.")
 @click.argument("text", help="The answer; `-` reads standard input.")
 @session_command(acting=True)
 def reply(context: SessionContext, message_id: str, text: str) -> None:
@@ -97,7 +103,7 @@ def reply(context: SessionContext, message_id: str, text: str) -> None:
 @click.option("--all", "everything", is_flag=True, help="Include mail that has already been read, newest first.")
 @click.option("--peek", is_flag=True, help="Look without marking anything read.")
 @click.option("--limit", default=50, type=click.IntRange(1), help="How many messages at most.")
-@click.option("--before", metavar="MESSAGE_ID", help="With --all: continue before this one.")
+@click.option("--before", metavar="MESSAGE_ID", type=Id("msg"), help="With --all: continue before this one.")
 @session_command(acting=True)
 def read(
     context: SessionContext, agent: str | None, everything: bool, peek: bool, limit: int, before: str | None
@@ -130,14 +136,33 @@ def read(
 @click.argument("agent", required=False, help="Whose mail (default: yours).")
 @session_command(acting=True)
 def unread(context: SessionContext, agent: str | None) -> None:
-    """Count unread mail."""
+    """Count unread mail, and say from whom it is and what it is about."""
     me = context.agent(agent)
-    count = context.services.unread_mail_count(me.id)
-    context.answer({"agent_id": me.id, "unread_count": count}, [str(count)])
+    found, now = context.services.unread_mail(me.id), context.services.clock()
+    heads = [
+        {
+            "id": head.id,
+            "sender_id": head.sender_id,
+            "message_type": head.message_type,
+            "priority": head.priority,
+            "subject": head.subject or excerpt(head.content),
+            "created_at": format_time(head.created_at),
+        }
+        for head in found
+    ]
+    columns: dict[str, Callable[[Message], object]] = {
+        "id": attrgetter("id"),
+        "ago": lambda head: ago(head.created_at, now, context.texts),
+        "from": lambda head: display_id(head.sender_id),
+        "type": attrgetter("message_type"),
+        "words": lambda head: head.subject or excerpt(head.content),
+    }
+    lines = [str(len(heads)), *(column_table(context.texts, found, columns) if found else ())]
+    context.answer({"agent_id": me.id, "unread_count": len(heads), "messages": heads}, lines)
 
 
 @click.command()
-@click.argument("message_id", help="A message, broadcast or notification.")
+@click.argument("message_id", type=Id("msg", "ntf"), help="A message, broadcast or notification.")
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
     """Show where a message or notification is and every step it took: stored, rung, submitted, read; between machines
@@ -153,7 +178,7 @@ def _message_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
         parties = (
             f"{display_id(message['sender_id'])}{unverified(message, texts)} → {display_id(message['receiver_id'])}"
         )
-        yield f"── {message['created_at']}  {parties}  {one_line(message['id'])}"
+        yield f"── {local_time(message['created_at'], texts)}  {parties}  {one_line(message['id'])}"
         yield "   " + one_line(f"{_kind(message)}, {message['priority']}: {message['subject']}")
         yield ""
         yield from indented(message["content"])
@@ -202,6 +227,13 @@ def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
             at = parse_time(step["at"])
             after = f"+{(at - stored).total_seconds() * 1000:.0f} ms" if at and stored else ""
             came = texts("trace.from", machine=step["machine"]) if "machine" in step else ""
-            rows.append((step["state"], step["at"], after, came or texts.why_not_rung(step.get("reason", ""))))
+            rows.append(
+                (
+                    step["state"],
+                    local_time(step["at"], texts),
+                    after,
+                    came or texts.why_not_rung(step.get("reason", "")),
+                )
+            )
         yield from titled_table(texts, ("step", "at", "after", "reason"), rows)
         print_line()

@@ -33,7 +33,7 @@ COMMANDS = {
         "send": ("mail:send", "Send a message and ring its receiver."),
         "reply": ("mail:reply", "Answer a message."),
         "read": ("mail:read", "Print unread mail and mark it read."),
-        "unread": ("mail:unread", "Count unread mail."),
+        "unread": ("mail:unread", "Say how much mail is unread, from whom and about what."),
         "search": ("looking:search", "Find words in mail, tasks, conversations and logs."),
         "trace": ("mail:trace", "Show every step a message took."),
     },
@@ -59,9 +59,11 @@ COMMANDS = {
     },
     "Looking": {
         "attention": ("attention:attention", "What waits for you, most serious first, and what helps."),
+        "show": ("show:show", "Show anything by its id, or by its first digits."),
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("looking:web", "The same and more in a browser."),
-        "answer": ("attention:answer", "Answer what a host asks in its pane."),
+        "questions": ("questions:questions", "Who owes whom an answer, and what was answered."),
+        "answer": ("attention:answer", "Answer a question, or what a host asks in its pane."),
         "brief": ("agents:brief", "Print what an agent is told when it goes on."),
         "timeline": ("looking:timeline", "Show what happened when, or draw it."),
         "stats": ("looking:stats", "Count what each agent did, and how long tasks took."),
@@ -106,6 +108,15 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(f".{module}", __package__), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's; but an unknown name is compared with those of all commands, which are not loaded."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for subject, commands in COMMANDS.items():
             with formatter.section(subject):
@@ -129,7 +140,12 @@ def _show_completion(context: click.Context, _: click.Parameter, shell: str | No
     context.exit()
 
 
-@click.group(PROGRAM, cls=LazyGroup, invoke_without_command=True, context_settings={"show_default": True})
+@click.group(
+    PROGRAM,
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"show_default": True, "help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s", help="Print the version.")
 @click.option(
     "--show-completion",
@@ -195,7 +211,9 @@ def _wrong_use(error: click.ClickException) -> InvalidArguments:
     """Translates an error of click. Errors that click distinguishes only by message are told apart by it."""
     match error:
         case click.NoSuchCommand():
-            return InvalidArguments("unknown_command", name=error.command_name)
+            meant = ", ".join(error.possibilities or ())
+            key = "unknown_command_meant" if meant else "unknown_command"
+            return InvalidArguments(key, name=error.command_name, meant=meant)
         case click.NoSuchOption():
             meant = ", ".join(error.possibilities or ())
             return InvalidArguments(

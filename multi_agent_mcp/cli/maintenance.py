@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from math import isnan
@@ -22,8 +22,8 @@ from multi_agent_mcp.cli.context import (
     print_line,
     refuse,
     session_command,
-    titled_table,
 )
+from multi_agent_mcp.cli.rendering import Styled, alike, folded, is_terminal, subjects_words, titled_table
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.wiring import Services
 
 Answer = dict[str, Any]
+FINDINGS = ("level", "check", "subject", "finding", "repair")
 LONGEST_AGE_DAYS = 365_000.0
 """An age greater than that of any file, within the range of `datetime`."""
 
@@ -105,13 +106,10 @@ def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: A
     for finding in repaired:
         facts = {name: getattr(finding, name) for name in ("check", "subject", "finding", "repair")}
         yield texts("doctor.done", **facts)
-    if left:
-        findings = [
-            (texts(f"level.{item.level}"), item.check, item.subject, item.finding, item.repair) for item in left
-        ]
-        yield from titled_table(texts, ("level", "check", "subject", "finding", "repair"), findings)
-    else:
-        yield texts("doctor.clean")
+    names = [doorbell["agent_id"] for doorbell in answer["doorbells"]]
+    groups = folded(left, lambda item: _alike(item, names)) if is_terminal() else [[item] for item in left]
+    rows = [_finding_row(group, texts) for group in groups]
+    yield from titled_table(texts, FINDINGS, rows) if rows else [texts("doctor.clean")]
     channels = [
         (doorbell["agent_id"], doorbell["screen"], rung["rung"], _now(texts, doorbell, rung["reason"]))
         for doorbell in answer["doorbells"]
@@ -119,10 +117,34 @@ def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: A
     ]
     if channels:
         yield ""
-        yield from titled_table(texts, ("recipient", "screen", "rung", "now"), channels)
+        same = folded(_merged(channels), lambda row: row[1:]) if is_terminal() else [[row] for row in channels]
+        shown = [(subjects_words([row[0] for row in group], texts), *group[0][1:]) for group in same]
+        yield from titled_table(texts, ("recipient", "screen", "rung", "now"), shown)
     yield ""
     used = [(item["kind"], item["files"], f"{item['bytes'] / 1e6:.1f} MB") for item in answer["usage"]]
     yield from titled_table(texts, ("directory", "files", "size"), used)
+
+
+def _merged(channels: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yields the rows of channels, those of an agent that say the same as one."""
+    of: dict[tuple[str, str, str], list[str]] = {}
+    for agent_id, screen, rung, now in channels:
+        of.setdefault((agent_id, screen, now), []).append(rung)
+    yield from ((agent_id, screen, ", ".join(rungs), now) for (agent_id, screen, now), rungs in of.items())
+
+
+def _alike(finding: Finding, names: Iterable[str]) -> object:
+    """Equal for findings that say the same of different agents or files."""
+    subject = (finding.subject, *(name for name in names if name in finding.finding))
+    return finding.check, finding.level, alike(finding.finding, *subject), alike(finding.repair, *subject)
+
+
+def _finding_row(group: Sequence[Finding], texts: Texts) -> tuple[str, ...]:
+    first = group[0]
+    level = texts(f"level.{first.level}") + (f" ×{len(group)}" if len(group) > 1 else "")
+    subjects = subjects_words([item.subject for item in group], texts)
+    style = "bold red" if first.level == "problem" else "yellow"
+    return Styled(level, style), first.check, subjects, first.finding, first.repair
 
 
 def _now(texts: Texts, doorbell: Answer, reason: str | None) -> str:

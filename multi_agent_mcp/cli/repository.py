@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, column_table, excerpt, session_command
+from multi_agent_mcp.cli.context import Id, SessionContext, excerpt, session_command
+from multi_agent_mcp.cli.rendering import column_table
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.domain.times import format_time
 
@@ -79,7 +80,7 @@ def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | No
 
 
 @click.command()
-@click.argument("reservation_id", metavar="ID")
+@click.argument("reservation_id", metavar="ID", type=Id("rsv"))
 @session_command(acting=True)
 def release(context: SessionContext, reservation_id: str) -> None:
     """End a reservation; its holder is told."""

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, column_table, delivery_lines, indented, session_command, text_of
+from multi_agent_mcp.cli.context import Id, SessionContext, delivery_lines, indented, session_command, text_of
+from multi_agent_mcp.cli.rendering import (
+    ago,
+    column_table,
+    duration_words,
+    is_terminal,
+    local_time,
+    local_words,
+    status_words,
+    words_of_code,
+)
+from multi_agent_mcp.cli.show import entity_lines
 from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
-from multi_agent_mcp.domain.text import display_id, one_line
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.machines import AWAY
@@ -23,27 +35,14 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.proof import Receipt
     from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.texts import Texts
 
 ACTIONS = ("blocked", "cancel", "pause")
 
-TASK_COLUMNS: dict[str, Callable[[Task], object]] = {
-    "task": attrgetter("id"),
-    "status": attrgetter("status"),
-    "priority": attrgetter("priority"),
-    "assignee": lambda task: task.assignee_id or "-",
-    "progress": lambda task: f"{task.progress}%",
-    "title": attrgetter("title"),
-}
-EXECUTION_COLUMNS: dict[str, Callable[[Execution], object]] = {
-    "execution": attrgetter("id"),
-    "agent": attrgetter("agent_id"),
-    "task": attrgetter("task_id"),
-    "status": attrgetter("status"),
-    "started": lambda item: format_time(item.started_at),
-    "took": lambda item: "-" if item.duration_seconds is None else f"{item.duration_seconds:.1f} s",
-}
+TASKS_SHOWN = 50
+"""How many tasks a terminal gets at most, unless `--all` or `--limit` is given."""
 
-TASK_ID = click.argument("task_id")
+TASK_ID = click.argument("task_id", type=Id("tsk"))
 DONE_WHEN = click.option(
     "--done-when",
     metavar="CONDITIONS",
@@ -61,8 +60,10 @@ def task() -> None:
 @click.option("--description", default="", show_default=False, help="What is to be done.")
 @click.option("--assignee", metavar="AGENT", help="Who does it (default: nobody yet).")
 @click.option("--priority", default="medium", type=click.Choice(TASK_PRIORITIES), help="How urgent it is.")
-@click.option("--parent", metavar="TASK_ID", help="The task this is a part of.")
-@click.option("--depends-on", metavar="TASK_ID", multiple=True, help="A task that must be done first; repeatable.")
+@click.option("--parent", metavar="TASK_ID", type=Id("tsk"), help="The task this is a part of.")
+@click.option(
+    "--depends-on", metavar="TASK_ID", type=Id("tsk"), multiple=True, help="A task that must be done first; repeatable."
+)
 @DONE_WHEN
 @session_command(acting=True)
 def add(
@@ -93,20 +94,52 @@ def add(
 @task.command("list")
 @click.option("--status", type=click.Choice(TASK_STATUSES), help="Only tasks in this state.")
 @click.option("--assignee", metavar="AGENT", help="Only this agent's.")
+@click.option("--open", "only_open", is_flag=True, help="Only tasks that are not finished.")
+@click.option("--all", "everything", is_flag=True, help=f"All of them; a terminal gets {TASKS_SHOWN} otherwise.")
+@click.option("--limit", type=click.IntRange(1), help="How many at most.", show_default=False)
 @session_command()
-def list_tasks(context: SessionContext, status: str | None, assignee: str | None) -> None:
-    """List tasks, oldest first."""
+def list_tasks(
+    context: SessionContext,
+    status: str | None,
+    assignee: str | None,
+    only_open: bool,
+    everything: bool,
+    limit: int | None,
+) -> None:
+    """List tasks: first those in progress, then what waits, in the order of work; at the end the finished ones."""
     from multi_agent_mcp.services.tasks.board import summary_of
 
+    if only_open and everything:
+        context.wrong_use("either_or", one="--open", other="--all")
     assignee = context.services.agents.filtered(assignee)
-    tasks = [
-        task
-        for task in context.services.board.all()
-        if status in (None, task.status) and assignee in (None, task.assignee_id)
+    if limit is None and is_terminal() and not (everything or context.as_json):
+        limit = TASKS_SHOWN
+    shown, total = context.services.board.listed(status, assignee, only_open=only_open, limit=limit)
+    records = [
+        {**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress, **_reason(task)}
+        for task in shown
     ]
-    records = [{**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress} for task in tasks]
-    lines = column_table(context.texts, tasks, TASK_COLUMNS)
-    context.answer({"tasks": records, "total_count": len(tasks)}, lines)
+    lines = [*column_table(context.texts, shown, _task_columns(context))] if shown else [context.texts("task.none")]
+    if len(shown) < total:
+        lines.append(context.texts("task.more", count=total - len(shown)))
+    context.answer({"tasks": records, "total_count": total}, lines)
+
+
+def _task_columns(context: SessionContext) -> dict[str, Callable[[Task], object]]:
+    texts, now = context.texts, context.services.clock()
+    return {
+        "task": attrgetter("id"),
+        "status": lambda task: status_words(task.status, texts),
+        "for": lambda task: ago(task.status_since, now, texts),
+        "priority": lambda task: words_of_code("priority", task.priority, texts),
+        "assignee": lambda task: task.assignee_id or "-",
+        "progress": lambda task: f"{task.progress}%",
+        "title": lambda task: " — ".join(filter(None, (task.title, task.blocked_reason))),
+    }
+
+
+def _reason(task: Task) -> dict[str, str]:
+    return {"blocked_reason": task.blocked_reason} if task.blocked_reason else {}
 
 
 @task.command()
@@ -117,7 +150,9 @@ def show(context: SessionContext, task_id: str) -> None:
     task = context.services.task_changes.get(task_id)
     receipts = context.services.checks.receipts_of(task.id)
     record = {**as_json(task), "proof": task.proof, "receipts": [item.as_answer() for item in receipts]}
-    context.answer({"task": record}, _task_lines(task, receipts))
+    facts = {"proof": task.proof if task.done_when else None}
+    checked = [line for receipt in receipts for line in ("", *_receipt_lines(receipt, context.texts))]
+    context.answer({"task": record}, [*entity_lines(task, context.texts, facts), *checked])
 
 
 @task.command()
@@ -171,8 +206,8 @@ def verify(context: SessionContext, task_id: str) -> None:
         "last_lines": verdict.reason,
         "receipts": [newest[name].as_answer() for name in task.checks if name in newest],
     }
-    lines = [_receipt_line(newest[name]) for name in task.checks if name in newest]
-    context.answer(answer, [*lines, *indented(verdict.reason)])
+    checked = [newest[name] for name in task.checks if name in newest]
+    context.answer(answer, [line for receipt in checked for line in _receipt_lines(receipt, context.texts)])
     if verdict.failed is not None:
         raise click.exceptions.Exit(1)
 
@@ -238,7 +273,7 @@ def unlock(context: SessionContext, reason: str | None) -> None:
 @click.command()
 @click.argument("agent")
 @click.option("--action", default="blocked", type=click.Choice(ACTIONS), help="What happens to its task.")
-@click.option("--task", metavar="TASK_ID", help="Default: the task it works on.")
+@click.option("--task", metavar="TASK_ID", type=Id("tsk"), help="Default: the task it works on.")
 @click.option("--reason", help="Why; the agent reads it.")
 @session_command(acting=True)
 def interrupt(context: SessionContext, agent: str, action: str, task: str | None, reason: str | None) -> None:
@@ -257,7 +292,7 @@ def resume(context: SessionContext, agent: str) -> None:
 
 
 @click.command()
-@click.argument("execution_id", required=False, help="If omitted, list the executions.")
+@click.argument("execution_id", required=False, type=Id("exec"), help="If omitted, list the executions.")
 @click.option("--agent", metavar="AGENT", help="Only this agent's executions.")
 @click.option("--tail", default=100, type=click.IntRange(1), help="The last lines.")
 @session_command()
@@ -275,8 +310,25 @@ def log(context: SessionContext, execution_id: str | None, agent: str | None, ta
         context.answer(answer, page.lines)
         return
     found = executions.all(agent)
-    lines = column_table(context.texts, found, EXECUTION_COLUMNS)
+    lines = column_table(context.texts, found, _execution_columns(context))
     context.answer({"executions": [_record(executions, item) for item in found]}, lines)
+
+
+def _execution_columns(context: SessionContext) -> dict[str, Callable[[Execution], object]]:
+    texts, now = context.texts, context.services.clock()
+
+    def took(item: Execution) -> str:
+        seconds = item.duration_seconds
+        return "-" if seconds is None else duration_words(timedelta(seconds=seconds), texts, units=2)
+
+    return {
+        "execution": attrgetter("id"),
+        "agent": attrgetter("agent_id"),
+        "task": attrgetter("task_id"),
+        "status": lambda item: status_words(item.status, texts),
+        "started": lambda item: local_words(item.started_at, now, texts),
+        "took": took,
+    }
 
 
 def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -> None:
@@ -303,35 +355,11 @@ def _record(executions: Executions, execution: Execution) -> dict[str, Any]:
     return {**as_json(execution), "log_file_path": str(executions.log_path(execution))}
 
 
-def _task_lines(task: Task, receipts: Iterable[Receipt]) -> Iterator[str]:
-    if task.proof is not None:
-        yield f"{'proof:':30}{task.proof}"
-    for key, value in as_json(task).items():
-        if key not in ("history", "description", "title") and value not in (None, [], {}):
-            yield f"{key + ':':30}{one_line(str(value))}"
-    yield ""
-    yield one_line(task.title)
-    yield ""
-    yield from indented(task.description)
-    yield ""
-    for receipt in receipts:
-        yield _receipt_line(receipt)
-        if not receipt.passed:
-            yield from indented(receipt.last_lines())
-        yield ""
-    for entry in as_json(task)["history"]:
-        facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
-        yield one_line(f"{entry.get('at', '-')}  {display_id(str(entry.get('by', '-')))}: {facts}")
-
-
-def _receipt_line(receipt: Receipt) -> str:
+def _receipt_lines(receipt: Receipt, texts: Texts) -> Iterator[str]:
+    """What a check has come to, and the end of its output if it failed."""
     outcome = PASSED if receipt.passed else f"{FAILED} ({receipt.failure or receipt.exit_code})"
     place = f"{receipt.head[:12]}{'+' if receipt.dirty else ''}"
-    at = format_time(receipt.finished_at)
-    return one_line(f"{at}  {receipt.id} {receipt.check}: {outcome}, {receipt.seconds:.1f} s, {place}")
-
-
-def _arrow(value: Any) -> str:
-    if isinstance(value, list):
-        return " → ".join(map(_arrow, value))
-    return "-" if value in (None, "") else str(value)
+    at = local_time(format_time(receipt.finished_at), texts)
+    yield one_line(f"{at}  {receipt.id} {receipt.check}: {outcome}, {receipt.seconds:.1f} s, {place}")
+    if not receipt.passed:
+        yield from indented(receipt.last_lines())

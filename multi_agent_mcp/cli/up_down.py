@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command, titled_table
+from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
 from multi_agent_mcp.cli.looking import first_command
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.windows.readiness import OPEN, READY, AgentState
@@ -111,6 +112,7 @@ WAIT = click.option("--wait/--no-wait", default=True, help="Wait until every age
 TIMEOUT = click.option(
     "--timeout", type=click.IntRange(0, 3600), default=60, metavar="SECONDS", help="How long (default: 60)."
 )
+FRESH = click.option("--fresh", is_flag=True, help="Begin new conversations instead of continuing the last ones.")
 AGENTS = click.argument("agent_ids", metavar="[AGENT]...", nargs=-1)
 
 
@@ -124,6 +126,7 @@ AGENTS = click.argument("agent_ids", metavar="[AGENT]...", nargs=-1)
     help="Run the supervisor in a pane: it opens windows for chat work and for agents with `spawn: on_demand`.",
 )
 @click.option("--watch/--no-watch", default=True, help="Open a window `owner` with `watch`, for the human.")
+@FRESH
 @WAIT
 @TIMEOUT
 @click.option("--attach/--no-attach", default=True, help="In tmux: show the team's windows in this terminal.")
@@ -135,12 +138,15 @@ def up(
     tmux_config: str | None,
     supervisor: bool,
     watch: bool,
+    fresh: bool,
     wait: bool,
     timeout: int,
     attach: bool,
 ) -> None:
     """Open a tmux window for every agent that has a command in team.yaml (or for those named), register its pane, and
     say who is ready and what waits for you.
+
+    A host goes on with its last conversation where it can do so without loss.
 
     In a command {mcp_config}, {prompt}, {root}, {session}, {agent}, {python} and {examples} are filled in.
 
@@ -157,8 +163,10 @@ def up(
     path = str(Path(socket).absolute()) if socket else tmux_socket()
     startup = Startup(TeamWindows(context.services, path, tmux_config, joins=socket is None), agent_ids)
     _warn(context, startup)
-    startup.open(supervisor=supervisor, owner=watch)
-    _follow(context, startup, timeout if wait else None)
+    with progress(context.texts, is_silent=context.as_json) as report:
+        startup.open(supervisor=supervisor, owner=watch, fresh=fresh, report=report)
+        _wait(startup, timeout if wait else None, report)
+    _tell(context, startup)
     if attach and wait and not context.as_json and sys.stdout.isatty():
         startup.show()
     if not startup.is_fine:
@@ -168,12 +176,13 @@ def up(
 @click.command()
 @click.argument("agent_id", metavar="AGENT")
 @TEAM_SOCKET
+@FRESH
 @WAIT
 @TIMEOUT
 @session_command()
-def restart(context: SessionContext, agent_id: str, socket: str | None, wait: bool, timeout: int) -> None:
+def restart(context: SessionContext, agent_id: str, socket: str | None, fresh: bool, wait: bool, timeout: int) -> None:
     """End the program in an agent's window and start its command anew there, as after a change in team.yaml. Without a
-    window, open one, as `up AGENT` does. Mail and tasks stay.
+    window, open one, as `up AGENT` does. Mail and tasks stay, and its host goes on with its conversation.
 
     Exit code 1 when it is not ready.
     """
@@ -181,8 +190,10 @@ def restart(context: SessionContext, agent_id: str, socket: str | None, wait: bo
 
     startup = Startup(_team_windows(context, socket), [agent_id])
     _warn(context, startup)
-    startup.restart()
-    _follow(context, startup, timeout if wait else None)
+    startup.restart(fresh=fresh)
+    with progress(context.texts, is_silent=context.as_json) as report:
+        _wait(startup, timeout if wait else None, report)
+    _tell(context, startup)
     if not startup.is_fine:
         raise click.exceptions.Exit(1)
 
@@ -201,13 +212,15 @@ def _warn(context: SessionContext, startup: Startup) -> None:
         print_line(line)
 
 
-def _follow(context: SessionContext, startup: Startup, timeout: int | None) -> None:
-    """Waits for the agents, unless `timeout` is None, and answers with their states and what their hosts ask."""
+def _wait(startup: Startup, timeout: int | None, report: Report) -> None:
+    if timeout is not None:
+        startup.wait(timeout, report)
+
+
+def _tell(context: SessionContext, startup: Startup) -> None:
+    """Answers with the agents' states and what their hosts ask."""
     from multi_agent_mcp.cli.attention import as_answer, list_dialogs
 
-    if timeout is not None:
-        with progress(context.texts, is_silent=context.as_json) as report:
-            startup.wait(timeout, report)
     asked = startup.asked()
     answer = startup.as_answer() | {"dialogs": as_answer(asked)}
     lines = [*summary(startup, context.texts), *([""] if asked else [])]

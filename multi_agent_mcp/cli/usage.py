@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command, titled_table
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.domain.usage import COUNTED, UsageRow, grouped, total_of
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.cli.context import print_line, titled_table
+from multi_agent_mcp.cli.context import print_line
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.hub.sharing import Sharing
 

@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.cli.context import print_line, titled_table
+from multi_agent_mcp.cli.context import print_line
 from multi_agent_mcp.cli.looking import lines_of, since
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.demo.sample_session import read_story
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.tasks.creation import NewTask

@@ -20,7 +20,7 @@ from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import examples_directory
-from multi_agent_mcp.windows.up_down import open_team
+from multi_agent_mcp.windows.startup import Startup
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Stage:
     def open_windows(self, *, supervisor: bool = False) -> None:
         """Opens one window per actor. The pane of a finished actor stays, for inspection."""
         windows = TeamWindows(self.services, str(self.socket), "/dev/null")
-        open_team(windows, supervisor=supervisor)
+        Startup(windows).open(supervisor=supervisor, owner=False)
 
     def wait_for(self, directories: Iterable[str], happened: Callable[[], bool], seconds: float = SECONDS) -> bool:
         """Waits, by file events in directories of the session, until `happened` is true; returns whether it was in

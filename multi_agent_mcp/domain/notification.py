@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task
-from multi_agent_mcp.domain.task_history import Line, new_value, old_value
+from multi_agent_mcp.domain.task_history import QUESTION, Line, new_value, old_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition
 
@@ -21,6 +21,7 @@ ACTIONS = (
     *("blocked", "cancel", "pause", "resume"),
     *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "loop_suspected"),
     *("delegation", "check_chat"),
+    *("question", "answered", "question_overdue", "deadlock_suspected"),
     *("check_failed", "check_passed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
@@ -33,7 +34,7 @@ class Notification(Readable):
     """A notification, one file, for the agent sessions of one agent with one purpose."""
 
     BODY: ClassVar[str | None] = "instruction"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason", "question_id", "answer", "note"})
 
     id: str
     target_agent_id: str = ""
@@ -48,6 +49,10 @@ class Notification(Readable):
     sender_id: str | None = None
     """The agent that caused it; None for the system (and in files of the first version)."""
     reason: str | None = None
+    question_id: str | None = None
+    answer: str | None = None
+    """The answer to the question, of which `note` holds what was added to it."""
+    note: str | None = None
     instruction: str = ""
 
     def meant_for(self, purpose: str) -> bool:
@@ -133,7 +138,8 @@ def arrival_of(task: Task) -> Arrival | None:
         return arrival_of(replace(task, status="todo", history=task.history.before(index)))
     at = parse_time(entry.get("at")) or task.created_at
     notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
-    return Arrival(notice_id, at, by, own or BROUGHT_BY in entry)
+    comes_back = QUESTION in entry and task.status == "in_progress"  # its answer is told instead
+    return Arrival(notice_id, at, by, own or comes_back or BROUGHT_BY in entry)
 
 
 def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notification | None:
@@ -185,12 +191,12 @@ def update_of(task: Task) -> Notification | None:
 
 def blocks_of(task: Task, told: Iterable[str]) -> list[Notification]:
     """The notifications of these agents that an assignee has blocked its own task; none if it did so by a report, which
-    is mail."""
+    is mail, or parked it with a question, which is told instead."""
     found = task.latest("status")
     if task.status != "blocked" or task.assignee_id is None or found is None:
         return []
     index, entry = found
-    if entry.get("by") != task.assignee_id or "message_id" in entry:
+    if entry.get("by") != task.assignee_id or "message_id" in entry or QUESTION in entry:
         return []
     return [
         Notification(

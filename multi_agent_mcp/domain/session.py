@@ -18,9 +18,10 @@ class AgentSession(Identified):
     are the leased files of the last answers (paths in the session directory and the time of the mark; without it, or
     ids, in files of earlier versions), which the agent's next server makes unread again if this process dies before its
     next call. `calls` counts the tool calls. `machine` is that of the process, in a shared session. `host` is the
-    program that started the process and `host_session` that program's own id of its conversation, once known."""
+    program that started the process, `host_session` that program's own id of its conversation, once known, and
+    `host_directory` where it works."""
 
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine", "host", "host_session"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine", "host", "host_session", "host_directory"})
 
     id: str
     agent_id: str = ""
@@ -39,6 +40,7 @@ class AgentSession(Identified):
     machine: str | None = None
     host: str | None = None
     host_session: str | None = None
+    host_directory: str | None = None
 
     def touch(self, at: datetime) -> AgentSession:
         """The session after a call, which renews its lifetime."""
@@ -53,9 +55,16 @@ class AgentSession(Identified):
         """The session with these files as unconfirmed."""
         return replace(self, unconfirmed=files)
 
-    def in_conversation(self, host: str | None, host_session: str | None) -> AgentSession:
+    def in_conversation(
+        self, host: str | None, host_session: str | None, host_directory: str | None = None
+    ) -> AgentSession:
         """The session in this conversation of its host; what is not known stays as it was."""
-        return replace(self, host=host or self.host, host_session=host_session or self.host_session)
+        return replace(
+            self,
+            host=host or self.host,
+            host_session=host_session or self.host_session,
+            host_directory=host_directory or self.host_directory,
+        )
 
     def on_task(self, task_id: str | None) -> AgentSession:
         """The session bound to this task."""

@@ -19,6 +19,8 @@ KEPT = 20
 """The number of lines that stay in the task's file."""
 NUMBER = "number"
 """The key for a line's number in the whole history, from 0, in the second file."""
+QUESTION = "question_id"
+"""The key of a history line that a question caused: the task waits for its answer, or waits no longer."""
 
 
 def old_value(line: Line, key: str) -> Any:
@@ -151,6 +153,7 @@ class Change:
     intent_id: str | None = None
     purpose: str | None = None
     """`chat` for a change by the author's chat session, which its task session does not know of."""
+    question_id: str | None = None
     proof: Mapping[str, Any] | None = None
     """Why a task with conditions may become done: `receipts` and `reviews`, or `overruled`."""
 
@@ -178,6 +181,7 @@ class Change:
             "message_id": self.message_id,
             "conversation_id": self.conversation_id,
             "intent_id": self.intent_id,
+            QUESTION: self.question_id,
             "proof": self.proof,
         }
         return {**{key: value for key, value in facts.items() if value is not None}, **changed}

@@ -133,6 +133,10 @@ class NotificationSource(Protocol):
         """Whether a notification rings only after a pause of its target. Writes nothing."""
         ...
 
+    def due_after(self) -> timedelta | None:
+        """After what time a repair has something to do although no file changes: a deadline. None if never."""
+        ...
+
 
 class Doorbell:
     """Rings the agents of one session through the channels of `notifier`, and records it in their delivery logs."""

@@ -107,7 +107,8 @@ class DoorbellThread:
         while not self._closing:
             self._wake.clear()
             pause, deferrals = self._attempt(deferrals)
-            self._wake.wait(None if pause is None else pause.total_seconds())
+            pauses = [length for length in (pause, self._doorbell.notifications.due_after()) if length is not None]
+            self._wake.wait(min(pauses).total_seconds() if pauses else None)
 
     def _attempt(self, deferrals: int) -> tuple[timedelta | None, int]:
         """Rings if due. Returns the pause until the next attempt (None: until woken) and the deferrals in a row."""
@@ -194,6 +195,7 @@ class PeopleDoorbells:
     def _look(self) -> None:
         for agent in self._doorbell.workspace.registry.all().values():
             if agent.may_be_human and not agent.removed and self._doorbell.workspace.is_here(agent):
+                self._doorbell.notifications.repair(agent.id)
                 version = self._doorbell.version(agent.id)
                 if version != self._seen.get(agent.id, (0, frozenset())):
                     self._seen[agent.id] = version

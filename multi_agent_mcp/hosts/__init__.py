@@ -69,11 +69,27 @@ class HookAnswers:
 
 
 @dataclass(frozen=True)
+class Resume:
+    """The field `resume`: the `words` that continue a conversation, added after the program's name, and the words of a
+    command that chooses a conversation itself. `elsewhere`: it works from another directory than the conversation's;
+    `configured`: only with our configuration is nothing lost. In `running`, a directory in the host's home (`home`, or
+    what `variable` names), each of its processes has a file that names its conversation."""
+
+    words: str
+    own_words: Sequence[str] = ()
+    elsewhere: bool = False
+    configured: bool = False
+    running: str | None = None
+    home: str = "~"
+    variable: str = ""
+
+
+@dataclass(frozen=True)
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
     files tell what its responses took; `briefed_at` are the sources of its SessionStart at which the model gets our
-    hook's answer; for others the briefing waits for a later event."""
+    hook's answer; for others the briefing waits for a later event; `resume` is how it continues a conversation."""
 
     name: str
     title: str
@@ -84,6 +100,7 @@ class Host:
     hook_answers: HookAnswers = HookAnswers()
     usage: UsageRules | None = None
     briefed_at: Sequence[str] = ()
+    resume: Resume | None = None
 
     @property
     def is_installed(self) -> bool:
@@ -144,4 +161,5 @@ def _host(name: str) -> Host:
         HookAnswers(**fields.get("hook_answers", {})),
         UsageRules.parse(fields["usage"]) if "usage" in fields else None,
         tuple(fields.get("briefed_at", ())),
+        Resume(**fields["resume"]) if "resume" in fields else None,
     )

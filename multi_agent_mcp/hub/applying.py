@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.reservation import CLAIMS
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
@@ -146,6 +147,8 @@ class Consequences(Protocol):
     """The consequences of a value once its file is written. No method raises."""
 
     def task_changed(self, task: Task) -> None: ...
+
+    def questions_changed(self) -> None: ...
 
     def arrived(self, message: Message) -> None: ...
 
@@ -288,6 +291,8 @@ class Applying:
         written = collection.accept(
             entity_id(kind, name), stored.shared, _time(stored), was=_number(stored, WAS), edited=edited
         )
+        if isinstance(written, Question):
+            return [self.consequences.questions_changed]
         return [lambda: self.consequences.task_changed(written)] if isinstance(written, Task) else []
 
     def _arrival(self, what: Own, stored: Stored) -> list[Then]:

@@ -42,6 +42,7 @@ KINDS = (
     Kind("cnv", "conversations", Rule.SHARED),
     Kind("dlg", "delegations", Rule.SHARED),
     Kind("tsk", "tasks", Rule.SHARED),
+    Kind("qst", "questions", Rule.SHARED),
     Kind("rsv", "reservations", Rule.SHARED),
     Kind("ses", "sessions", Rule.STATE),
     Kind("exec", "executions", Rule.STATE),

@@ -24,13 +24,16 @@ from multi_agent_mcp.services.overview.machines import (
     SHUT_OUT,
     Machines,
 )
+from multi_agent_mcp.services.questions.questions import as_answer
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.mail.tracking import DeliveryTracking
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.questions.questions import Questions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.store.workspace import Workspace
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "dialog",
+    "question",
     "login",
     "down",
     "ended",
@@ -66,6 +70,8 @@ LIFELESS = frozenset(
     {"no_pane", "pane_gone", "pane_changed", "pane_dead", "tmux_gone", "tmux_restarted", "no_tmux", "shell"}
 )
 """Reasons for which a pane cannot be seen that mean that no agent runs there."""
+APART = frozenset({"dialog", "machine", "question"})
+"""The fields of an item that are not plain, or left out while there is none."""
 SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
@@ -79,7 +85,7 @@ TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting", "supervisor"})
 class Item:
     """One item that waits for the human. `agent_id` is the agent concerned, `id` the task, message or machine; `since`
     is None if unknown. `text` describes it, `command` solves it, on `machine` if that is not this one; `dialog` is the
-    question with its choices, if a profile describes them."""
+    question with its choices, if a profile describes them, and `question` one to this person."""
 
     kind: str
     agent_id: str | None
@@ -89,6 +95,7 @@ class Item:
     command: str
     machine: str | None = None
     dialog: Dialog | None = None
+    question: Question | None = None
 
     @property
     def solved_in_pane(self) -> bool:
@@ -98,9 +105,10 @@ class Item:
 
     def as_answer(self) -> dict[str, Any]:
         """Returns the item as plain values for JSON."""
-        known = {name: plain_value(value) for name, value in vars(self).items() if name not in ("dialog", "machine")}
+        known = {name: plain_value(value) for name, value in vars(self).items() if name not in APART}
         place = {"machine": self.machine} if self.machine is not None else {}
-        return known | place | {"dialog": self.dialog.as_answer() if self.dialog else None}
+        asked = {"question": as_answer(self.question)} if self.question is not None else {}
+        return known | place | asked | {"dialog": self.dialog.as_answer() if self.dialog else None}
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,7 @@ class Attention:
     supervision: Supervision
     owner_waits: OwnerWaits
     derived: DerivedNotices
+    questions: Questions
     people: Texts
     clock: Callable[[], datetime]
 
@@ -199,6 +208,7 @@ class Attention:
         requests = [*self._requests(person), *self._reviews(person)]
         waiting = [
             *asking.values(),
+            *self._questions(person),
             *self._not_running(idle),
             *self._ended(name for name in panes.ended if name not in idle),
             *self._silent(panes.unseen),
@@ -229,6 +239,22 @@ class Attention:
                 text=self.people(f"attention.{'asks' if dialog else look.state}", host=look.host, question=words),
                 command=f"multi-agent-mcp answer {agent_id}" if dialog else self._attach(agent_id),
                 dialog=dialog,
+            )
+
+    def _questions(self, person: Agent) -> Iterator[Item]:
+        """Yields items for the questions to this person, and for overdue ones that the person is told of."""
+        for question in self.questions.of_person(person.id):
+            key = "overdue" if question.is_due(self.clock()) else "question"
+            words = " ".join(question.question.split())
+            yield Item(
+                kind="question",
+                agent_id=question.asker_id,
+                id=question.id,
+                since=question.created_at,
+                text=self.people(f"attention.{key}", question=words, to_id=question.to_id),
+                command=f"multi-agent-mcp answer {question.id}",
+                machine=self.workspace.elsewhere(person),
+                question=question,
             )
 
     def _asked_elsewhere(self) -> Iterator[Item]:

@@ -4,6 +4,7 @@ session are expensive, so their results are cached and shared by all windows."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from multi_agent_mcp.services.attention import Attention, Item, Panes
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.doctor.finding import Finding
+    from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
 
 LOOK_EVERY = timedelta(seconds=2)
 EXAMINE_EVERY = timedelta(minutes=5)
@@ -24,10 +26,15 @@ class RecentAttention:
     """The items that wait for a person, from panes read within `LOOK_EVERY` and the last findings of `doctor`."""
 
     def __init__(
-        self, attention: Attention, examine: Callable[[], list[Finding]], clock: Callable[[], datetime]
+        self,
+        attention: Attention,
+        examine: Callable[[], list[Finding]],
+        unchanged: WhileUnchanged,
+        clock: Callable[[], datetime],
     ) -> None:
         self._attention = attention
         self._examine = examine
+        self._unchanged = unchanged
         self._clock = clock
         self._looking = Lock()
         self._panes = Panes()
@@ -41,7 +48,11 @@ class RecentAttention:
         later results."""
         if not self._is_recent(self._examined_at, EXAMINE_EVERY):
             Thread(target=self._examine_once, daemon=True).start()
-        return self._attention.of(person, self._findings, self._look())
+        panes, findings = self._look(), self._findings
+        seen = repr(replace(panes, at=None)), findings
+        return self._unchanged.get(
+            f"attention {person.id}", lambda: self._attention.of(person, findings, panes), of=seen
+        )
 
     def found(self, findings: Iterable[Finding]) -> None:
         """Stores the findings of an examination that has just been made."""

@@ -1,9 +1,9 @@
 """The authority orders the changes of a shared entity: this machine's files alone, or the hub of several machines
 (docs/protocol.md, Several machines).
 
-Tasks, conversations, delegations, agents' records and the settings are shared. The last key of their file, `hub`, is
-a mark: the hub's revision and the beginning of the value's digest (`'{sequence} {digest8}'`). The revision tells
-newer from older, the digest an edit by hand.
+Tasks, conversations, delegations, questions, agents' records and the settings are shared. The last key of their file,
+`hub`, is a mark: the hub's revision and the beginning of the value's digest (`'{sequence} {digest8}'`). The revision
+tells newer from older, the digest an edit by hand.
 """
 
 from __future__ import annotations

@@ -33,13 +33,22 @@ _BLANK_LINE = re.compile(r"\A\r?\n")
 _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
 
 
-_TEXT, _DISPUTED = "tag:yaml.org,2002:str", "tag:yaml.org,2002:disputed"
+_TEXT, _LIST, _MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_DISPUTED = "tag:yaml.org,2002:disputed"
 _ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is not grep-able
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """libyaml's safe loader with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by hand without quotes,
     is a string, not 750 or true."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """Returns the tag of a node without one. As PyYAML's own, which also knows rules by path, of which we have
+        none: libyaml asks this about every value of every file."""
+        if kind is not yaml.ScalarNode:
+            return _LIST if kind is yaml.SequenceNode else _MAPPING
+        forms = self.yaml_implicit_resolvers.get(value[:1], ()) if implicit[0] else ()
+        return next((str(tag) for tag, form in forms if form.match(value)), _TEXT)
 
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -91,12 +100,47 @@ class Header(YAMLHandler):
     """The header's text: found, loaded and exported."""
 
     def load(self, fm: str, **_: object) -> Any:
-        return yaml.load(fm, Loader=Loader)  # noqa: S506 - it is a safe loader
+        """Returns the value of a YAML document. Texts, lists and mappings of texts, of which a header consists, are
+        taken from libyaml's nodes directly: PyYAML's constructors take as long as its parser. Raises `Unreadable`."""
+        loader = Loader(fm)
+        try:
+            node = loader.get_single_node()
+            return None if node is None else _Values(loader).of(node, 0)
+        finally:
+            loader.dispose()
 
     def export(self, metadata: Mapping[str, object], **_: object) -> str:
         style: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "allow_unicode": True}
         text: str = yaml.dump({**metadata}, Dumper=Dumper, width=_ENDLESS_LINE, **style)
         return text.removesuffix("\n")
+
+
+class _Values:
+    """The values of a document's nodes. Raises `Unreadable` for one that is too deep or large to be written again, as
+    with recursive aliases."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._count = 0
+
+    def of(self, node: yaml.Node, depth: int) -> Any:
+        self._count += 1
+        if depth > _DEPTH_MAX or self._count > _VALUES_MAX:
+            raise Unreadable("front_matter_too_deep")
+        if node.tag == _TEXT and type(node) is yaml.ScalarNode:
+            return node.value
+        if node.tag == _LIST and type(node) is yaml.SequenceNode:
+            return [self.of(item, depth + 1) for item in node.value]
+        if node.tag == _MAPPING and type(node) is yaml.MappingNode and all(map(_is_text, node.value)):
+            return {key.value: self.of(value, depth + 1) for key, value in node.value}
+        value = self._loader.construct_document(node)
+        _require_tree(value)
+        return value
+
+
+def _is_text(pair: tuple[yaml.Node, yaml.Node]) -> bool:
+    """Whether a pair's key is a text: others may be of any type, or merge another mapping into this one."""
+    return pair[0].tag == _TEXT and type(pair[0]) is yaml.ScalarNode
 
 
 _header = Header(fm_boundary=_BOUNDARY)
@@ -124,7 +168,6 @@ def _load(header_text: str) -> Mapping[str, Any]:
         raise Unreadable("front_matter_yaml", problem=" ".join(str(error).split())[:200]) from error
     if not isinstance(header, dict):
         raise Unreadable("front_matter_no_mapping")
-    _require_tree(header)
     return {str(key): value for key, value in header.items()}
 
 
@@ -234,6 +277,8 @@ def _read_int(value: Any) -> int | None:
 
 
 def _read_bool(value: Any) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "yes": True, "false": False, "no": False}.get(value.strip().lower())
     return value if isinstance(value, bool) else None
 
 

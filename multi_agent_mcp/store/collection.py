@@ -27,7 +27,7 @@ from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
-from multi_agent_mcp.store.directory import Directory, Looks
+from multi_agent_mcp.store.directory import Directory, Looks, id_in
 from multi_agent_mcp.system.file_status import Signature, is_own_directory, is_settled, modified_at, signature_of
 from multi_agent_mcp.system.files import storage_errors, sync_directory
 
@@ -38,7 +38,7 @@ E = TypeVar("E", bound=Identified)
 
 LOCK_STRIPES = 256
 REMEMBERED = 10_000
-"""The number of entities whose last location a process remembers."""
+"""The number of entities whose last location a process remembers, and of those that are over and were parsed."""
 WHOLE = ""
 """The name of the only partition of a collection that is flat, or whose entities have directories of their own."""
 
@@ -179,6 +179,7 @@ class Collection(Generic[E]):
         self._names: list[str] = []
         self._listed_at = -1
         self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
+        self._parsed: dict[str, tuple[Signature, E]] = {}
 
     # Reading
 
@@ -198,7 +199,8 @@ class Collection(Generic[E]):
     def indexed(self, entity_id: str, partition: str) -> E | None:
         """Returns the open entity from this partition's index, without reading files while the directory is unchanged;
         None if it is over or not there."""
-        entries = self.directory(partition).entries() if is_plain(partition) else {}
+        is_there = is_plain(partition) or (partition == WHOLE and self.layout.is_whole)
+        entries = self.directory(partition).entries() if is_there else {}
         entry = entries.get(self.layout.name(entity_id))
         return None if entry is None or entry.entity is None or self.layout.label(entry.entity) else entry.entity
 
@@ -235,8 +237,26 @@ class Collection(Generic[E]):
         found: Iterable[Place[E]] = self._newest_over(partition, label, group)
         if since is not None:
             found = reversed(list(takewhile(lambda place: place.changed_at >= since.timestamp(), found)))
-        loaded = (place.directory.load(place.name) for place in islice(found, offset, None))
+        loaded = (self._loaded(place) for place in islice(found, offset, None))
         return list(islice((entity for entity in loaded if entity is not None), limit))
+
+    def _loaded(self, place: Place[E]) -> E | None:
+        """Returns what is over, parsed once while its file stays as it is."""
+        path = f"{place.directory.path}/{place.name}"
+        found, known = signature_of(path), self._parsed.get(path)
+        if found is not None and known is not None and known[0] == found:
+            return known[1]
+        entity = place.directory.load(place.name)
+        if entity is not None and found is not None:
+            if len(self._parsed) > REMEMBERED:
+                self._parsed.clear()
+            self._parsed[path] = found, entity
+        return entity
+
+    def ids_beginning_with(self, start: str) -> list[str]:
+        """Returns the ids, of what is open and of what is over, that begin so; no file is read."""
+        names = (name for directory in self.directories() for name in directory.names())
+        return sorted({id_in(name) for name in names if name.startswith(start)})
 
     def count_closed(self, since: datetime, until: datetime) -> int:
         """Returns the number of entities that ended in this period."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Readable)
 
+DIGITS_MAX = 8  # of an id, in a file's name
 _UNREAD = b"\nread_at: null\n"
 
 Position = tuple[datetime, str, str, str]
@@ -179,7 +180,8 @@ class Inbox(Generic[R]):
     def has(self, entity: R) -> bool:
         """Returns whether a file with this entity's name exists, here or in the archive."""
         name = file_name(entity)
-        return (self.path / name).exists() or (self.path / ARCHIVE / month_of(entity.created_at) / name).exists()
+        month = month_of(entity.created_at)
+        return any(map(os.path.exists, (f"{self.path}/{name}", f"{self.path}/{ARCHIVE}/{month}/{name}")))
 
     def accept(self, name: str, data: bytes, modified: int, read_at: datetime | None = None) -> R | None:
         """Stores a file of another machine under its name, its bytes unchanged except for `read_at`, with which it
@@ -356,6 +358,20 @@ class Inbox(Generic[R]):
             for directory, name in self.likely(like, thorough=True)
             if (entity := directory.load(name)) is not None and wanted(entity)
         ]
+
+    def beginning_with(self, start: str) -> list[tuple[Path, R]]:
+        """Returns paths and entities whose id begins so."""
+        digits = id8(start.rpartition("_")[2])
+        named = self.likely(digits, thorough=True) if len(digits) == DIGITS_MAX else self._named(digits)
+        loaded = ((directory.path / name, directory.load(name)) for directory, name in named)
+        return [(path, entity) for path, entity in loaded if entity is not None and entity.id.startswith(start)]
+
+    def _named(self, digits: str) -> Iterator[tuple[Directory[R], str]]:
+        """Yields the files whose name contains an id that begins with these digits, or is not of our form."""
+        for directory in self.directories():
+            for name in directory.names():
+                if name[DIGITS].startswith(digits) or not OUR_NAME.fullmatch(name):
+                    yield directory, name
 
     def likely(
         self, entity_id: str, *, thorough: bool = False, fresh: bool = False

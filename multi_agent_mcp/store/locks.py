@@ -71,6 +71,7 @@ ORDER = (
     Level("reserving", "which files are reserved, between the check and the reservation"),
     Level("handoffs-{agent}", "which hand-offs of an agent count, and their archive"),
     Level("delegations-{stripe}", "a delegation, between read and replace"),
+    Level("questions-{stripe}", "a question, between read and replace"),
     Level("conversations-{stripe}", "a conversation, between read and replace"),
     Level("tasks-{stripe}", "a task, between read and replace"),
     Level("reservations-{stripe}", "a reservation, between read and replace"),

@@ -162,7 +162,8 @@ class MergedInbox(Generic[R]):
         if entity is None:
             return None
         body = directory.codec.body
-        head = replace(entity, **{body: getattr(entity, body)[:HEAD_CHARACTERS]}) if body else entity
+        is_long = body is not None and len(getattr(entity, body)) > HEAD_CHARACTERS
+        head = replace(entity, **{body: getattr(entity, body)[:HEAD_CHARACTERS]}) if body and is_long else entity
         self._known[path] = current, head
         return current, head
 

@@ -58,6 +58,7 @@ class Registry:
         self.authority = authority
         self._backup = path.with_name(f"{path.name}.bak")
         self._cached: tuple[Signature, Mapping[str, Agent]] | None = None
+        self._active: tuple[Mapping[str, Agent], Mapping[str, Agent]] | None = None
         self._thread = _Thread()
 
     @contextmanager
@@ -91,7 +92,11 @@ class Registry:
         return agents
 
     def active(self) -> Mapping[str, Agent]:
-        return {key: agent for key, agent in self.all().items() if not agent.removed}
+        """Returns the agents without removed ones; the same object while `all` returns the same one."""
+        agents = self.all()
+        if self._active is None or self._active[0] is not agents:
+            self._active = agents, {key: agent for key, agent in agents.items() if not agent.removed}
+        return self._active[1]
 
     def misfits(self) -> list[tuple[str, str, Any]]:
         """Returns agent id, key and value of each field whose value has the wrong type and is ignored."""

@@ -28,6 +28,9 @@ TRIGRAM = 3
 SAME_TIME = 1_000
 """The number of keys for documents of the same microsecond."""
 LAST_KEY = 2**63 - 1
+WORDS_MAX = 32
+WORD_MAX = 1_000
+"""How much of a word is looked up."""
 UNSEEN = -1
 """The modification time of a directory that was not indexed yet, or that was indexed too soon after a change."""
 
@@ -79,6 +82,10 @@ class SearchIndex(DerivedDatabase):
         self._read = read
         self._grows = grows
 
+    def is_new(self, database: sqlite3.Connection) -> bool:
+        """Returns whether nothing is indexed yet."""
+        return database.execute("SELECT 1 FROM files LIMIT 1").fetchone() is None
+
     def refresh(self, database: sqlite3.Connection, told: Callable[[], None] = lambda: None) -> None:
         """Updates the index with changed files; calls `told` after each file that is read."""
         rows = database.execute("SELECT path, modified FROM directories")
@@ -117,8 +124,9 @@ class SearchIndex(DerivedDatabase):
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[Hit]:
-        """Yields the locations of documents that may contain all words (as `folded`) and facts, newest first."""
-        sought = sorted(map(folded, words), key=len, reverse=True)
+        """Yields the locations of documents that may contain all words (as `folded`) and facts, newest first. Of very
+        many words the longest `WORDS_MAX` are looked up: SQLite has limits, and the files are asked anyway."""
+        sought = sorted({folded(word)[:WORD_MAX] for word in words}, key=len, reverse=True)[:WORDS_MAX]
         terms = [f"text : {_quoted(word)}" for word in sought if len(word) >= TRIGRAM]
         terms += [f"facts : {_quoted(_fact(fact))}" for fact in facts]
         short = [word for word in sought if len(word) < TRIGRAM]

@@ -18,6 +18,7 @@ from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
 from multi_agent_mcp.domain.proof import Receipt
+from multi_agent_mcp.domain.question import Question, answered_notice, asking_order
 from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
@@ -28,6 +29,7 @@ from multi_agent_mcp.errors import (
     ExecutionNotFound,
     InvalidId,
     InvalidSession,
+    QuestionNotFound,
     ReservationNotFound,
     TaskNotFound,
 )
@@ -75,6 +77,15 @@ _CONVERSATIONS = Layout(
     missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
     file_name=CONVERSATION,
     over=lambda conversation: "ended" if conversation.status == "ended" else "",
+)
+_QUESTIONS = Layout(
+    entity_type=Question,
+    partition=lambda _: WHOLE,
+    missing=lambda question_id: QuestionNotFound(question_id=question_id),
+    flat=True,
+    over=lambda question: question.status if question.settled else "",
+    group=lambda question: question.task_id or "",
+    order=asking_order,
 )
 _EXECUTIONS = Layout(
     entity_type=Execution,
@@ -292,6 +303,18 @@ class Workspace:
                 self.delegations.retire(delegation.id)
 
     @cached_property
+    def questions(self) -> SharedCollection[Question]:
+        layout = replace(_QUESTIONS, may_leave=self._has_told_answer)
+        return SharedCollection(self.files, self.path / "questions", layout, self.authority, "qst")
+
+    def _has_told_answer(self, question: Question) -> bool:
+        """As `_has_told`, for a settled question and its asker; another machine's agents are told there."""
+        notice = answered_notice(question) if is_name(question.asker_id) else None
+        if notice is None or self.elsewhere(self.registry.all().get(question.asker_id)) is not None:
+            return True
+        return self.notices(notice.target_agent_id).has(notice)
+
+    @cached_property
     def reservations(self) -> SharedCollection[Reservation]:
         return SharedCollection(self.files, self.path / "reservations", _RESERVATIONS, self.authority, "rsv")
 
@@ -361,6 +384,11 @@ class Workspace:
     def supervision(self) -> Record:
         """The record of the process that supervises this session."""
         return Record(self.files, self.path / ".supervisor" / "running.json")
+
+    @property
+    def refused_conversations(self) -> Record:
+        """The record of the conversations that hosts have refused to continue."""
+        return Record(self.files, self.path / ".supervisor" / "refused.json")
 
     @property
     def pane_looks(self) -> Record:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from multi_agent_mcp.config import ENV, child_environment
+from multi_agent_mcp.config import child_environment
 
 CHILD = Path(__file__).with_name("bounded_child.py")
 LOOK_SECONDS = 0.1
 KILLED = 137
+OURS = "MULTI_AGENT_MCP_"
 TERMINALS = frozenset({"TMUX", "TMUX_PANE", "STY", "TERM_SESSION_ID"})
 
 
@@ -36,10 +37,9 @@ class Ended:
 def cleaned_environment(**added: str) -> dict[str, str]:
     """The environment of a check: ours without our own variables, which name passkeys and agents, and without those of
     terminals; `added` are ids."""
-    own = {
-        name: value for name, value in child_environment().items() if not name.startswith(ENV) and name not in TERMINALS
-    }
-    return {**own, **{f"{ENV}{name}": value for name, value in added.items()}}
+    ours = child_environment().items()
+    own = {name: value for name, value in ours if not name.startswith(OURS) and name not in TERMINALS}
+    return {**own, **{f"{OURS}{name}": value for name, value in added.items()}}
 
 
 def run_bounded(

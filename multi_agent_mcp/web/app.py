@@ -157,9 +157,11 @@ async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[
 
 
 def _warm(services: Services) -> None:
-    """Fills the indexes while the user opens the link: 5 000 tasks take about a second."""
+    """Fills the indexes while the user opens the link: 5 000 tasks take about a second. Then examines the session, so
+    that the page about its health does not wait for that."""
     with suppress(Refusal):
         services.snapshots.take(messages=1)
+        services.recent_attention.found(services.examined())
 
 
 def _status(code: str) -> int:

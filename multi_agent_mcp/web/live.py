@@ -27,6 +27,7 @@ TOPIC_OF_DIRECTORY = {
     ".doorbell": "messages",
     "conversations": "conversations",
     "delegations": "conversations",
+    "questions": "questions",
     "executions": "executions",
     "audit": "agents",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,18 +15,24 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import SERVER_NAME, program_name
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.windows.continuing import ANEW, Beginning
 
 if TYPE_CHECKING:
     from multi_agent_mcp.wiring import Services
 
+_FIRST_WORD = re.compile(r"""^\s*(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+""", re.DOTALL)
+"""The program of a simple command, as a shell reads it."""
 
-def command_of(services: Services, agent: Agent, purpose: str = "task") -> str | None:
+
+def command_of(services: Services, agent: Agent, purpose: str = "task", beginning: Beginning = ANEW) -> str | None:
     """Returns the agent's command for a session of this purpose with its placeholders filled, or None without one; for
     `{mcp_config}` the host's files are written. Raises `InvalidArguments` for a command that cannot be run."""
     if agent.command is None:
         return None
-    prompt = first_prompt(services, agent, purpose)
+    prompt = _going_on(services, agent, purpose) if beginning.continues else first_prompt(services, agent, purpose)
     template = _with_prompt(services, agent.command) if prompt else agent.command
+    if beginning.words is not None:
+        template = _FIRST_WORD.sub(lambda program: f"{program[0]} {beginning.words}", template, count=1)
     values = {
         "root": services.root,
         "session": services.session,
@@ -56,10 +63,23 @@ def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
     return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now", server=SERVER_NAME))
 
 
+def _going_on(services: Services, agent: Agent, purpose: str) -> str:
+    """Returns the prompt of a host that continues a conversation: none if there is nothing to do, as reading the whole
+    conversation again is paid for."""
+    if agent.prompt is not None and not agent.prompt.strip():
+        return ""
+    is_needed = PROMPT in (agent.command or "") or services.briefings.holds(agent.id, purpose).has_to_act
+    return services.texts("doorbell.begin") if is_needed else ""
+
+
 def is_prompted(services: Services, slot: Slot, command: str) -> bool:
-    """Returns whether a slot's command contains the first prompt, which the team's own windows have none of."""
-    prompt = "" if slot in OWN_SLOTS else first_prompt(services, services.agents.get(slot.agent_id), slot.purpose)
-    return bool(prompt) and shlex.quote(prompt) in command
+    """Returns whether a slot's command contains the first prompt, or that of a continued conversation, which the team's
+    own windows have none of."""
+    if slot in OWN_SLOTS:
+        return False
+    first = first_prompt(services, services.agents.get(slot.agent_id), slot.purpose)
+    prompts = (first, services.texts("doorbell.begin"))
+    return any(prompt and shlex.quote(prompt) in command for prompt in prompts)
 
 
 def examples_directory() -> Path:

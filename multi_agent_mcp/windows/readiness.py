@@ -17,6 +17,7 @@ from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topi
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import is_compound, last_lines
 from multi_agent_mcp.host_config import program_name
+from multi_agent_mcp.windows.continuing import ANEW, FIRST, Beginning
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -38,7 +39,7 @@ FINE = frozenset({READY, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
 class AgentState:
     """The state of an agent, or of one of the team's other windows. `state` is a code; that of a dialog has its topic
     (`dialog:trust`). `facts` are the values in its text, `last_lines` the last lines of an ended program, `earlier` the
-    agent's sessions that ran before its window was opened."""
+    agent's sessions that ran before its window was opened, `beginning` how its host was started now."""
 
     agent_id: str
     state: str
@@ -47,10 +48,21 @@ class AgentState:
     facts: Mapping[str, Any] = field(default_factory=dict)
     last_lines: tuple[str, ...] = ()
     earlier: frozenset[str] = frozenset()
+    beginning: Beginning = ANEW
 
     @property
     def is_fine(self) -> bool:
         return self.state in FINE
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether a known host was started now."""
+        return self.beginning.continues or self.beginning.why is not None
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the program has ended by itself: its pane is still there, and says so (tmux(1), remain-on-exit)."""
+        return bool(self.last_lines) and not any(line.startswith("Pane is dead (signal") for line in self.last_lines)
 
     @property
     def asks(self) -> bool:
@@ -58,14 +70,20 @@ class AgentState:
         return self.state.partition(":")[0] == DIALOG
 
     def note(self, texts: Texts) -> str:
-        """Returns the text of the state; a topic of a dialog without a text (from a user's own profile) gets the
-        general one."""
+        """Returns the text of the state, and how the host began; a topic of a dialog without a text (from a user's own
+        profile) gets the general one."""
         key = f"up.{self.state}"
-        return texts(key if key in texts else f"up.{DIALOG}", **self.facts)
+        note = texts(key if key in texts else f"up.{DIALOG}", **self.facts)
+        if self.beginning.continues:
+            return texts("up.continued", note=note)
+        why = self.beginning.why
+        return note if why in (None, FIRST) else texts("up.fresh", note=note, reason=texts(f"fresh.{why}"))
 
     def as_answer(self, texts: Texts) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("agent_id", "state", "socket_path", "pane_id")}
-        return told | {"note": self.note(texts), "last_lines": list(self.last_lines)}
+        begun = {"continued": self.beginning.continues, "fresh": self.beginning.why is not None}
+        why = {"why": self.beginning.why, "host_session": self.beginning.conversation}
+        return told | begun | why | {"note": self.note(texts), "last_lines": list(self.last_lines)}
 
 
 # Checks before `up` opens windows: tmux, the agents' programs, and variables that would not reach them.
@@ -131,10 +149,14 @@ Report = Callable[[Sequence[AgentState]], None]
 
 
 class Readiness:
-    """Examines the opened panes repeatedly, without typing anything."""
+    """Examines the opened panes repeatedly, without typing anything. `begin_anew` is called for a host that has ended
+    instead of continuing its conversation, and returns the new state."""
 
-    def __init__(self, services: Services, opened: Sequence[AgentState]) -> None:
+    def __init__(
+        self, services: Services, opened: Sequence[AgentState], begin_anew: Callable[[AgentState], AgentState]
+    ) -> None:
         self.services = services
+        self._begin_anew = begin_anew
         self._profiles = load_profiles(services.root / "hosts")
         self._seen = list(opened)
         self._unknown_since: dict[str, float] = {}
@@ -146,7 +168,7 @@ class Readiness:
         end = time.monotonic() + seconds
         try:
             while True:
-                before, self._seen = self._seen, [self._look(item) for item in self._seen]
+                before, self._seen = self._seen, [self._examined(item) for item in self._seen]
                 report(self._seen)
                 is_settled = before == self._seen and all(item.state not in _UNSETTLED for item in before)
                 if is_settled or time.monotonic() >= end:
@@ -155,6 +177,11 @@ class Readiness:
         except KeyboardInterrupt:
             pass
         return list(map(self._at_the_end, self._seen))
+
+    def _examined(self, item: AgentState) -> AgentState:
+        seen = self._look(item)
+        has_refused = seen.state == ENDED and item.state != ENDED and seen.has_exited
+        return self._begin_anew(seen) if has_refused and item.beginning.continues else seen
 
     def _look(self, item: AgentState) -> AgentState:
         if item.pane_id is None or item.socket_path is None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.windows.readiness import RUNNING, STARTING, AgentState, Readiness, Report, preflight
-from multi_agent_mcp.windows.up_down import open_team, restart_agent, team_attachment
+from multi_agent_mcp.windows.up_down import begin_anew, open_agent, open_own_windows, restart_agent, team_attachment
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.windows.window_registry import TeamWindows
+
+
+AT_ONCE = max(2, os.cpu_count() or 1)
+"""The number of hosts that may start at a time."""
+PACE_SECONDS = 10.0
+"""How long the next ones wait for those at most."""
 
 
 class Startup:
@@ -23,23 +30,38 @@ class Startup:
         self.only = only
         self.states: list[AgentState] = []
         agents = windows.services.agents
-        wanted = [agents.here(agent_id) for agent_id in only] or agents.at_home().values()
-        self.preflight = preflight(windows, wanted)
+        self._wanted = [agents.here(agent_id) for agent_id in only] or [*agents.at_home().values()]
+        self.preflight = preflight(windows, self._wanted)
         self._has_waited = False
 
-    def open(self, *, supervisor: bool, owner: bool) -> None:
-        """Opens missing windows; those of supervisor and owner only with the whole team."""
+    def open(self, *, supervisor: bool, owner: bool, fresh: bool = False, report: Report = lambda _: None) -> None:
+        """Opens missing windows; those of supervisor and owner only with the whole team. `fresh`: no conversation is
+        continued. No more than `AT_ONCE` hosts start at a time: they take seconds of a processor each."""
         whole = not self.only
-        self.states = open_team(self.windows, self.only, supervisor=supervisor and whole, owner=owner and whole)
+        starting: list[AgentState] = []
+        for agent in self._wanted:
+            state = open_agent(self.windows, agent, is_named=not whole, fresh=fresh)
+            self.states.append(state)
+            if state.state == STARTING and state.is_of_host:
+                starting.append(state)
+            if len(starting) >= AT_ONCE and agent is not self._wanted[-1]:
+                self._readiness(starting).wait(PACE_SECONDS, report)
+                starting.clear()
+        if whole:
+            self.states += open_own_windows(self.windows, supervisor=supervisor, owner=owner)
 
-    def restart(self) -> None:
+    def restart(self, *, fresh: bool = False) -> None:
         """Restarts the agents named by `only`; see `restart_agent`."""
-        self.states = [restart_agent(self.windows, self.windows.services.agents.get(one)) for one in self.only]
+        agents = self.windows.services.agents
+        self.states = [restart_agent(self.windows, agents.get(one), fresh=fresh) for one in self.only]
 
     def wait(self, seconds: float, report: Report) -> None:
         """Waits until all agents are ready or ask for something; see `Readiness.wait`."""
-        self.states = Readiness(self.windows.services, self.states).wait(seconds, report)
+        self.states = self._readiness(self.states).wait(seconds, report)
         self._has_waited = True
+
+    def _readiness(self, states: Sequence[AgentState]) -> Readiness:
+        return Readiness(self.windows.services, states, lambda state: begin_anew(self.windows, state))
 
     @property
     def is_fine(self) -> bool:

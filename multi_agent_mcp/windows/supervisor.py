@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import command_of
+from multi_agent_mcp.windows.continuing import beginning_of, end_left_over, refuse
 from multi_agent_mcp.windows.up_down import register_missing
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
 LOOK_AGAIN_SECONDS = 2.0
+OPENED_AT_ONCE = 2
+"""The most windows that are opened at one look: hosts take seconds of a processor to start."""
 WATCHED = ("ipc", "tasks", "delegations", "sessions")
 
 
@@ -31,6 +35,8 @@ class Supervisor:
         self.missing_sessions = self.services.missing_sessions
         self.windows = windows
         self.is_wanted = True
+        self.began = self.services.clock()
+        """Windows from before may have gone with their tmux server: their hosts have refused nothing."""
 
     def run(self, report: Callable[[str], None]) -> None:
         """Supervises until `down`, or until the session's directory is gone, and reports every window opened or closed.
@@ -73,7 +79,7 @@ class Supervisor:
         for slot, window in self.missing_sessions.windows().items():
             if event := self._check(slot, window):
                 yield event
-        for slot in self.missing_sessions.needed():
+        for slot in islice(filter(self._may_fill, self.missing_sessions.needed()), OPENED_AT_ONCE):
             if event := self._fill(slot):
                 yield event
 
@@ -87,6 +93,11 @@ class Supervisor:
                 return None
             self.windows.close(pane)
             return self._say("closed", slot)
+        end_left_over(self.services, slot.agent_id, slot.purpose)
+        if window.opened_at >= self.began and self.missing_sessions.has_refused(slot, window):
+            refuse(self.services, window.continues or "")
+            self.missing_sessions.forget(slot)
+            return self._say("refused_conversation", slot)
         failures = 0 if window.stays else self.missing_sessions.failures_after(slot, window)
         if failures:
             self.missing_sessions.record(slot, {}, failures)
@@ -94,21 +105,26 @@ class Supervisor:
         self.missing_sessions.forget(slot)
         return self._say("gone", slot)
 
+    def _may_fill(self, slot: Slot) -> bool:
+        window = self.missing_sessions.window(slot)
+        return window is None or not (window.pane or window.rests(self.services.clock()))
+
     def _fill(self, slot: Slot) -> str | None:
         window = self.missing_sessions.window(slot)
-        if window is not None and (window.pane or window.rests(self.services.clock())):
-            return None
         agent = self.services.agents.get(slot.agent_id)
         failures = window.failures if window is not None else 0
         try:
-            if (command := command_of(self.services, agent, slot.purpose)) is None:
+            beginning = beginning_of(self.services, agent, slot.purpose)
+            if (command := command_of(self.services, agent, slot.purpose, beginning)) is None:
                 return None
-            pane = self.windows.open(slot, command, failures=failures)
+            pane = self.windows.open(slot, command, failures=failures, continues=beginning.conversation)
         except Refusal as refusal:
             self.missing_sessions.record(slot, {}, failures + 1)
             return self._say("refused", slot, reason=self.services.texts.sentence(refusal))
         if pane is not None and slot.purpose == "task":
             register_missing(self.windows, agent, pane)  # its host may ask something before its server starts
+        if pane and beginning.continues:
+            return self._say("continued", slot)
         return self._say("opened" if pane else "ended", slot)
 
     def _say(self, key: str, slot: Slot, **facts: object) -> str:
@@ -116,4 +132,5 @@ class Supervisor:
 
     def _directories(self) -> list[Path]:
         base = self.services.path
-        return [base / kind / agent_id for kind in WATCHED for agent_id in self.services.agents.all()]
+        mine = (base / kind / agent_id for kind in WATCHED for agent_id in self.services.agents.all())
+        return [*mine, base / "questions"]

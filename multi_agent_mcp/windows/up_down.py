@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import child_environment, read_environment
@@ -18,6 +18,7 @@ from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.windows.agent_command import command_of
+from multi_agent_mcp.windows.continuing import Beginning, beginning_of, end_left_over, refuse
 from multi_agent_mcp.windows.readiness import (
     ELSEWHERE,
     ENDED,
@@ -101,43 +102,64 @@ def find_attachment(windows: TeamWindows, agent_id: str | None) -> Attachment:
     raise InvalidArguments("attach_no_window", agent_id=agent_id)
 
 
-def open_team(
-    windows: TeamWindows, only: Collection[str] = (), *, supervisor: bool = False, owner: bool = False
-) -> list[AgentState]:
-    """Opens a missing window for every agent with a command, or for those named by `only`, and registers its pane; with
-    `supervisor` and `owner` also the team's own. A failure of one does not prevent the others. Raises
+def open_agent(windows: TeamWindows, agent: Agent, *, is_named: bool = True, fresh: bool = False) -> AgentState:
+    """Opens the window of an agent with a command if it is missing, and registers its pane. An agent that is started on
+    demand has to be `is_named`; `fresh`: its host begins a new conversation. A failure is a state. Raises
     `InvalidArguments` if tmux is missing or does not answer."""
-    with windows.locked():
-        if windows.moved:
-            windows.services.supervision.end()  # that of the former directory, which ends with its window
+    with _open_windows(windows):
+        return _open(windows, agent, is_named=is_named, fresh=fresh)
+
+
+def open_own_windows(windows: TeamWindows, *, supervisor: bool, owner: bool) -> list[AgentState]:
+    """Opens the team's own windows: the supervisor's, and the Owner's view unless an agent is the Owner."""
+    with _open_windows(windows):
+        states = [_open_supervisor(windows)] if supervisor else []
         agents = windows.services.agents.at_home().values()
-        wanted = [agent for agent in agents if not only or agent.id in only]
-        states = [_open(windows, agent, is_named=bool(only)) for agent in wanted]
-        if supervisor:
-            states.append(_open_supervisor(windows))
         if owner and not any(agent.role == "owner" and agent.command for agent in agents):
             states.append(_open_own(windows, OWNER, "watch", remains=False))
         return states
 
 
-def restart_agent(windows: TeamWindows, agent: Agent) -> AgentState:
+@contextmanager
+def _open_windows(windows: TeamWindows) -> Iterator[None]:
+    """Holds the windows' lock. Raises `InvalidArguments` if tmux does not answer."""
+    with windows.locked():
+        if windows.moved:
+            windows.services.supervision.end()  # that of the former directory, which ends with its window
+            windows.moved.clear()
+        yield
+
+
+def begin_anew(windows: TeamWindows, state: AgentState) -> AgentState:
+    """Starts a host anew that has ended instead of continuing its conversation, and records that it was refused."""
+    agent = windows.services.agents.get(state.agent_id)
+    with windows.locked():
+        refuse(windows.services, state.beginning.conversation or "")
+        return _open(windows, agent, is_named=True, fresh=False)
+
+
+def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) -> AgentState:
     """Runs an agent's command anew in its window, or opens one, and closes its chat window, which the supervisor opens
     again. Raises `InvalidArguments`, with nothing ended, if the command cannot be started, if the agent runs in a pane
-    that is not the team's, or as `open_team`."""
+    that is not the team's, or as `open_agent`."""
     services = windows.services
     with windows.locked():
-        command = command_of(services, agent)
+        pane = windows.living.get(Slot(agent.id, "task"))
+        ending = () if pane is None else (pane.pane_pid,)
+        beginning = beginning_of(services, agent, "task", fresh=fresh, ending=ending)
+        command = command_of(services, agent, "task", beginning)
         if command is None:
             raise InvalidArguments("restart_no_command", agent_id=agent.id)
         if (program := missing_program(command)) is not None:
             raise InvalidArguments("restart_no_program", agent_id=agent.id, program=program)
-        pane = windows.living.get(Slot(agent.id, "task"))
         if pane is None and _is_elsewhere(windows, agent):
             raise InvalidArguments("restart_elsewhere", agent_id=agent.id, pane=agent.pane_id)
         services.missing_sessions.put_up(agent.id)
         if chat := windows.living.get(Slot(agent.id, "chat")):
             windows.close(chat)
-        return _start(windows, agent, command) if pane is None else _restart(windows, agent, pane, command)
+        if pane is None:
+            return _start(windows, agent, command, beginning)
+        return _restart(windows, agent, pane, command, beginning)
 
 
 def close_team(windows: TeamWindows) -> list[str]:
@@ -176,15 +198,19 @@ def _close(windows: TeamWindows, panes: Iterable[OwnPane]) -> list[str]:
     return closed
 
 
-def _open(windows: TeamWindows, agent: Agent, *, is_named: bool) -> AgentState:
+def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) -> AgentState:
     try:
         windows.records.put_up(agent.id)
-        command = command_of(windows.services, agent)
-        if command is None:
+        if agent.command is None:
             return AgentState(agent.id, NO_COMMAND)
         if agent.extra.get("spawn") == ON_DEMAND and not is_named:
             return AgentState(agent.id, ON_DEMAND)
-        return _found(windows, agent) or _start(windows, agent, command)
+        if (found := _found(windows, agent)) is not None:
+            return found
+        end_left_over(windows.services, agent.id, "task")
+        beginning = beginning_of(windows.services, agent, "task", fresh=fresh)
+        command = command_of(windows.services, agent, "task", beginning) or ""
+        return _start(windows, agent, command, beginning)
     except Refusal as refusal:
         return AgentState(agent.id, REFUSED, facts={"reason": windows.services.texts.sentence(refusal)})
 
@@ -200,23 +226,25 @@ def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
     return AgentState(agent.id, RUNNING, agent.socket_path, agent.pane_id) if is_reachable else None
 
 
-def _start(windows: TeamWindows, agent: Agent, command: str) -> AgentState:
+def _start(windows: TeamWindows, agent: Agent, command: str, beginning: Beginning) -> AgentState:
     if (program := missing_program(command)) is not None:
         return AgentState(agent.id, NO_PROGRAM, facts={"program": program})
     earlier = frozenset(session.id for session in windows.services.sessions.running(agent.id))
-    pane = windows.open(Slot(agent.id, "task"), command, stays=True, remains=True)
+    pane = windows.open(Slot(agent.id, "task"), command, stays=True, remains=True, continues=beginning.conversation)
     if pane is not None:
         _register(windows, agent, pane)
-    return _opened(agent.id, pane, STARTING, earlier)
+    return replace(_opened(agent.id, pane, STARTING, earlier), beginning=beginning)
 
 
-def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str) -> AgentState:
+def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str, beginning: Beginning) -> AgentState:
     earlier = frozenset(session.id for session in windows.services.sessions.running(agent.id))
     windows.close_kept(Slot(agent.id, "task"))
-    fresh = windows.restart(pane, command)
+    if beginning.continues:
+        windows.end_program(pane)  # of two processes in one conversation, what one writes is lost
+    fresh = windows.restart(pane, command, continues=beginning.conversation)
     if fresh is not None:
         _register(windows, agent, fresh)
-    return _opened(agent.id, fresh, STARTING, earlier)
+    return replace(_opened(agent.id, fresh, STARTING, earlier), beginning=beginning)
 
 
 def _is_reachable(agent: Agent) -> bool:

@@ -7,16 +7,19 @@ and recording its pane, the next look matches the recorded intent with the mark.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
 from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
+from multi_agent_mcp.system.open_files import end
 from multi_agent_mcp.windows.agent_command import is_prompted
+from multi_agent_mcp.windows.continuing import END_SECONDS
 
 if TYPE_CHECKING:
     from multi_agent_mcp.wiring import Services
@@ -75,13 +78,22 @@ class TeamWindows:
             self._panes = self._on(next(iter(self.living.values())).socket_path)
 
     def open(
-        self, slot: Slot, command: str, *, failures: int = 0, stays: bool = False, remains: bool = False
+        self,
+        slot: Slot,
+        command: str,
+        *,
+        failures: int = 0,
+        stays: bool = False,
+        remains: bool = False,
+        continues: str | None = None,
     ) -> OwnPane | None:
         """Opens a window, or finds it open, and returns its pane. When the program ends, the pane closes, or with
         `remains` is kept. A program that ends at once gives None, or with `remains` its kept pane. With `stays` (for
-        `up`), panes kept from earlier programs are closed. Raises `InvalidArguments` if tmux is missing or refuses."""
-        prompted = is_prompted(self.services, slot, command)
-        self.records.record(slot, {"socket_path": self.socket_path}, failures, stays=stays, prompted=prompted)
+        `up`), panes kept from earlier programs are closed; `continues` is the conversation that the command continues.
+        Raises `InvalidArguments` if tmux is missing or refuses."""
+        told: dict[str, Any] = {"stays": stays, "continues": continues}
+        told["prompted"] = is_prompted(self.services, slot, command)
+        self.records.record(slot, {"socket_path": self.socket_path}, failures, **told)
         pane = self._panes.open(self._new(slot, command, remains=remains))
         if pane in self.found or (pane is not None and pane.dead and not remains):
             pane = None  # kept from an earlier program of this slot
@@ -89,16 +101,22 @@ class TeamWindows:
             self.close_kept(slot)
         return self._opened(slot, pane, 0 if stays else failures + 1)
 
-    def restart(self, pane: OwnPane, command: str) -> OwnPane | None:
+    def restart(self, pane: OwnPane, command: str, *, continues: str | None = None) -> OwnPane | None:
         """Ends the program of an open pane and runs the command there instead, so that the window keeps its place and
         its viewers; see `open` for the result. Raises `InvalidArguments` if tmux refuses."""
         slot = Slot.of(pane.label)
         window = self.records.window(slot)
-        stays, prompted = window is None or window.stays, is_prompted(self.services, slot, command)
-        self.records.record(slot, {"socket_path": pane.socket_path}, 0, stays=stays, prompted=prompted)
+        told: dict[str, Any] = {"stays": window is None or window.stays, "continues": continues}
+        told["prompted"] = is_prompted(self.services, slot, command)
+        self.records.record(slot, {"socket_path": pane.socket_path}, 0, **told)
         self.found.remove(pane)
         self.living.pop(slot, None)
         return self._opened(slot, self._on(pane.socket_path).restart(pane, self._new(slot, command)), 0)
+
+    def end_program(self, pane: OwnPane) -> None:
+        """Ends the program of an open pane, which stays for `restart`."""
+        self._on(pane.socket_path).keep(pane)
+        end(pane.pane_pid, signal.SIGHUP, END_SECONDS)
 
     def _new(self, slot: Slot, command: str, *, remains: bool = False) -> NewWindow:
         environment = environment_of(self.services, slot)

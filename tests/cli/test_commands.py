@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.cli.context import indented, table
+from multi_agent_mcp.cli.context import indented
+from multi_agent_mcp.cli.rendering import table
 from multi_agent_mcp.demo.command import NAMES
 from multi_agent_mcp.demo.scenes import SCENES
 from multi_agent_mcp.store import locks

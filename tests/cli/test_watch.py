@@ -10,7 +10,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from multi_agent_mcp.cli.watch.screen import ago, meter, screen, shares, state
+from multi_agent_mcp.cli.rendering import ago
+from multi_agent_mcp.cli.watch.screen import meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck

@@ -43,6 +43,8 @@ MAY_CALL: dict[str, tuple[set[str], set[str]]] = {
     "assign_task": (LEADERS, BOTH),
     "update_task_status": (ALL, TASK),
     "request_task": (ALL, BOTH),
+    "ask": (ALL, BOTH),
+    "answer_question": (ALL, BOTH),
     "approve_task_request": (LEADERS, BOTH),
     "delegate_to_chat_session": (ALL, TASK),
     "get_task_conversations": (ALL, TASK),

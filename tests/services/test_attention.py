@@ -41,6 +41,7 @@ class Panes:
             services.supervision,
             services.owner_waits,
             services.derived_notices,
+            services.questions,
             services.people,
             services.clock,
         )
@@ -163,7 +164,9 @@ def test_a_supervisor_that_has_died_is_said_when_work_waits_for_it(services: Ser
 
 
 def test_a_command_that_died_at_once_is_said_until_its_agent_runs(services: Services, panes: Panes) -> None:
-    recent = RecentAttention(panes.attention, lambda: services.doctor(lambda _: None).examine(), services.clock)
+    recent = RecentAttention(
+        panes.attention, lambda: services.doctor(lambda _: None).examine(), services.unchanged, services.clock
+    )
     recent.found([])
     services.missing_sessions.record(Slot("worker-a", "task"), {}, 3)
     (item,) = recent.of(services.agents.owner())
@@ -246,7 +249,7 @@ def test_how_long_it_has_asked_is_known_from_what_the_supervisor_saw(
 def test_how_long_a_question_has_stood_is_known_to_who_has_seen_it(
     services: Services, panes: Panes, clock: Clock
 ) -> None:
-    recent = RecentAttention(panes.attention, list, services.clock)
+    recent = RecentAttention(panes.attention, list, services.unchanged, services.clock)
     panes.shows, panes.dialog = ("claude", "dialog"), Dialog("permission", "one?", (Choice("1", "Yes"),))
 
     def age() -> float | None:
@@ -300,7 +303,10 @@ def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_exam
         go_on.wait(10)
         return [finding]
 
-    recent, owner = RecentAttention(panes.attention, examine, services.clock), services.agents.owner()
+    recent, owner = (
+        RecentAttention(panes.attention, examine, services.unchanged, services.clock),
+        services.agents.owner(),
+    )
     assert recent.of(owner) == []
     assert begun.wait(10)
     panes.shows = ("claude", "dialog")

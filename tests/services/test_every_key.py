@@ -25,7 +25,10 @@ from tests.fuzz.ground import ask
 LEFT_OUT = object()
 ODD_ITEMS = ["x", 1, None, ["y"], {"text": ["z"], "completed": "no", "status": {}, "at": 5}, {"status": "todo"}]
 VALUES = (LEFT_OUT, None, 1.5, "../x", "worker-b", "0001-01-01T00:00:00+14:00", ODD_ITEMS, {"x": ["y"]})
-KINDS = ("ipc", "notifications", "tasks", "delegations", "conversations", "sessions", "executions", "owner_wait")
+KINDS = (
+    *("ipc", "notifications", "tasks", "delegations", "conversations", "sessions", "executions", "owner_wait"),
+    "questions",
+)
 TOOLS = (
     *("get_next_action", "get_notifications", "read_messages", "get_my_tasks", "get_my_execution_history"),
     "get_task_conversations",
@@ -53,6 +56,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory, initialised: Path) -> Pat
     seat = Seat(services, "worker-a")
     seat.call("get_next_action")
     seat.call("delegate_to_chat_session", target_agent_id="worker-b", purpose="ask", context="about the wall")
+    seat.call("ask", question="which?", choices=["a", "b"], default="a", deadline_minutes=60)
     services.task_changes.set_status(admin, task_id, "blocked", "wait")
     record = seat.binding.live_session().record
     services.workspace.sessions.update(record.id, lambda found: replace(found, pid_started_at="earlier"))

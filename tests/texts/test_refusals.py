@@ -23,6 +23,7 @@ from multi_agent_mcp.cli.main import app, run
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hub.share_directory import socket_path
+from multi_agent_mcp.services.questions.questions import Asking
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
@@ -113,6 +114,17 @@ def an_ended_conversation(stage: Stage) -> Said:
     found = stage.conversation()
     stage.services.conversations.end(stage.agent("worker-a"), found, None)
     return stage.call("worker-a", "send_message", content="x", conversation_id=found)
+
+
+def a_question(stage: Stage, **fields: Any) -> str:
+    asking = Asking(question="x", **fields)
+    return stage.services.questions.ask(stage.agent("worker-a"), asking, None).id
+
+
+def a_question_taken_back(stage: Stage) -> Said:
+    question_id = a_question(stage)
+    stage.services.questions.withdraw(stage.agent("worker-a"), question_id)
+    return stage.call("admin", "answer_question", question_id=question_id, answer="x")
 
 
 def a_waiting_owner(stage: Stage) -> Said:
@@ -207,6 +219,10 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     ),
     errors.ExecutionNotFound: lambda at: at.call("worker-a", "get_execution_log", execution_id="exec_0123456789ab"),
     errors.MessageNotFound: lambda at: at.call("worker-a", "get_message_status", message_id="nothing"),
+    errors.QuestionNotFound: lambda at: at.call(
+        "worker-a", "answer_question", question_id="qst_0123456789ab", answer="x"
+    ),
+    errors.QuestionClosed: a_question_taken_back,
     errors.ReservationNotFound: lambda at: at.command("release", "rsv_0123456789ab"),
     errors.Reserved: a_reserved_file,
     errors.InvalidStatusTransition: lambda at: at.call(
@@ -249,6 +265,17 @@ def refused_tools(at: Stage) -> Iterator[Said]:
         nested = [nested]
     for metadata in ({"deep": nested}, {"infinite": float("inf")}, {"long": "x" * 9_000}):
         yield at.call("worker-a", "send_message", content="x", receiver_id="worker-b", metadata=metadata)
+    for wrong in (
+        {"question": " "}, {"question": "x" * 5_000}, {"choices": ["a", "a"]}, {"choices": ["a\nb"]}, {"default": "a"},
+        {"deadline_minutes": -1}, {"park": True},
+    ):  # fmt: skip
+        yield at.call("worker-b", "ask", **{"question": "x", **wrong})
+    yield at.call("owner", "ask", question="x")
+    asked = a_question(at, choices=("a", "b"))
+    yield at.call("admin", "answer_question", question_id=asked, answer="c")
+    yield at.call("admin", "answer_question", question_id=asked, answer="a", withdraw=True)
+    yield at.call("admin", "answer_question", question_id=asked, withdraw=True)
+    yield at.call("worker-b", "answer_question", question_id=asked, answer="a")
     yield at.call("worker-a", "get_next_action", timeout_seconds="soon")
     yield at.call("worker-a", "get_next_action", timeout_seconds=float("nan"))
     yield at.call("worker-a", "report_task_progress", task_id=mine, checklist=["x"])

@@ -19,7 +19,8 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from multi_agent_mcp.cli.context import SessionContext, session_command, titled_table
+from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.cli.watch.screen import heading, screen, tables, waiting_for_owner
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
@@ -79,7 +80,9 @@ class Keys:
 TICK_SECONDS = 5.0  # ages increase and processes die without an event
 CALM_SECONDS = 0.1  # events within this time cause one update
 QUITS = frozenset("qQ\x04")
-SHOWN = frozenset({"agents.json", "ipc", "tasks", "notifications", "sessions", "owner_wait", ".supervisor"})
+SHOWN = frozenset(
+    {"agents.json", "ipc", "tasks", "questions", "notifications", "sessions", "owner_wait", ".supervisor"}
+)
 """The files and directories in the session's directory from which the snapshot is made."""
 
 

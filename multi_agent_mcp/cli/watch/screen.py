@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from multi_agent_mcp.cli.context import excerpt, placed
+from multi_agent_mcp.cli.rendering import ago
 from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.domain.times import format_duration, local_zone
+from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
     if item.dialog is not None:
         asked = (one_line(line) for line in item.dialog.text.split("\n") if line.strip())
         yield from (("", "", "", words) for words in (*asked, choices(item.dialog, texts)))
+    if item.question is not None:
+        offered = " · ".join(f"{number} {choice}" for number, choice in enumerate(item.question.choices, 1))
+        yield from (("", "", "", one_line(words)) for words in (offered, item.command) if words)
 
 
 def said(item: Item, texts: Texts) -> str:
@@ -142,14 +146,6 @@ def meter(progress: int) -> str:
     share = min(max(progress, 0), 100)
     filled = round(share * METER / 100)
     return f"{'█' * filled}{'░' * (METER - filled)} {share:3d}%"
-
-
-def ago(moment: datetime, now: datetime, texts: Texts) -> str:
-    """Returns the time since a moment, in one unit; `now` if it is less than a second."""
-    if (now - moment).total_seconds() < 1:
-        return texts("ago.now")
-    number, unit, *_ = format_duration(now - moment).split()  # of `3 min 05 s`, `3 min`
-    return texts(f"ago.{unit}", number=number.partition(".")[0])
 
 
 STATES = {

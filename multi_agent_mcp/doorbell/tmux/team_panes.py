@@ -98,6 +98,11 @@ class Panes:
         """Closes the pane if it is still the same one."""
         self._server.cmd("if-shell", "-F", "-t", pane.pane_id, self._ours(pane.label), f"kill-pane -t {pane.pane_id}")
 
+    def keep(self, pane: OwnPane) -> None:
+        """Lets the pane remain when its program ends."""
+        option = _sequence(["set-option", "-p", "-t", pane.pane_id, "remain-on-exit", "on"])
+        self._server.cmd("if-shell", "-F", "-t", pane.pane_id, self._ours(pane.label), option)
+
     def restart(self, pane: OwnPane, new: NewWindow) -> OwnPane | None:
         """Ends the pane's program and runs the command there instead, in the same directory, if the pane is still the
         same one. Returns it, or None if its program has ended and it does not remain. Raises as `open`."""

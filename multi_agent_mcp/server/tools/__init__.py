@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from multi_agent_mcp.server.toolbox import Tool, by_name
-from multi_agent_mcp.server.tools import chat, identity, ipc, repository, tasks, work_history
+from multi_agent_mcp.server.tools import chat, identity, ipc, questions, repository, tasks, work_history
 
-TOOLS = by_name(tool for module in (identity, ipc, tasks, chat, work_history, repository) for tool in module.TOOLS)
+MODULES = (identity, ipc, tasks, questions, chat, work_history, repository)
+TOOLS = by_name(tool for module in MODULES for tool in module.TOOLS)
 
 UNBOUND: tuple[Tool, ...] = (TOOLS["authenticate"],)
 

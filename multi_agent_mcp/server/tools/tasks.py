@@ -86,7 +86,7 @@ BESIDE_BRIEFING = 8_600
 
 
 def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le=600)] = 0) -> Answer:
-    """Your next action and its data: work, review, read_messages, a delegation, a conversation, wait or exit.
+    """Your next action and its data: answer_question, work, review, read_messages, a delegation, wait, exit …
     With timeout_seconds (at most 600), wait until there is something to do."""
     deadline = time.monotonic() + timeout_seconds
     changes = call.binding.changes

@@ -342,7 +342,7 @@ def require_purpose(purpose: str | None) -> None:
 # Conversations of people, by commands and in the console (docs/protocol.md, Conversations).
 
 SUBJECT_CHARACTERS = 500
-SHORTEST_BEGINNING = 8  # of an id: as many digits as the name of a message's file has
+SHORTEST_BEGINNING = 4  # of an id
 
 
 @dataclass(eq=False)
@@ -392,10 +392,10 @@ class HumanConversations:
         mailbox = self.workspace.mailbox(reader.id)
         found = mailbox.find(message_id)
         if found is None and len(message_id) >= SHORTEST_BEGINNING:
-            like = mailbox.find_all(lambda message: message.id.startswith(message_id), like=message_id)
+            like = mailbox.beginning_with(message_id)
             ids = sorted({message.id for _, message in like})
             if len(ids) > 1:
-                raise InvalidArguments("ambiguous_id", message_id=message_id, ids=", ".join(ids))
+                raise InvalidArguments("ambiguous_id", id=message_id, ids=", ".join(ids))
             found = like[0] if like else None
         if found is None:
             elsewhere = self.mail_search.get(message_id)

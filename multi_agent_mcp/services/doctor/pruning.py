@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.session import AgentSession, Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.doctor.tree import is_leftover
@@ -25,6 +26,7 @@ _SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], bool]]] = {
     "ipc": (Message, lambda message: message.read_at is not None),
     "notifications": (Notification, lambda notice: notice.read_at is not None),
     "tasks": (Task, lambda task: task.final),
+    "questions": (Question, lambda question: question.settled),
     "sessions": (AgentSession, lambda session: session.ended_at is not None),
     "executions": (Execution, lambda execution: not execution.running),
 }
@@ -44,6 +46,7 @@ _MAY_BE_OVER = re.compile(
     | (?P<logs>           executions/\w[\w-]*/logs/[^/]+\.log )
     | (?P<delegations>    delegations/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<conversations>  conversations/archive/[^/]+/cnv_[0-9a-f]{12}/[^/]+\.md )
+    | (?P<questions>      questions/archive/[^/]+/[^/]+\.md )
     | (?P<audit>          audit/[^/]+\.jsonl )
     | (?P<claims>         \.claims/[^/]+/[^/]+\.json )
     | (?P<locks>          \.locks/[^/]+\.lock )
@@ -71,7 +74,7 @@ class Pruning:
         self.workspace = workspace
 
     def prunable(self, now: datetime, age: timedelta, *, reads_archives: bool = True) -> Iterator[Prunable]:
-        """Yields archived mail, notifications and tasks, ended sessions, executions with their logs, ended
+        """Yields archived mail, notifications, tasks and questions, ended sessions, executions with their logs, ended
         conversations with their delegations, released wait-locks, the audit log, idempotency keys; lock files and
         scratch files of killed processes by ages of their own. A file may be deleted as soon as it is yielded.
 
@@ -112,6 +115,7 @@ class _Search:
             "notifications": lambda node: self._says_so("notifications", node),
             "tasks": lambda node: node.last.partition(".")[0] not in self.needed and self._says_so("tasks", node),
             "histories": lambda node: workspace.tasks.find(PurePath(node.name).stem) is None,
+            "questions": lambda node: self._says_so("questions", node),
             "sessions": lambda node: self._says_so("sessions", node),
             "executions": lambda node: self._says_so("executions", node),
             "logs": lambda node: not self._is_running(_owner(node), f"{PurePath(node.name).stem}.md"),

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.collection import Collection
 
 KINDS = frozenset(
-    {"ipc", "notifications", "tasks", "sessions", "executions", "conversations", "delegations", "owner_wait", "secrets"}
+    {"ipc", "notifications", "tasks", "sessions", "executions", "conversations", "delegations", "questions"}
+    | {"owner_wait", "secrets"}
 )
 """The kinds of files that have a directory of their own in the session's (docs/format.md, The tree)."""
 SCRATCH_SECONDS = 3600.0
@@ -175,6 +176,7 @@ def unreadable(context: CheckContext) -> Iterator[Finding]:
         workspace.executions,
         workspace.delegations,
         workspace.conversations,
+        workspace.questions,
     )
     directories: list[Directory[Any]] = [
         workspace.owner_waits,

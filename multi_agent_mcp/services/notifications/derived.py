@@ -34,16 +34,22 @@ from multi_agent_mcp.domain.notification import (
     was_reopened,
 )
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
+from multi_agent_mcp.domain.question import ASKED, DEADLOCK, OVERDUE, cycles, deadlock_notice
 from multi_agent_mcp.domain.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task, open_reviews
 from multi_agent_mcp.domain.task_history import old_value
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.notifications.writing import PAUSING, Interrupts, NoticeWriter
+from multi_agent_mcp.store.collection import WHOLE
+from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Delegation
     from multi_agent_mcp.store.directory import Directory
+
+ABOUT_OPEN_QUESTIONS = frozenset({ASKED, OVERDUE, DEADLOCK})
+"""The actions of notifications that are over when their question is settled."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +72,8 @@ class DerivedNotices:
     interrupts: Interrupts
     last_activity: Callable[[str], datetime | None]
     """The time of an agent's last call."""
+    follow_questions: Callable[[], None]
+    """Does what follows from questions, of which some only these tasks tell (`QuestionEffects.look`). Never raises."""
     clock: Callable[[], datetime]
     _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
@@ -96,14 +104,16 @@ class DerivedNotices:
             logger.warning("a delegation is not told yet: %s", refusal)
 
     def repair(self, agent_id: str) -> None:
-        """Ensures the notifications of an agent's tasks and delegations and settles obsolete ones. While nothing
-        changes, this costs a stat(2) for its two directories and each directory with a dependency of its tasks."""
+        """Ensures the notifications of an agent's tasks and delegations, and of questions, and settles obsolete ones.
+        While nothing changes, this costs a stat(2) for its two directories, that of the questions, and each directory
+        with a dependency of its tasks or a task that a question is about."""
+        self.follow_questions()
         with self.workspace.tasks.read_once():
             seen = self._looked_at.get(agent_id)
             if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
                 return
             mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
-            seen = {directory: _version(directory) for directory in mine}
+            seen = {directory: _version(directory) for directory in (*mine, self.workspace.questions.directory(WHOLE))}
             still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
             tasks, delegations = [entity for _, entity in mine[0].entities()], mine[1]
             for awaited in (still_open.get(awaited) for task in tasks for awaited in task.dependencies):
@@ -155,6 +165,7 @@ class DerivedNotices:
         concerned.update(name for task in tasks for name in self._former_reviewers(task))
         for agent_id in concerned & self.workspace.registry.active().keys():
             self.settle(agent_id, about={task.id for task in tasks})
+        self.follow_questions()
 
     def settle_former(self, task: Task) -> None:
         """Settles a task's notifications for its former assignees: another machine may have reassigned it."""
@@ -194,6 +205,17 @@ class DerivedNotices:
         except Refusal as refusal:
             logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
 
+    def settle_these(self, notices: Iterable[Notification]) -> None:
+        """As `settle`, for notifications whose cause is known to be over."""
+        here = {agent.id for agent in self.workspace.registry.active().values() if self.workspace.is_here(agent)}
+        try:
+            for notice in (notice for notice in notices if notice.target_agent_id in here):
+                inbox = self.workspace.notices(notice.target_agent_id)
+                with self.workspace.locks.held(inbox.lock):
+                    inbox.settle([file_name(notice)], self.clock())
+        except Refusal as refusal:
+            logger.warning("notifications that are over are not marked read yet: %s", refusal)
+
     def waiting(self, agent_id: str) -> list[Notification]:
         """The unread notifications of an agent that still apply, for sessions of either purpose. Writes nothing."""
         return [notice for _, notice in self.workspace.notices(agent_id).unread() if self.applies(notice)]
@@ -210,6 +232,8 @@ class DerivedNotices:
             return self._is_offered(notice)
         if notice.action == AGENT_STUCK:
             return self._is_stuck(notice)
+        if notice.question_id is not None:
+            return self._concerns_question(notice)
         if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
             return False
         task = self._task_of(notice)
@@ -255,6 +279,20 @@ class DerivedNotices:
         mine = self.workspace.delegations.open(notice.target_agent_id)
         return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
 
+    def _concerns_question(self, notice: Notification) -> bool:
+        """Whether it tells an answer, or its question is open, and still to this agent if it says that it was asked, or
+        its circle is still closed."""
+        question_id = notice.question_id or ""
+        if notice.action not in ABOUT_OPEN_QUESTIONS:
+            return True
+        if notice.action == DEADLOCK:
+            circles = cycles(question for question in self.workspace.questions.open() if question.park)
+            return any(deadlock_notice(circle, notice.target_agent_id).id == notice.id for circle in circles)
+        question = self.workspace.questions.indexed(question_id, WHOLE) or self.workspace.questions.find(question_id)
+        if question is None:
+            return True  # it is on its way from another machine
+        return not question.settled and (notice.action != ASKED or question.to_id == notice.target_agent_id)
+
     def _is_stuck(self, notice: Notification) -> bool:
         """Whether the agent is still stuck: not if it has made a call since, or its task was reassigned or moved."""
         if (agent_id := notice.sender_id) is None:
@@ -284,7 +322,7 @@ class DerivedNotices:
     def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
         """A task's present notifications, for known agents only: a hand-written file may name anything as an agent."""
         agents = self.workspace.registry.active()
-        blocks = blocks_of(task, self._superiors_to_tell(task))
+        blocks = blocks_of(task, self._superiors_to_tell(task)) if task.status == "blocked" else ()
         reviews = review_requests_of(task, self._reviewers(task)) if task.status == "review" else ()
         told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), rejection_of(task)]
         told += [*blocks, *reviews]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import age
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ANSWER_CHARACTERS = 4_200  # an answer of the greatest length, with its line breaks
 MESSAGE_CHARACTERS = 1_000  # shown beside the answers of other tools
 
 
@@ -49,6 +50,8 @@ class Notifications:
     clock: Callable[[], datetime]
     settle: Callable[[], None]
     """Ends what has run out, and tells those concerned. Never raises."""
+    next_deadline: Callable[[], datetime | None] = lambda: None
+    """See `QuestionEffects.next_deadline`."""
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
         """Repairs the agent's notifications and returns what is unread for a session of this purpose. A few stat(2)
@@ -71,6 +74,11 @@ class Notifications:
             self.derived.repair(agent_id)
         except Refusal as refusal:
             logger.warning("the notifications of %s are not repaired yet: %s", agent_id, refusal)
+
+    def due_after(self) -> timedelta | None:
+        """After what time `repair` has something to do although no file changes: a deadline passes. None if never."""
+        deadline, now = self.next_deadline(), self.clock()
+        return None if deadline is None or deadline <= now else deadline - now
 
     def waiting(self, agent_id: str) -> list[Notification]:
         """The unread notifications of an agent that still apply, oldest first, for sessions of either purpose. Writes
@@ -153,7 +161,8 @@ def _waits_for_resumption(notice: Notification) -> bool:
 
 
 def as_answer(notice: Notification) -> dict[str, Any]:
-    """A notification as its agent sees it, with the `reason` if one was given. Cut texts are marked as cut."""
+    """A notification as its agent sees it, with what only some have: a `reason`, a question, its answer. Cut texts are
+    marked as cut."""
     answer = {
         "id": notice.id,
         "type": notice.type,
@@ -164,4 +173,10 @@ def as_answer(notice: Notification) -> dict[str, Any]:
         "instruction": clipped(notice.instruction, NOTICE_CHARACTERS),
         "created_at": format_time(notice.created_at),
     }
-    return answer | {"reason": clipped(notice.reason, NOTICE_CHARACTERS)} if notice.reason else answer
+    some = {
+        "reason": clipped(notice.reason, NOTICE_CHARACTERS),
+        "question_id": notice.question_id,
+        "answer": clipped(notice.answer, ANSWER_CHARACTERS),
+        "note": clipped(notice.note, NOTICE_CHARACTERS),
+    }
+    return answer | {name: value for name, value in some.items() if value}

@@ -5,7 +5,8 @@ Everything is derived from files, the content of panes from the supervisor's rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -149,15 +150,16 @@ class StuckAgents:
         """The stuck agents, by id. `looks` are the looks at their panes; None: those recorded by the supervisor."""
         seen = self.panes.recorded() if looks is None else looks
         now = self.clock()
-        tasks = self.workspace.tasks.open()
         agents = (agent for agent in self.workspace.registry.active().values() if not agent.may_be_human)
-        facts = {agent.id: self._facts(agent, tasks, seen.get(agent.id)) for agent in agents}
-        found = {agent_id: stuck(known, now, patience or self.patience) for agent_id, known in facts.items()}
-        return {
-            agent_id: what
-            for agent_id, what in found.items()
-            if what is not None and not self._is_excused(agent_id, what)
-        }
+        with self.workspace.tasks.read_once():  # else each agent's look at the tasks would be one at 200 directories
+            work = _Work(self.workspace.tasks.open())
+            facts = {agent.id: self._facts(agent, work, seen.get(agent.id)) for agent in agents}
+            found = {agent_id: stuck(known, now, patience or self.patience) for agent_id, known in facts.items()}
+            return {
+                agent_id: what
+                for agent_id, what in found.items()
+                if what is not None and not self._is_excused(agent_id, what)
+            }
 
     def tell(self) -> list[Notification]:
         """Notifies the superior of each stuck agent, once, and settles notifications that no longer apply. Returns the
@@ -188,10 +190,10 @@ class StuckAgents:
             if superior is not None:
                 yield stuck_notice(agent_id, found, superior.id, self.sentence(found))
 
-    def _facts(self, agent: Agent, tasks: Sequence[Task], pane: PaneLook | None) -> AgentFacts:
+    def _facts(self, agent: Agent, work: _Work, pane: PaneLook | None) -> AgentFacts:
         running = self.sessions.running(agent.id)
-        task_id, task_since = _work_of(agent.id, tasks) or (None, None)
-        untaken_id, untaken_since = self._untaken_by(agent.id, tasks) or (None, None)
+        task_id, task_since = work.turn_of(agent.id) or (None, None)
+        untaken_id, untaken_since = self._untaken_by(agent.id, work) or (None, None)
         return AgentFacts(
             alive=self.sessions.alive(agent.id),
             left=pane is not None and self._has_left(agent.id),
@@ -204,11 +206,13 @@ class StuckAgents:
             pane=pane,
         )
 
-    def _untaken_by(self, agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | None:
+    def _untaken_by(self, agent_id: str, work: _Work) -> tuple[str, datetime] | None:
         """The id of the task that the agent could have begun for longest, and since when. None while it works on one,
         or others on tasks from it."""
-        has_some = any(task.assignee_id == agent_id and task.status == "todo" for task in tasks)
-        waiting = self.task_changes.startable(agent_id) if has_some and not _is_occupied(agent_id, tasks) else ()
+        has_some = any(task.status == "todo" for task in work.mine[agent_id])
+        waiting = (
+            self.task_changes.startable(agent_id, work.unfinished) if has_some and not work.occupies(agent_id) else ()
+        )
         since = ((max([task.updated_at, *self._finished(task.dependencies)]), task.id) for task in waiting)
         first = min(since, default=None)
         return None if first is None else (first[1], first[0])
@@ -268,22 +272,34 @@ class StuckAgents:
         return any(at is not None and self.clock() - at >= self.patience.silence for at in tried)
 
 
-def _is_occupied(agent_id: str, tasks: Iterable[Task]) -> bool:
-    """Whether the agent has a task in progress, or others have tasks from it."""
-    return any(
-        (task.assignee_id == agent_id and task.status == "in_progress")
-        or (task.given_away_by(agent_id) and task.status in WITH_ASSIGNEE)
-        for task in tasks
-    )
+class _Work:
+    """The open tasks by agent: those that are `mine`, and those that an agent has `given` to others."""
 
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self.mine: defaultdict[str | None, list[Task]] = defaultdict(list)
+        self.given: defaultdict[str, list[Task]] = defaultdict(list)
+        self.unfinished: set[str] = set()
+        """The ids of the tasks that others may wait for."""
+        for task in tasks:
+            self.mine[task.assignee_id].append(task)
+            if task.given_away_by(task.created_by):
+                self.given[task.created_by].append(task)
+            if task.status != "done":
+                self.unfinished.add(task.id)
 
-def _work_of(agent_id: str, tasks: Sequence[Task]) -> tuple[str, datetime] | None:
-    """The id of the task that the agent has worked on for longest, and since when it is its turn. None while others
-    work on tasks from it, whose last change also restarts its turn: it waits to hear of them."""
-    handed_out = [task for task in tasks if task.given_away_by(agent_id)]
-    mine = [task for task in tasks if task.assignee_id == agent_id and task.status == "in_progress"]
-    mine = [task for task in mine if not task.is_examined]  # then it waits for its checks
-    if not mine or any(task.status in WITH_ASSIGNEE for task in handed_out):
-        return None
-    began_at, task_id = min((task.status_since, task.id) for task in mine)
-    return task_id, max([began_at, *(task.updated_at for task in handed_out)])
+    def occupies(self, agent_id: str) -> bool:
+        """Whether the agent has a task in progress, or others have tasks from it."""
+        return any(task.status == "in_progress" for task in self.mine[agent_id]) or self._others_work_for(agent_id)
+
+    def turn_of(self, agent_id: str) -> tuple[str, datetime] | None:
+        """The id of the task that the agent has worked on for longest, and since when it is its turn. None while others
+        work on tasks from it, whose last change also restarts its turn: it waits to hear of them."""
+        working = [task for task in self.mine[agent_id] if task.status == "in_progress"]
+        running = [task for task in working if not task.is_examined]  # else it waits for its checks
+        if not running or self._others_work_for(agent_id):
+            return None
+        began_at, task_id = min((task.status_since, task.id) for task in running)
+        return task_id, max([began_at, *(task.updated_at for task in self.given[agent_id])])
+
+    def _others_work_for(self, agent_id: str) -> bool:
+        return any(task.status in WITH_ASSIGNEE for task in self.given[agent_id])

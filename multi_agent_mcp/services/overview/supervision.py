@@ -7,7 +7,7 @@ supervisor can be killed and another one started at any time.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -80,6 +80,8 @@ class Window:
     """Whether `down AGENT` closed the slot: nothing is opened for it until `up`, whatever waits."""
     prompted: bool = False
     """Whether its program was given a first prompt."""
+    continues: str | None = None
+    """The conversation that its host was to continue."""
 
     @property
     def intended(self) -> bool:
@@ -114,12 +116,12 @@ class MissingSessions:
 
     def needed(self) -> list[Slot]:
         """The slots with work but neither a live session nor a server, of agents that have a command."""
-        slots = []
-        for agent in self.agents.all().values():
-            if agent.command is None:
-                continue
+        slots: list[Slot] = []
+        agents = [agent for agent in self.agents.all().values() if agent.command is not None]
+        unfinished = self.task_changes.unfinished() if agents else ()
+        for agent in agents:
             served = self.sessions.served_purposes(agent.id)
-            if "task" not in served and self._has_task_work(agent):
+            if "task" not in served and self._has_task_work(agent, unfinished):
                 slots.append(Slot(agent.id, "task"))
             if "chat" not in served and self._has_chat_work(agent):
                 slots.append(Slot(agent.id, "chat"))
@@ -178,12 +180,20 @@ class MissingSessions:
         return any(session.purpose == slot.purpose for session in self.sessions.running(slot.agent_id))
 
     def record(
-        self, slot: Slot, pane: Mapping[str, Any], failures: int, *, stays: bool = False, prompted: bool = False
+        self,
+        slot: Slot,
+        pane: Mapping[str, Any],
+        failures: int,
+        *,
+        stays: bool = False,
+        prompted: bool = False,
+        continues: str | None = None,
     ) -> None:
         """Records a window. A pane with only a `socket_path` records the intent to open a window there, an empty pane a
         failure."""
         earlier = frozenset(session.id for session in self._sessions(slot))
-        self._write(slot, Window(pane, self.clock(), failures, stays, earlier, prompted=prompted))
+        window = Window(pane, self.clock(), failures, stays, earlier, prompted=prompted, continues=continues)
+        self._write(slot, window)
 
     def record_pane(self, slot: Slot, pane: Mapping[str, Any]) -> None:
         """Records the pane of an intended window; one without a record stays open until `down`."""
@@ -206,6 +216,7 @@ class MissingSessions:
             "directory": os.path.realpath(self.workspace.path),
             "down": window.is_down,
             "prompted": window.prompted,
+            "continues": window.continues,
         }
         self.workspace.window(slot.agent_id, slot.purpose).write(record)
 
@@ -225,6 +236,10 @@ class MissingSessions:
     def is_down(self, slot: Slot) -> bool:
         window = self.window(slot)
         return window is not None and window.is_down
+
+    def has_refused(self, slot: Slot, window: Window) -> bool:
+        """Whether the host of a window that is gone did not continue its conversation: it ended without a session."""
+        return window.continues is not None and not self._sessions(slot, window.earlier)
 
     def failures_after(self, slot: Slot, window: Window) -> int:
         """The number of failed attempts in a row, now that this window is gone: 0 if it had a session or lived for
@@ -249,15 +264,15 @@ class MissingSessions:
             stays, is_down = record.get("stays") is True, record.get("down") is True
             pane, directory = dict(record["pane"]), record.get("directory")
             known = directory and str(directory)
-            prompted = record.get("prompted") is True
-            return Window(
-                pane, opened_at, int(record["failures"]), stays, earlier, known, is_down=is_down, prompted=prompted
-            )
+            prompted, continues = record.get("prompted") is True, record.get("continues")
+            continues = continues if isinstance(continues, str) else None
+            failures = int(record["failures"])
+            return Window(pane, opened_at, failures, stays, earlier, known, is_down, prompted, continues)
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived: a damaged record may be ignored
 
-    def _has_task_work(self, agent: Agent) -> bool:
-        return bool(self.task_changes.current(agent.id) or self.task_changes.startable(agent.id))
+    def _has_task_work(self, agent: Agent, unfinished: Collection[str]) -> bool:
+        return bool(self.task_changes.current(agent.id) or self.task_changes.startable(agent.id, unfinished))
 
     def _has_chat_work(self, agent: Agent) -> bool:
         unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]

@@ -6,11 +6,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.ids import id8
@@ -227,6 +229,21 @@ class Results:
     more: bool
 
 
+class Reading:
+    """An update of the index on a thread of its own: how many files it has read, and of how many (0: unknown)."""
+
+    def __init__(self, update: Callable[[Reading], None]) -> None:
+        self.count = 0
+        self.total = 0
+        self.thread = Thread(target=update, args=(self,), name="search index", daemon=True)
+
+    def told(self) -> None:
+        self.count += 1
+
+    def as_answer(self) -> dict[str, int]:
+        return {"count": self.count, "total": self.total}
+
+
 class Search:
     """Searches one session. Marks nothing read."""
 
@@ -234,6 +251,8 @@ class Search:
         self.workspace = workspace
         self.agents = agents
         self.sources = Sources(workspace)
+        self._preparing = Lock()
+        self._reading: Reading | None = None
         path = workspace.path / ".search" / "index.sqlite"
         self.index = SearchIndex(workspace.path, path, TOPS, self.sources.documents, grows=lambda name: name == LOGS)
 
@@ -281,6 +300,26 @@ class Search:
                 return Results([*found.values()], more=True)
             found[source.key] = self._found(hit, source, query)
         return Results([*found.values()], more=False)
+
+    def prepared(self, seconds: float) -> Reading | None:
+        """Updates the index on a thread of its own, one at a time, and waits for it so long: None if it is up to date,
+        else how far the thread has come. Where no index can be kept there is nothing to wait for."""
+        with self._preparing:
+            if self._reading is None or not self._reading.thread.is_alive():
+                self._reading = Reading(self._update)
+                self._reading.thread.start()
+            reading = self._reading
+        reading.thread.join(seconds)
+        return reading if reading.thread.is_alive() else None
+
+    def _update(self, reading: Reading) -> None:
+        def refresh(database: Connection) -> None:
+            if self.index.is_new(database):
+                reading.total = sum(1 for _ in self.index.files())
+            self.index.refresh(database, reading.told)
+
+        with suppress(StorageError):  # `find` reads everything then
+            self.index.use(refresh)
 
     def rebuild(self) -> None:
         """Deletes the index; the next search recreates it."""

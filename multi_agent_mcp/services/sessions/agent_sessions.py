@@ -81,6 +81,10 @@ class Sessions:
         next call renews the session."""
         return [session for session in self.workspace.sessions.open(agent_id) if self.is_running(session)]
 
+    def everywhere(self) -> list[AgentSession]:
+        """As `running`, of all agents."""
+        return [session for session in self.workspace.sessions.open() if self.is_running(session)]
+
     def live(self, agent_id: str) -> list[AgentSession]:
         """The agent's running sessions that have not expired; a new session leaves their purpose and task to them."""
         now = self.clock()
@@ -317,7 +321,7 @@ class LiveSession:
     def note_conversation(self, host: str | None, host_session: str | None) -> None:
         """Records the host's conversation, durably: the next process continues it. Never raises."""
         with self._mutex:
-            known = self.record.in_conversation(host, host_session)
+            known = self.record.in_conversation(host, host_session, os.getcwd() if host_session else None)  # noqa: PTH109
             if known != self.record:
                 self.record = known
                 try:

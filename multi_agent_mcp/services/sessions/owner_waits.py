@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 ALLOWED_WHILE_WAITING = frozenset(
-    {"read_messages", "get_unread_count", "unlock_owner_wait", "get_notifications", "logout", "authenticate"}
+    {"read_messages", "get_unread_count", "unlock_owner_wait", "get_notifications", "answer_question"}
+    | {"logout", "authenticate"}
 )
 EMPTY_CHECKS_ALLOWED = 1
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, work_order
+from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, status_order, work_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.validation import require_choice
@@ -45,6 +45,22 @@ class Board:
         total = len(tasks) + (counts.total() if status is None else counts[status])
         if len(tasks) < limit and total > len(tasks):
             tasks += self.tasks.closed(agent_id, label=status, limit=limit - len(tasks))
+        return tasks[:limit], total
+
+    def listed(
+        self, status: str | None, assignee_id: str | None, *, only_open: bool = False, limit: int | None = None
+    ) -> tuple[list[Task], int]:
+        """Tasks (of this status, of this assignee) and their total number: first those in progress, then the other open
+        ones by status, each in the order of work, then the finished ones, newest first."""
+        found = (task for task in self.tasks.open(assignee_id) if status in (None, task.status))
+        tasks = sorted(found, key=status_order)
+        if only_open:
+            return tasks[:limit], len(tasks)
+        counts = self.tasks.closed_counts(assignee_id)
+        total = len(tasks) + (counts.total() if status is None else counts[status])
+        if limit is None or len(tasks) < limit:
+            room = None if limit is None else limit - len(tasks)
+            tasks += self.tasks.closed(assignee_id, label=status, limit=room)
         return tasks[:limit], total
 
     def columns(

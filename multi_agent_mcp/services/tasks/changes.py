@@ -3,7 +3,7 @@ Requests)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -172,15 +172,20 @@ class TaskChanges:
         working = self.workspace.tasks.in_progress(agent_id)
         return next((task for task in working if task.id == session_task_id), next(iter(working), None))
 
-    def startable(self, agent_id: str) -> list[Task]:
-        """The agent's tasks that could be started now, in the order of work."""
-        still_open = {task.id for task in self.workspace.tasks.open() if task.status != "done"}
+    def startable(self, agent_id: str, unfinished: Collection[str] | None = None) -> list[Task]:
+        """The agent's tasks that could be started now, in the order of work. `unfinished` are the ids of the tasks that
+        are not done, if already known."""
+        still_open = self.unfinished() if unfinished is None else unfinished
         mine = [
             task
             for task in self.workspace.tasks.open(agent_id)
-            if task.status == "todo" and still_open.isdisjoint(task.dependencies)
+            if task.status == "todo" and not any(awaited in still_open for awaited in task.dependencies)
         ]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
+
+    def unfinished(self) -> set[str]:
+        """The ids of the open tasks, which others may wait for."""
+        return {task.id for task in self.workspace.tasks.open() if task.status != "done"}
 
     def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
         """Moves a task to `in_progress`; if two sessions start it at once, one is refused."""

@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
 from multi_agent_mcp.system.file_status import Signature, signature_of
-from multi_agent_mcp.system.tree_state import TreeState, state_of
+from multi_agent_mcp.system.work_state import WorkState, state_of
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -138,7 +138,7 @@ class Checks:
                     break
         return Verdict(failed=task.checks[-1], reason=self.texts("check.unsettled"))
 
-    def _current(self, task: Task, state: TreeState) -> dict[str, str]:
+    def _current(self, task: Task, state: WorkState) -> dict[str, str]:
         return {
             receipt.check: receipt.id
             for receipt in self.receipts_of(task.id)
@@ -210,7 +210,7 @@ class Checks:
         why = self.texts(key, check=receipt.check, exit_code=receipt.exit_code)
         return f"{why}\n{receipt.last_lines()}".rstrip()
 
-    def _state(self, directory: Path) -> TreeState:
+    def _state(self, directory: Path) -> WorkState:
         """The state of the directory, without the sessions' own files, which change all the time."""
         try:
             return state_of(directory, self._own_files(directory))

@@ -23,6 +23,7 @@ from multi_agent_mcp.config import (
     parse_limits,
     parse_notify_command,
     parse_repository,
+    parse_resume,
     parse_usage,
     yaml_problem,
 )
@@ -62,6 +63,7 @@ class Team:
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
     usage: bool = True
+    resume: bool = True
     checks: Mapping[str, Any] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
     repository: Mapping[str, Any] = field(default_factory=dict)
@@ -78,7 +80,8 @@ class Team:
             "checks": dict(self.checks),
             "done_when": list(self.done_when),
         }
-        return {key: value for key, value in said.items() if value} | dict(self.repository)
+        resume = {} if self.resume else {"resume": False}
+        return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
 
 
 def read_team(path: Path) -> Team:
@@ -111,7 +114,7 @@ def _team(data: Any) -> Team:
         parse_limits(limits)
         parse_console(data.get("console"))
         parse_repository(data)
-        usage = parse_usage(data.get("usage"))
+        usage, resume = parse_usage(data.get("usage")), parse_resume(data.get("resume"))
         done_when = require_conditions(parse_done_when(data.get("done_when")), parse_checks(data.get("checks")))
     except InvalidArguments as refusal:
         if "reason" not in refusal.values:
@@ -127,6 +130,7 @@ def _team(data: Any) -> Team:
         notify_command,
         console=data.get("console") or {},
         usage=usage,
+        resume=resume,
         checks=data.get("checks") or {},
         done_when=done_when,
         repository=repository,

@@ -65,6 +65,12 @@ class Holds:
             or self.hand_off
         )
 
+    @property
+    def has_to_act(self) -> bool:
+        """Whether it is this agent's turn, so that it is to be woken."""
+        waits = (self.row.unread, self.notices, self.waiting, self.conversations, self.delegations)
+        return self.row.task is not None or any(waits)
+
 
 Section = Callable[[Holds], str | None]
 """A part of the briefing, of a few lines; None if it has nothing to say. It is cut if the whole is too long."""

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.message import Conversation, Message, is_report
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task, completed
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
-from multi_agent_mcp.services.answer_budget import clipped, first_fitting
+from multi_agent_mcp.services.answer_budget import AnswerBudget, clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import ENDED, PURPOSE_CHARACTERS, Conversations, is_conversational
 from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
+from multi_agent_mcp.texts import json_size, shortened
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.overview.snapshot import Dashboard
+    from multi_agent_mcp.services.questions.questions import Asking, Questions
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
     from multi_agent_mcp.services.sessions.executions import Executions
     from multi_agent_mcp.services.sessions.hand_offs import HandOffs, Kept
@@ -38,6 +42,7 @@ DEPENDENCIES_SHOWN = 50
 REVIEWS_SHOWN = 10
 REVIEWS_CHARACTERS = 5_000
 CONVERSATIONS_SHOWN = 50
+INSTRUCTION_CHARACTERS = 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +58,62 @@ class ReportCompleted(TaskChange):
 
 
 @dataclass(eq=False)
+class AnswerAction:
+    """Chooses the question that an agent is to answer next, in a session of either purpose."""
+
+    workspace: Workspace
+    questions: Questions
+    answer_budget: AnswerBudget
+    texts: Texts
+    clock: Callable[[], datetime]
+    _handed_out: dict[str, datetime] = field(default_factory=dict, init=False)
+    """When this process first handed a question out."""
+
+    def next_action(self, agent: Agent) -> dict[str, Any] | None:
+        """The question with the earliest deadline, else the oldest; None without one. One that the agent cannot answer
+        yet, as it has asked somebody itself since it was handed out, waits for that answer."""
+        question = self._next(agent)
+        if question is None:
+            return None
+        self._handed_out.setdefault(question.id, self.clock())
+        about = {
+            "question_id": question.id,
+            "choices": list(question.choices),
+            "asker_id": question.asker_id,
+            "deadline": plain_value(question.deadline),
+            "default": question.default,
+            "task_id": question.task_id,
+        }
+        shown = shortened(question.question, self.answer_budget.characters - json_size(about) - INSTRUCTION_CHARACTERS)
+        whole = {} if shown == question.question else {"question_file": self._file(question)}
+        key = "next.answer_question.choose" if question.choices else "next.answer_question"
+        instruction = self.texts(key, question_id=question.id)
+        return {"action": "answer_question", "instruction": instruction, **about, "question": shown, **whole}
+
+    def has_more(self, agent: Agent) -> bool:
+        return self._next(agent) is not None
+
+    def _next(self, agent: Agent) -> Question | None:
+        owed = self.questions.owed_by(agent.id)
+        asked_at = max((question.created_at for question in self.questions.asked_by(agent.id)), default=None)
+        return next((question for question in owed if not self._is_passed_on(question, asked_at)), None)
+
+    def _is_passed_on(self, question: Question, asked_at: datetime | None) -> bool:
+        handed_out = self._handed_out.get(question.id)
+        return handed_out is not None and asked_at is not None and asked_at >= handed_out
+
+    def _file(self, question: Question) -> str:
+        return str(self.workspace.questions.base / f"{question.id}.md")
+
+
+@dataclass(eq=False)
 class NextAction:
     """Chooses a task session's next action, and begins and ends its work."""
 
     workspace: Workspace
     task_changes: TaskChanges
     task_reports: TaskReports
+    answering: AnswerAction
     deliveries: Deliveries
     executions: Executions
     dashboard: Dashboard
@@ -68,11 +123,13 @@ class NextAction:
     clock: Callable[[], datetime]
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
-        """The most urgent of `work`, `review` and `read_messages`, else `exit` for a session whose task is over, else
-        `wait`, as always for an agent that is paused. Returning `work` starts the task. A task that only waits for
-        those of others comes last."""
+        """The most urgent of `answer_question`, `work`, `review` and `read_messages`, else `exit` for a session whose
+        task is over, else `wait`, as always for an agent that is paused. Returning `work` starts the task. A task that
+        only waits for those of others comes last."""
         if (pause := self.task_changes.derived.pause_of(agent.id)) is not None:
             return {"action": "wait", "instruction": self.texts("next.paused", by=pause.sender_id or "system")}
+        if (question := self.answering.next_action(agent)) is not None:
+            return question
         unread, task = self._unread(agent, session), self._in_hand(agent, session)
         if task is None:
             task = self._taken_up(agent)
@@ -82,14 +139,15 @@ class NextAction:
             return self._aside(agent, unread) or self._work(session, task)
         if task is not None:
             return self._work(session, task)
-        last = "exit" if session.record.task_id is not None else "wait"
-        return self._aside(agent, unread) or self._action(last)
+        return self._aside(agent, unread) or self._waiting(agent, session)
 
     def has_more(self, agent: Agent, session: LiveSession) -> bool:
         """Whether `next_action` would hand out anything that is this agent's turn. Changes nothing."""
         if self.task_changes.derived.pause_of(agent.id) is not None:
             return False
         unread = self._unread(agent, session)
+        if self.answering.has_more(agent):
+            return True
         if unread or self.task_changes.startable(agent.id) or self._requests(agent) or self._reviews(agent):
             return True
         task = self._in_hand(agent, session)
@@ -113,11 +171,24 @@ class NextAction:
         if task.status == "in_progress":
             self.begin(session, task)
         if task.status == "blocked":
-            execution = self.executions.running(session.record)
-            if execution is not None and execution.task_id == task.id:
-                self.executions.finish(execution, error_message=reason or task.status)
-            self.dashboard.update()
+            self._stopped(session, task, reason)
         return task, previous
+
+    def ask(self, agent: Agent, session: LiveSession, asking: Asking) -> tuple[Question, str]:
+        """Asks a question about the task in hand of a task session; one that parks it ends the work on it. Returns the
+        question and the instruction for going on. Raises as `Questions.ask`."""
+        task = self._in_hand(agent, session) if session.record.purpose == "task" else None
+        question = self.answering.questions.ask(agent, asking, task)
+        if task is not None and question.park:
+            self._stopped(session, task, self.texts("execution.parked", question_id=question.id))
+        return question, self.texts("asked.parked" if question.park else "asked", question_id=question.id)
+
+    def _stopped(self, session: LiveSession, task: Task, reason: str | None) -> None:
+        """Ends the work on a task that is blocked now, and updates the dashboard, where superiors look."""
+        execution = self.executions.running(session.record)
+        if execution is not None and execution.task_id == task.id:
+            self.executions.finish(execution, error_message=reason or task.status)
+        self.dashboard.update()
 
     def report_completed(
         self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
@@ -185,6 +256,12 @@ class NextAction:
             shown = first_fitting(map(_to_decide, waiting[:REVIEWS_SHOWN]), REVIEWS_CHARACTERS)
             return self._action("review", tasks=shown)
         return self._action("read_messages", unread_count=len(unread)) if unread else None
+
+    def _waiting(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
+        """`exit`, or `wait` for a session that began no task or whose agent has parked one."""
+        if any(question.park for question in self.answering.questions.asked_by(agent.id)):
+            return {"action": "wait", "instruction": self.texts("next.wait.parked")}
+        return self._action("wait" if session.record.task_id is None else "exit")
 
     def _reviews(self, agent: Agent) -> list[Task]:
         return self.deliveries.waiting_for(agent.id) if agent.role != "worker" else []
@@ -277,15 +354,18 @@ def full(task: Task) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class ChatAction:
-    """Chooses a chat session's next action: delegations, requests, ends of conversations, messages."""
+    """Chooses a chat session's next action: questions, delegations, requests, ends of conversations, messages."""
 
     workspace: Workspace
     delegations: Delegations
     conversations: Conversations
+    answering: AnswerAction
     texts: Texts
 
     def next_action(self, agent: Agent, session: AgentSession) -> dict[str, Any]:
         """The most urgent action; `exit` once the conversations of this session are over, else `wait`."""
+        if (question := self.answering.next_action(agent)) is not None:
+            return question
         delegations = self.delegations.take(session)
         if delegations:
             return self._action("process_delegation", delegation=as_answer(delegations[0]))
@@ -303,6 +383,8 @@ class ChatAction:
 
     def has_more(self, agent: Agent, session: LiveSession) -> bool:
         """As `NextAction.has_more`."""
+        if self.answering.has_more(agent):
+            return True
         mine = (item.taken_by == session.record.id for item in self.delegations.unstarted(agent.id))
         return any(mine) or bool(self.delegations.offered(agent.id) or self.workspace.mailbox(agent.id).unread())
 

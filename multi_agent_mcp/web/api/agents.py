@@ -21,8 +21,12 @@ ACTIONS = ("blocked", "cancel", "pause")
 
 def tree(call: ApiRequest) -> dict[str, Any]:
     """Every agent, each below its superior, with its depth in the tree."""
+    return {"agents": call.services.unchanged.get("agents", lambda: _agents(call))}
+
+
+def _agents(call: ApiRequest) -> list[dict[str, Any]]:
     rows = call.services.snapshots.agents(stuck=call.services.stuck_agents.find())
-    return {"agents": [_agent(call, row) for row in rows]}
+    return [_agent(call, row) for row in rows]
 
 
 def show(call: ApiRequest) -> dict[str, Any]:

@@ -5,8 +5,10 @@ import { watch } from "./live.js";
 
 const findings = document.getElementById("findings");
 
+let asked = false;
 const again = watch(["agents"], async () => {
-  const answer = await api("/health");
+  const answer = await api(asked ? "/health?again=1" : "/health");
+  asked = false;
   findings.setAttribute("aria-busy", "false");
   if (!answer.findings.length) {
     findings.replaceChildren(h("p", { class: "empty" }, t("health.clean")));
@@ -20,4 +22,4 @@ const again = watch(["agents"], async () => {
   findings.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows))));
 });
 
-document.getElementById("again").addEventListener("click", () => again());
+document.getElementById("again").addEventListener("click", () => { asked = true; again(); });

@@ -3,7 +3,7 @@
 import { age, api, chip, face, h, query, t, visible } from "./core.js";
 
 const PAGE = 50;
-const SLOW = 1000; // milliseconds; after them the page says why: the first search reads everything
+const AGAIN = 300; // milliseconds until the page asks again while the index is made: the first search reads everything
 const words = new URLSearchParams(location.search).get("q") ?? "";
 const list = document.getElementById("results");
 const more = document.getElementById("more");
@@ -19,17 +19,25 @@ const places = {
 
 async function look() {
   list.setAttribute("aria-busy", "true");
-  const slow = setTimeout(() => say(t("search.reading")), SLOW);
   try {
-    const answer = await api(`/search${query({ q: words, limit: wanted })}`);
+    const answer = await found();
     list.replaceChildren(...answer.results.map((found) => result(found, answer.words)));
     say(answer.results.length ? "" : t("search.nothing"));
     more.hidden = !answer.more || wanted > PAGE;
   } catch (error) {
     say(error.message);
   } finally {
-    clearTimeout(slow);
     list.setAttribute("aria-busy", "false");
+  }
+}
+
+async function found() {
+  for (;;) {
+    const answer = await api(`/search${query({ q: words, limit: wanted })}`);
+    if (!answer.reading) return answer;
+    const { count, total } = answer.reading;
+    say(t(total ? "search.reading_of" : "search.reading", { count, total }));
+    await new Promise((resolve) => setTimeout(resolve, AGAIN));
   }
 }
 

@@ -79,7 +79,9 @@ def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
     """A doorbell as one process has it."""
     workspace = stage.workspace
     writer = NoticeWriter(workspace, catalogue("ja"), ring=lambda _: None)
-    derived = DerivedNotices(workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, times.now)
+    derived = DerivedNotices(
+        workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, lambda: None, times.now
+    )
     notifications = Notifications(workspace, derived, writer, times.now, settle=lambda: None)
     return Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
 

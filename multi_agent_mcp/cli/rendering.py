@@ -1,0 +1,300 @@
+"""How commands print for people: tables that fit the terminal, times as people say them, ids by their first digits.
+
+In a terminal a table is laid out for its width, by rich: less important columns give way, and where even that does not
+suffice, each row becomes a few lines. Into a pipe it goes whole, in plain aligned columns with whole ids, for grep(1)
+and cut(1). Every cell is sanitized, as an agent may have written it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from multi_agent_mcp.domain.text import columns, one_line, shortened
+from multi_agent_mcp.domain.times import format_duration, local_zone, parse_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from multi_agent_mcp.texts import Texts
+
+Item = TypeVar("Item")
+
+WORDS = frozenset(
+    {"title", "words", "says", "purpose", "reason", "finding", "repair", "note", "now", "command", "question"}
+)
+"""The columns of free text, which take the room that the others leave."""
+WRAPPED = frozenset({"now", "note"})
+"""The columns of free text that go on in the next line instead of being cut."""
+COMMANDS = frozenset({"command"})
+"""The columns with something to copy: never cut, never wrapped."""
+GIVE_WAY = (
+    *("until_submitted", "until_rung", "pid", "priority", "calls", "lead"),
+    *("type", "messages", "received", "parent"),
+)
+"""The columns that are left out where there is no room for all, in this order."""
+NUMBERS = frozenset({"unread", "progress", "messages", "calls", "sent", "received", "done", "files", "size", "for"})
+"""The columns whose cells stand at the right."""
+LARGEST, LEAST = 32, 16
+"""The most columns of a cell that is no free text, and the least of one that is."""
+EASY = 40
+"""How wide text has to be that goes on in the next line."""
+GAP = 2
+INDENT = "   "
+_ENTITY_ID = re.compile(r"\b(?:[a-z]{3,4}_)?([0-9a-f]{8})(?:[0-9a-f]{4}|-[0-9a-f]{4}-[0-9a-f-]{22})\b")
+
+
+class Painted(str):
+    """A line of ours that was sanitized and may hold colours: it is printed as it is."""
+
+    __slots__ = ()
+
+
+class Styled(str):
+    """A cell with a style of rich, which a pipe does not get."""
+
+    style: str
+
+    def __new__(cls, text: str, style: str) -> Styled:
+        made = super().__new__(cls, text)
+        made.style = style
+        return made
+
+
+def is_terminal() -> bool:
+    """Whether standard output is read by a person now, not by a program."""
+    return sys.stdout.isatty()
+
+
+# Words for times, lengths, ids and states.
+
+STATUS_STYLES = {
+    **dict.fromkeys(("in_progress", "active", "running", "rung", "submitted"), "cyan"),
+    **dict.fromkeys(("blocked", "failed", "died"), "bold red"),
+    **dict.fromkeys(("pending", "stored"), "yellow"),
+    "review": "magenta",
+    **dict.fromkeys(("done", "completed", "ended", "read", "backlog", "cancelled"), "dim"),
+}
+
+
+def status_words(status: str, texts: Texts) -> str:
+    """A status as the language says it, coloured; see `words_of_code`."""
+    return Styled(words_of_code("state", status, texts), STATUS_STYLES.get(status, ""))
+
+
+def words_of_code(kind: str, code: str, texts: Texts) -> str:
+    """What the language says for a code, the text `{kind}.{code}`; the code itself in a pipe, where programs look for
+    it, and if it is unknown, from a hand-written file."""
+    key = f"{kind}.{code}"
+    return texts(key) if is_terminal() and key in texts else one_line(code)
+
+
+def duration_words(length: timedelta, texts: Texts, *, units: int = 1) -> str:
+    """A duration as people say it, in one unit or two: `18 min`, 「18分」."""
+    said = format_duration(length).split()
+    pairs = [*zip(said[::2], said[1::2], strict=True)][:units]
+    whole = [(number.partition(".")[0] if units == 1 else number, unit) for number, unit in pairs]
+    return texts("ago.and").join(texts(f"ago.{unit}", number=number) for number, unit in whole)
+
+
+def ago(moment: datetime | None, now: datetime, texts: Texts) -> str:
+    """The time since a moment, in one unit; `now` if it is less than a second, `-` if the moment is unknown."""
+    if moment is None:
+        return "-"
+    length = now - moment
+    return texts("ago.now") if length < timedelta(seconds=1) else duration_words(length, texts)
+
+
+def local_words(moment: datetime, now: datetime, texts: Texts) -> str:
+    """A moment by the local clock: `09:14` today, else with the day, and with the year if it is another one."""
+    there, here = moment.astimezone(local_zone()), now.astimezone(local_zone())
+    clock = f"{there:%H:%M}"
+    if there.date() == here.date():
+        return clock
+    month = texts("time.months").split()[there.month - 1]
+    if there.year == here.year:
+        return texts("time.day", month=month, day=there.day, clock=clock)
+    return texts("time.year", month=month, day=there.day, year=there.year)
+
+
+def local_time(value: object, texts: Texts) -> str:
+    """A value of a field for people: a time, as it stands in files, by the local clock to the second, with its zone;
+    anything else as it is."""
+    if isinstance(value, str) and value[-1:] == "Z" and value[10:11] == "T" and (moment := parse_time(value)):
+        there = moment.astimezone(local_zone())
+        return texts("time.exact", at=f"{there:%Y-%m-%d %H:%M:%S}", zone=there.tzname() or "UTC")
+    return str(value)
+
+
+def short_id(text: str) -> str:
+    """A text in which each id is shown by its first eight digits, which every command takes."""
+    return _ENTITY_ID.sub(r"\1", text)
+
+
+# Rows that say the same of different things.
+
+
+def subjects_words(subjects: Sequence[str], texts: Texts, *, named: int = 2) -> str:
+    """The names of several things, the first few of many: `worker-a, worker-b, worker-c and 379 more`."""
+    distinct = list(dict.fromkeys(subjects))
+    if len(distinct) <= named + 1:
+        return ", ".join(distinct)
+    return texts("fold.more", names=", ".join(distinct[:named]), count=len(distinct) - named)
+
+
+def alike(words: str, *names: str) -> str:
+    """What a sentence says apart from numbers, ids and these names: equal for rows that say the same."""
+    for name in filter(None, names):
+        words = words.replace(name, "#")
+    return re.sub(r"[a-z]{3,4}_[0-9a-f]{12}|\d+", "#", words)
+
+
+def folded(items: Iterable[Item], key: Callable[[Item], object], *, most: int = 3) -> list[list[Item]]:
+    """Groups the items by this key in their order; groups of at most `most` are taken apart again."""
+    groups: dict[object, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    parts = ([group] if len(group) > most else [[item] for item in group] for group in groups.values())
+    return [part for found in parts for part in found]
+
+
+# Tables.
+
+
+def titled_table(texts: Texts, names: Iterable[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yields a table with column titles in the session's language."""
+    names = list(names)
+    heads = [texts(f"table.{name}") for name in names]
+    cells = [[_sanitized(cell) for cell in row] for row in rows]
+    return _laid_out(names, heads, cells) if is_terminal() else table(heads, cells)
+
+
+def column_table(texts: Texts, items: Iterable[Item], columns: Mapping[str, Callable[[Item], object]]) -> Iterator[str]:
+    """Yields a table of items; `columns` maps each column's name to the function that makes an item's cell."""
+    return titled_table(texts, columns, [[cell(item) for cell in columns.values()] for item in items])
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yields a plain table with aligned columns, suitable for `grep` and `cut`; every row is one line."""
+    cells = [list(head), *([one_line(str(cell)) for cell in row] for row in rows)]
+    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield "  ".join(cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def painted(text: str, style: str) -> str:
+    """A line of ours with a style, in a terminal."""
+    if not is_terminal():
+        return text
+    return next(_rendered(_text(text, style)), "")
+
+
+def _sanitized(cell: object) -> str:
+    words = one_line(str(cell))
+    return Styled(words, cell.style) if isinstance(cell, Styled) else words
+
+
+def _laid_out(names: list[str], heads: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Yields a table for this terminal."""
+    there = _console().width
+    rows = [[_shown(name, cell) for name, cell in zip(names, row, strict=True)] for row in rows]
+    widths = _widths(names, heads, rows)
+    kept = list(names)
+    for name in GIVE_WAY:
+        if _needed(kept, widths) > there and name in kept:
+            kept.remove(name)
+    free = [name for name in kept if name in WORDS and widths[name] > LEAST]
+    fits = sum(widths[name] + GAP for name in kept) - GAP <= there
+    others = sum(widths[name] for name in kept if name not in free) + GAP * (len(kept) - 1)
+    room = max((there - others) // max(len(free), 1), LEAST)
+    is_cut = len(free) > 1 or any(name in COMMANDS or (name in WRAPPED and room < EASY) for name in free)
+    if rows and not fits and (is_cut or _needed(kept, widths) > there):
+        yield from _entries([name for name in names if name in kept], names, rows, there)
+        return
+    yield from _table({name: names.index(name) for name in kept}, heads, rows, dict.fromkeys(free, room))
+
+
+def _shown(name: str, cell: str) -> str:
+    if name in COMMANDS:
+        return short_id(cell)
+    if name in WORDS:
+        return cell
+    short = shortened(short_id(cell), LARGEST)
+    return Styled(short, cell.style) if isinstance(cell, Styled) else short
+
+
+def _widths(names: Sequence[str], heads: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
+    cells = zip(heads, *rows, strict=True)
+    return {name: max(map(columns, column)) for name, column in zip(names, cells, strict=True)}
+
+
+def _needed(kept: Sequence[str], widths: Mapping[str, int]) -> int:
+    """The columns that a table needs at least, with free text cut short."""
+    least = (min(widths[name], LEAST) if name in WORDS else widths[name] for name in kept)
+    return sum(least) + GAP * (len(kept) - 1)
+
+
+def _table(
+    places: Mapping[str, int], heads: Sequence[str], rows: Iterable[Sequence[str]], room: Mapping[str, int]
+) -> Iterator[str]:
+    """Yields these columns, each row on one line; `room` limits the free text."""
+    from rich.table import Table  # rich takes 40 ms to import
+
+    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+    for name, place in places.items():
+        made.add_column(
+            _text(heads[place], "bold dim"),
+            no_wrap=name not in WRAPPED,
+            overflow="fold" if name in WRAPPED else "ellipsis",
+            max_width=room.get(name),
+            justify="right" if name in NUMBERS else "left",
+        )
+    for row in rows:
+        made.add_row(*(_text(row[place]) for place in places.values()))
+    yield from _rendered(made)
+
+
+def _entries(kept: Sequence[str], names: Sequence[str], rows: Iterable[Sequence[str]], there: int) -> Iterator[str]:
+    """Yields each row as a line of its short cells, then its free text, wrapped and indented, and what helps."""
+    from rich.padding import Padding
+
+    for number, row in enumerate(rows):
+        cells = {name: row[names.index(name)] for name in kept}
+        if number:
+            yield Painted("")
+        first = _text("")
+        for name in (name for name in kept if name not in WORDS and cells[name] not in ("", "-")):
+            first.append_text(_text(cells[name], getattr(cells[name], "style", "") or ("" if first.plain else "bold")))
+            first.append("  ")
+        yield from _rendered(first, there)
+        for name in (name for name in kept if name in WORDS and cells[name] not in ("", "-")):
+            if name in COMMANDS:
+                yield from _rendered(_text(f"{INDENT}→ {cells[name]}", "cyan"), max(there, columns(cells[name]) + 8))
+            else:
+                words = _text(cells[name], "dim" if name == "repair" else "")
+                yield from _rendered(Padding(words, (0, 0, 0, len(INDENT))), there)
+
+
+def _text(words: str, style: str = "") -> Text:
+    """`Text`, not markup, so that `[red]` in an agent's text is shown literally."""
+    from rich.text import Text
+
+    return Text(words, style=getattr(words, "style", "") or style)
+
+
+def _rendered(what: object, width: int | None = None) -> Iterator[str]:
+    console = _console(width)
+    with console.capture() as captured:
+        console.print(what)
+    return (Painted(line.rstrip()) for line in captured.get().rstrip("\n").split("\n"))
+
+
+def _console(width: int | None = None) -> Console:
+    """The terminal, as rich knows it: its width from COLUMNS (environ(7)) or the kernel, no colours with NO_COLOR."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)

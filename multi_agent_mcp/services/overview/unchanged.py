@@ -1,0 +1,62 @@
+"""Views that are asked for again and again are computed once while nothing changes (docs/protocol.md, The console)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from multi_agent_mcp.domain.times import is_recent
+from multi_agent_mcp.system.tree_state import TreeState
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.store.workspace import Workspace
+
+T = TypeVar("T")
+
+GOOD_FOR = timedelta(seconds=10)
+"""How long a value may be shown although nothing changed: time itself makes agents stuck and mail late."""
+LEFT_OUT = frozenset(
+    {".locks", ".tmp", ".index", ".hooks", ".console", ".listed", ".search", ".usage", ".edits", "dashboard", "audit"}
+)
+"""What changes without any view telling of it."""
+GROWING = frozenset({".doorbell", ".share"})
+
+
+class Kept(NamedTuple):
+    state: Hashable
+    at: datetime
+    value: Any
+
+
+class WhileUnchanged:
+    """Values by name, each kept while the session's files and the processes of its agent sessions stay as they were,
+    and for `GOOD_FOR` at most."""
+
+    def __init__(self, workspace: Workspace, sessions: Sessions, clock: Callable[[], datetime]) -> None:
+        self._tree = TreeState(workspace.path, left_out=LEFT_OUT, growing=GROWING)
+        self._sessions = sessions
+        self._clock = clock
+        self._kept: dict[str, Kept] = {}
+        self._locks: dict[str, Lock] = {}
+
+    def get(self, name: str, make: Callable[[], T], *, of: Hashable = None, good_for: timedelta = GOOD_FOR) -> T:
+        """The value of this name: the one that is kept, or a new one from `make`. It depends on the session's files, on
+        running processes, and on `of`. Of several threads at once, one makes it."""
+        with self._locks.setdefault(name, Lock()):
+            state, now, known = self._state(of), self._clock(), self._kept.get(name)
+            if known is not None and known.state == state and is_recent(known.at, now, good_for):
+                found: T = known.value
+                return found
+            value = make()
+            if state is not None:  # it was taken before: what has changed meanwhile is made anew the next time
+                self._kept[name] = Kept(state, now, value)
+            return value
+
+    def _state(self, of: Hashable) -> Hashable:
+        files = self._tree.now()
+        if files is None:
+            return None
+        return files, of, *(session.id for session in self._sessions.everywhere())

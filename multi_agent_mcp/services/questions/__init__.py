@@ -1,0 +1,1 @@
+"""Questions: asking and answering, and what follows from a question's file."""

@@ -1,0 +1,102 @@
+"""`show`, and the beginnings of ids, which every command takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Ask, Run
+
+
+@pytest.fixture
+def task(ask: Ask) -> str:
+    found: str = ask("task", "add", "Build it", "--assignee", "worker-a", "--description", "with care")["task_id"]
+    return found
+
+
+def shown(run: Run, given: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(run("show", given, "--json").stdout)
+    return answer
+
+
+def test_anything_is_shown_by_the_first_digits_of_its_id(ask: Ask, run: Run, task: str) -> None:
+    message = ask("send", "worker-a", "hello", "--subject", "greeting")["message_id"]
+    talk = ask("conversation", "start", "worker-a", "Are you there?", "--purpose", "to know")["conversation_id"]
+    notification = ask("interrupt", "worker-a", "--task", task[4:10])["notification_id"]
+    for given, kind, whole in (
+        (task[:8], "task", task),
+        (task[4:12], "task", task),
+        (message[:8], "message", message),
+        (message, "message", message),
+        (talk[4:10], "conversation", talk),
+        (notification[:12], "notification", notification),
+        ("worker-a", "agent", "worker-a"),
+    ):
+        answer = shown(run, given)
+        assert (answer["kind"], answer["id"], answer[kind]["id"]) == (kind, whole, whole), given
+    assert shown(run, task[:9])["path"] == f"tasks/worker-a/{task}.md"
+    printed = run("show", task[4:12]).stdout
+    assert "Build it" in printed
+    assert "   with care" in printed
+
+
+def test_every_command_takes_the_beginning_of_an_id(ask: Ask, run: Run, task: str) -> None:
+    other = ask("task", "add", "Then this", "--depends-on", task[:9], "--parent", task[4:12])["task_id"]
+    assert ask("task", "show", other[:9])["task"]["dependencies"] == [task]
+    assert ask("task", "status", task[4:12], "in_progress", "--as", "worker-a")["task_id"] == task
+    talk = ask("conversation", "start", "worker-a", "Well?", "--task", task[:10])["conversation_id"]
+    assert ask("conversation", "say", talk[4:12], "Well?")["conversation_id"] == talk
+    broadcast = ask("send", "all", "to all of you")["message_id"]
+    assert len(ask("trace", broadcast[:8])["copies"]) == 2
+
+
+def test_what_several_ids_begin_with_or_none_is_refused_in_one_sentence(
+    ask: Ask, run: Run, task: str, session: Path
+) -> None:
+    path = session / "tasks" / "worker-a" / f"{task}.md"
+    twin = f"{task[:12]}0000" if not task.endswith("0000") else f"{task[:12]}1111"
+    path.with_name(f"{twin}.md").write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    refused = run("task", "status", task[:12], "in_progress")
+    assert refused.exit_code == 1
+    assert task in refused.stderr
+    assert twin in refused.stderr
+    assert ask("task", "show", task)["task"]["status"] == "todo"
+    assert json.loads(run("show", "tsk_ffffffff", "--json").stdout)["error"] == "task_not_found"
+    assert json.loads(run("show", "nothing", "--json").stdout)["error"] == "invalid_arguments"
+    assert json.loads(run("task", "show", task[4:7], "--json").stdout)["error"] == "invalid_id", "too short"
+
+
+def test_a_name_that_is_nearly_right_is_suggested(run: Run, session: Path) -> None:
+    assert session.exists()
+    assert "'show'" in run("shwo").output
+    refused = json.loads(run("read", "worker-b", "--json").stdout)
+    assert refused["error"] == "agent_not_found"
+    assert "worker-a" in refused["message"]
+    assert run("-h").stdout == run("--help").stdout
+    assert run("task", "list", "-h").exit_code == 0
+
+
+def test_open_tasks_come_first_and_a_list_may_be_short(ask: Ask, run: Run, task: str) -> None:
+    later = ask("task", "add", "Later", "--assignee", "worker-a")["task_id"]
+    ask("task", "status", task, "in_progress", "--as", "worker-a")
+    ask("task", "status", task, "done", "--as", "worker-a")
+    assert [item["task_id"] for item in ask("task", "list")["tasks"]] == [later, task]
+    assert [item["task_id"] for item in ask("task", "list", "--open")["tasks"]] == [later]
+    answer = ask("task", "list", "--limit", "1")
+    assert ([item["task_id"] for item in answer["tasks"]], answer["total_count"]) == ([later], 2)
+    assert run("task", "list", "--limit", "1").stdout.splitlines()[-1] == "… 1 more (--all)"
+    assert run("task", "list", "--open", "--all").exit_code == 2
+
+
+def test_unread_says_from_whom_and_what(ask: Ask, run: Run) -> None:
+    assert run("unread").stdout == "0\n"
+    ask("send", "owner", "which colour?", "--as", "admin", "--subject", "colours")
+    ask("send", "owner", "no subject", "--as", "worker-a")
+    answer = ask("unread")
+    assert answer["unread_count"] == 2
+    told = [(item["sender_id"], item["subject"]) for item in answer["messages"]]
+    assert told == [("admin", "colours"), ("worker-a", "no subject")]
+    assert "colours" in run("unread").stdout

@@ -1,0 +1,86 @@
+"""What a person sees in a terminal: tables as wide as it is, short ids, words of the language."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.domain.text import columns
+from tests.cli.conftest import Ask
+
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+TITLE = "A title that is far too long for what is left of a line of eighty columns beside all the other cells"
+
+
+def in_terminal(width: int, *words: str, session: Path) -> list[str]:
+    """What the command prints in a terminal of this width."""
+    terminal, end = os.openpty()
+    ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "TZ": "Asia/Tokyo", "PYTHONUTF8": "1"}
+    environment.pop("COLUMNS", None)
+    where = ["--root", str(session.parent), "--session", session.name]
+    command = [sys.executable, "-m", "multi_agent_mcp", *words, *where]
+    with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=environment, close_fds=True) as process:
+        os.close(end)
+        said = bytearray()
+        while True:
+            try:
+                piece = os.read(terminal, 65_536)
+            except OSError:  # EIO: the other end is closed
+                break
+            if not piece:
+                break
+            said += piece
+        process.wait()
+    os.close(terminal)
+    return _COLOURS.sub("", said.decode()).replace("\r", "").splitlines()
+
+
+@pytest.fixture
+def busy(ask: Ask, session: Path) -> Path:
+    """A session with open and blocked tasks of several agents."""
+    for number in range(5):
+        ask("agent", "add", f"w{number}", "--parent", "admin")
+        ask("send", f"w{number}", "hello", "--as", "admin")
+    task = ask("task", "add", TITLE, "--assignee", "worker-a")["task_id"]
+    ask("task", "status", task, "blocked", "--reason", "no key")
+    return session
+
+
+def test_a_table_is_as_wide_as_the_terminal_and_a_pipe_gets_all_of_it(busy: Path, ask: Ask) -> None:
+    (task,) = ask("task", "list")["tasks"]
+    narrow = in_terminal(80, "task", "list", session=busy)
+    assert all(columns(line) <= 80 for line in narrow)
+    assert len(narrow) == 2
+    assert narrow[1].startswith(f"{task['task_id'][4:12]}  blocked")
+    assert narrow[1].endswith("…")
+    wide = in_terminal(200, "task", "list", session=busy)
+    assert wide[1].endswith(f"{TITLE} — no key")
+
+
+def test_a_language_has_its_words_for_times_and_states(busy: Path) -> None:
+    settings = busy / "session.yaml"
+    settings.write_text(settings.read_text().replace("language: en", "language: ja"))
+    said = in_terminal(80, "task", "list", session=busy)
+    assert all(columns(line) <= 80 for line in said)
+    assert "ブロック中" in said[1]
+    assert re.search(r"[0-9]+(秒|分)", said[1]), said
+    attention = in_terminal(80, "attention", session=busy)
+    assert all(columns(line) <= 80 for line in attention)
+
+
+def test_rows_that_say_the_same_are_one_row_until_all_are_asked_for(busy: Path) -> None:
+    found = in_terminal(80, "doctor", session=busy)
+    (folded,) = [line for line in found if "×" in line]
+    found = found[found.index(folded) :]  # before it, the progress of the checks is drawn and wiped
+    assert "and" in folded
+    assert "more" in folded
+    assert all(columns(line) <= 80 for line in found)
