@@ -30,6 +30,7 @@ SHELL_WORDS = frozenset(
 """Words of sh(1) that are no programs of their own, or not always."""
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger values are mistakes, and date arithmetic overflows not far beyond."""
+TOKENS_MAX = 10**12
 NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 """The errors that PyYAML raises for invalid files: its constructors do not check (`!!bool x`, `!!int ""`)."""
 
@@ -44,6 +45,9 @@ class Limits:
     doorbell_pause_max_seconds: float = 900.0
     submit_pause_seconds: float = 0.15
     stuck_minutes: float = 30.0
+    tokens_per_day: int = 0
+    tokens_per_task: int = 0
+    """Budgets of each agent; 0: none."""
     edit_overlap_minutes: float = 240.0
 
 
@@ -115,6 +119,8 @@ class Settings:
     """Whether the console may press keys in agents' panes."""
     usage: bool = True
     """Whether the hosts' own files are read for what the agents' models took."""
+    on_limit: str = "wait"
+    """What happens when an agent's host has met a usage limit; see `parse_on_limit`."""
     resume: bool = True
     """Whether agents go on with their last conversations when they are started."""
     checks: Mapping[str, Check] = field(default_factory=dict)
@@ -277,6 +283,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         _notify_command(data),
         parse_console(data.get("console")),
         parse_usage(data.get("usage")),
+        parse_on_limit(data.get("on_limit")),
         parse_resume(data.get("resume")),
         parse_checks(data.get("checks")),
         parse_done_when(data.get("done_when")),
@@ -346,6 +353,18 @@ def parse_usage(given: Any) -> bool:
     return words[given]
 
 
+def parse_on_limit(given: Any, name: str = "on_limit") -> str:
+    """Parses `on_limit` of session.yaml, team.yaml or an agent: `wait` (the default), `tell` or `off`, which YAML reads
+    as false. Raises `InvalidArguments`."""
+    chosen = "wait" if given is None else "off" if given is False else given
+    if chosen not in ("wait", "tell", "off"):
+        value = f"{given!r:.60}"
+        raise InvalidArguments(
+            "bad_settings", reason=Reason("no_choice", name=name, value=value, allowed="wait, tell, off")
+        )
+    return str(chosen)
+
+
 def parse_resume(given: Any) -> bool:
     """Parses `resume` of session.yaml or team.yaml: `true` (the default) or `false`. Raises `InvalidArguments`."""
     if not isinstance(given, bool | None):
@@ -411,7 +430,8 @@ def parse_limits(given: Any) -> Limits:
         if name not in known:
             continue
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not 0 < value <= LIMIT_MAX or not known[name](value):
-            raise InvalidArguments("bad_settings", reason=Reason("no_number", name=f"limits.{name}", limit=LIMIT_MAX))
+        most = TOKENS_MAX if name.startswith("tokens_") else LIMIT_MAX
+        if not is_number or not 0 < value <= most or not known[name](value):
+            raise InvalidArguments("bad_settings", reason=Reason("no_number", name=f"limits.{name}", limit=most))
         values[name] = known[name](value)
     return Limits(**values)

@@ -14,6 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from multi_agent_mcp.domain.stuck import Patience
+from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.store.records import KeyFile
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.services.usage.budgets import Budgets
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.services.usage.usage import Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
@@ -610,6 +613,7 @@ class Services:
             self.mail_search,
             self.tracking,
             self.stuck_agents,
+            self.limits,
             self.clock,
         )
 
@@ -629,7 +633,27 @@ class Services:
     def usage(self) -> Usage:
         from multi_agent_mcp.services.usage.usage import Usage
 
-        return Usage(self.workspace, self.settings.usage, self.clock)
+        return Usage(self.workspace, self.settings.usage, self.limits, self.clock)
+
+    @part
+    def budgets(self) -> Budgets:
+        from multi_agent_mcp.services.usage.budgets import Budgets
+
+        return Budgets(
+            self.usage,
+            self.interrupts,
+            self.settings.limits,
+            self.texts,
+            local_zone(),
+            self.clock,
+            lambda: self.supervision.running() is not None,
+        )
+
+    @part
+    def limits(self) -> Limits:
+        from multi_agent_mcp.services.usage.limits import Limits
+
+        return Limits(self.workspace, self.notice_writer, self.settings.on_limit, self.texts, local_zone(), self.clock)
 
     @part
     def listed_dialogs(self) -> ListedDialogs:
@@ -667,6 +691,7 @@ class Services:
             self.derived_notices,
             self.task_changes,
             self.pane_looks,
+            self.limits,
             self.texts,
             self.patience,
             self.clock,
@@ -771,8 +796,21 @@ class Services:
         from multi_agent_mcp.doorbell.ringing import Doorbell
 
         return Doorbell(
-            self.workspace, self.notifications, self.notifier, self.settings, self.texts, self.clock, self.opens_chat
+            self.workspace,
+            self.notifications,
+            self.notifier,
+            self.settings,
+            self.texts,
+            self.clock,
+            self.opens_chat,
+            self.limits,
+            self.is_at_work,
         )
+
+    def is_at_work(self, agent: Agent) -> bool:
+        """Whether the agent's host works, by its screen."""
+        seen = self.host_in_pane(agent) if agent.pane_id is not None else None
+        return seen is not None and seen[1] == "busy"
 
     def opens_chat(self, agent_id: str) -> bool:
         """Whether a supervisor runs that opens a chat window for an agent to whom a conversation's message came."""
@@ -802,6 +840,7 @@ class Services:
             self.sessions,
             self.doorbell,
             self.tool_calls,
+            self.limits,
             self.texts,
             self.clock,
             self.briefings,

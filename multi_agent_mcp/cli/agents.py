@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sh
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.texts import Texts
 
 WHO = ("id", "role", "type", "name", "parent_id", "status")
 WHERE = ("pane_id", "socket_path", "session_name", "window_index", "pane_index")
@@ -124,7 +127,7 @@ def list_agents(context: SessionContext) -> None:
         "type": itemgetter("type"),
         "parent": lambda record: display_id(record["parent_id"]),
         **({} if context.services.machine is None else {"machine": lambda record: display_id(record["machine"])}),
-        "alive": lambda record: texts("answer.yes" if record["alive"] else "answer.no"),
+        "alive": lambda record: _alive(record, texts),
         "unread": itemgetter("unread"),
         "pane": lambda record: record["pane_id"] or "-",
     }
@@ -164,9 +167,17 @@ def brief(context: SessionContext, agent_id: str, purpose: str) -> None:
 def agent_facts(context: SessionContext, agent: Agent) -> dict[str, Any]:
     """An agent's record for JSON, with whether its server runs and its number of unread messages."""
     services = context.services
-    now = {"alive": services.sessions.alive(agent.id), "unread": services.unread_mail_count(agent.id)}
+    now: dict[str, Any] = {"alive": services.sessions.alive(agent.id), "unread": services.unread_mail_count(agent.id)}
     home = {"machine": agent.machine} if services.machine is not None else {}
+    if (limit := services.limits.now(agent.id)) is not None:
+        now["limited_until"] = limit.until_said
     return {name: getattr(agent, name) for name in WHO} | home | now | {name: getattr(agent, name) for name in WHERE}
+
+
+def _alive(record: dict[str, Any], texts: Texts) -> str:
+    if "limited_until" in record:
+        return texts("agent.limited", until=record["limited_until"])
+    return texts("answer.yes" if record["alive"] else "answer.no")
 
 
 def _pane_here() -> str:

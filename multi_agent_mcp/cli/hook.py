@@ -36,7 +36,9 @@ FLAGS = ("unless-env", "wait", "help")
 EVENTS = frozenset(
     {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
 )
-RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"})
+OF_LIMITS = frozenset({"StopFailure", "ErrorOccurred", "Notification"})
+"""Events that may tell of a usage limit, and need no answer."""
+RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"}) | OF_LIMITS
 """The events that have something to record however quiet it is."""
 OTHER_NAMES = {
     "BeforeTool": "PreToolUse",
@@ -106,7 +108,7 @@ def _needs_nothing(event: dict[str, Any]) -> bool:
     name = event.get("hook_event_name")
     if name == "PreToolUse":
         return str(event.get("tool_name", "")).startswith(NEVER_DENIED)
-    return name not in EVENTS or (name == "Stop" and bool(event.get("stop_hook_active")))
+    return name not in EVENTS | OF_LIMITS or (name == "Stop" and bool(event.get("stop_hook_active")))
 
 
 def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | None:
@@ -116,7 +118,8 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
     if name not in RARE and "root" in options and "session" in options and "agent" in options:
         path = f"{options['root']}/{options['session']}"
         noted = look(path, options["agent"], event)
-        if noted.is_done and surely_silent(path, options["agent"], purpose, name, host_session):
+        limited = os.path.lexists(f"{path}/.limits/{options['agent']}.json")
+        if not limited and noted.is_done and surely_silent(path, options["agent"], purpose, name, host_session):
             return None
     services, agent_id = _opened(options)
     from multi_agent_mcp.hooks.answers import Event

@@ -284,10 +284,14 @@ def interrupt(context: SessionContext, agent: str, action: str, task: str | None
 
 @click.command()
 @click.argument("agent")
+@click.option("--tokens", type=click.IntRange(1), help="How many more tokens it may use, where its budget was used up.")
 @session_command(acting=True)
-def resume(context: SessionContext, agent: str) -> None:
+def resume(context: SessionContext, agent: str, tokens: int | None) -> None:
     """Let a paused agent go on."""
     notice = context.services.interrupting.resume(context.me, agent)
+    if tokens is not None:
+        context.services.usage.refresh()
+        context.services.budgets.allow(context.services.agents.get(agent), tokens)
     _answer_sent(context, agent, notice)
 
 

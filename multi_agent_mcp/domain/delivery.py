@@ -138,7 +138,16 @@ class FirstPrompt:
     purposes: tuple[str, ...]
 
 
-DoorbellItem = Message | UnreadNotification | FirstPrompt
+@dataclass(frozen=True)
+class GoOn:
+    """What an agent that holds a task and has nothing unread is told once when its usage limit was reset."""
+
+    id: str
+    created_at: datetime
+    purposes: tuple[str, ...] = ("task",)
+
+
+DoorbellItem = Message | UnreadNotification | FirstPrompt | GoOn
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ CHAT_NOTICE = "chat_session_notification"
 TYPES = ("interrupt", "status_change", CHAT_NOTICE, "message")
 ACTIONS = (
     *("blocked", "cancel", "pause", "resume"),
-    *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "loop_suspected"),
+    *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "agent_limited", "loop_suspected"),
+    *("budget_reached", "handoff_soon"),
     *("delegation", "check_chat"),
     *("question", "answered", "question_overdue", "deadlock_suspected"),
     *("check_failed", "check_passed", "review_requested", "review_rejected"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -56,6 +57,14 @@ class Response:
 @dataclass(frozen=True)
 class Unreadable:
     """A line that should tell a response's tokens, and does not: the host has changed its form."""
+
+
+def parsed(line: bytes | str) -> Any:
+    """The value of a line of JSON; None for anything else."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def value_at(line: object, path: str) -> Any:

@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.delivery import (
     DoorbellItem,
     Due,
     FirstPrompt,
+    GoOn,
     Item,
     Pauses,
     Ring,
@@ -41,6 +42,7 @@ from multi_agent_mcp.system.files import storage_errors
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.store.workspace import Workspace
@@ -107,6 +109,8 @@ PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
 THREAD = "codex_thread_id"
 KEYS = "tmux"
 """The channel that types into panes."""
+LIMITED = "limited"
+"""The reason for which nobody is rung until a usage limit is reset."""
 OUTSTANDING = "doorbell_outstanding"
 """The reason for which nobody is rung while an earlier ring was not heard yet."""
 CHAT_BEGINS_WITHIN = timedelta(seconds=30)
@@ -133,9 +137,31 @@ class NotificationSource(Protocol):
         """Whether a notification rings only after a pause of its target. Writes nothing."""
         ...
 
+    def is_paused(self, agent_id: str) -> bool:
+        """Whether the agent is paused. Writes nothing."""
+        ...
+
     def due_after(self) -> timedelta | None:
         """After what time a repair has something to do although no file changes: a deadline. None if never."""
         ...
+
+
+class LimitSource(Protocol):
+    """The usage limits that agents' hosts have met, as the doorbell needs them. Its methods never raise."""
+
+    def of(self, agent_id: str) -> Limit | None:
+        """The agent's episode, also after its reset, until the agent acts."""
+        ...
+
+    def policy(self, agent: Agent) -> str:
+        """`wait`, `tell` or `off`."""
+        ...
+
+    def acted(self, agent_id: str) -> None:
+        """The agent's host has gone on."""
+
+    def rung(self, agent_id: str) -> None:
+        """The ring that an episode has after its reset was made."""
 
 
 class Doorbell:
@@ -150,8 +176,11 @@ class Doorbell:
         texts: Texts,
         clock: Callable[[], datetime],
         opens_chat: Callable[[str], bool] = lambda _: False,
+        limits: LimitSource | None = None,
+        is_at_work: Callable[[Agent], bool] = lambda _: False,
     ) -> None:
-        """`opens_chat` returns whether a supervisor opens a chat window for an agent when it is written to."""
+        """`opens_chat` returns whether a supervisor opens a chat window for an agent when it is written to,
+        `is_at_work` whether an agent's host works."""
         self.workspace = workspace
         self.notifications = notifications
         self.notifier = notifier
@@ -162,6 +191,8 @@ class Doorbell:
             timedelta(seconds=settings.limits.doorbell_pause_max_seconds),
         )
         self.opens_chat = opens_chat
+        self.limits = limits
+        self.is_at_work = is_at_work
         self.log = RingLog(workspace, clock, self.pauses.shortest)
 
     # Who rings? A living server holds `serving-{agent}-{purpose}`, a kernel lock that ends with its process, however
@@ -226,6 +257,8 @@ class Doorbell:
             if stored is not None and self.log.found_silent(agent_id, asked):
                 self.log.defer(agent_id, [stored.id], TmuxTimeout.code)
                 return Delivery("stored", TmuxTimeout.code), Due((stored,))
+            if (limit := self._limit(agent)) is not None:
+                return self._ring_limited(agent, purpose, limit)
             last = self.log.last(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
@@ -241,12 +274,69 @@ class Doorbell:
         or None when nothing is due. `announced` is the last announcement by the host's hooks. Rings in the log that
         were left to a waiter do not count: they have not happened yet."""
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
+            agent = self._agent(agent_id)
+            if (limit := self._limit(agent)) is not None:
+                decision = self._decide_limited(agent, purpose, limit)
+                if not decision.items:
+                    return None, decision
+                self.log.record(agent, decision, Delivery("rung", HOOK), self.clock())
+                self._rung_after(limit)
+                return doorbell_line(self.texts, decision.items), decision
             elsewhere = self.log.last(agent_id, lambda entry: entry.get("reason") != HOOK)
             decision = self._decide(agent_id, purpose, [announced, elsewhere])
             if not decision.items:
                 return None, decision
-            self.log.record(self._agent(agent_id), decision, Delivery("rung", HOOK), self.clock())
+            self.log.record(agent, decision, Delivery("rung", HOOK), self.clock())
             return doorbell_line(self.texts, decision.items), decision
+
+    def awaits_reset(self, agent_id: str) -> bool:
+        """Whether the agent's usage limit has a ring to come."""
+        return self._limit(self._agent(agent_id)) is not None
+
+    def _limit(self, agent: Agent) -> Limit | None:
+        """The episode that decides about rings for an agent, None if there is none, or it has had its ring."""
+        limit = None if self.limits is None else self.limits.of(agent.id)
+        return None if limit is None or limit.next_ring is None else limit
+
+    def _ring_limited(
+        self, agent: Agent, purpose: str | None, limit: Limit
+    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
+        """As `ring`, for an agent whose host has met a usage limit: nothing until it is reset and the host has had its
+        time to go on by itself, then one ring."""
+        decision = self._decide_limited(agent, purpose, limit)
+        if not decision.items:
+            return None, decision
+        delivery, decision = self._ring_about(agent, decision)
+        if delivery.state != "stored" and delivery.reason != HOOK:  # a waiter has it still to do
+            self._rung_after(limit)
+        return delivery, decision
+
+    def _decide_limited(self, agent: Agent, purpose: str | None, limit: Limit) -> Due[DoorbellItem]:
+        assert self.limits is not None  # noqa: S101 - who has a limit has its source
+        now, policy = self.clock(), self.limits.policy(agent)
+        if policy != "off" and (until := limit.holds_until(now)) is not None:
+            return Due(after=until - now)
+        unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
+        if policy == "tell" and not any(limit.until and item.created_at > limit.until for item in unread):
+            return Due(after=self.pauses.longest)
+        if self.is_at_work(agent):
+            self.limits.acted(agent.id)
+            return Due(after=self.pauses.shortest)
+        items: list[DoorbellItem] = unread or self._to_go_on(agent, purpose, limit)
+        if not items:
+            self._rung_after(limit)
+        return Due(tuple(items))
+
+    def _to_go_on(self, agent: Agent, purpose: str | None, limit: Limit) -> list[DoorbellItem]:
+        """What an agent with nothing unread is told after its limit: to go on, if its task session holds a task."""
+        holds = purpose != "chat" and self.workspace.tasks.in_progress(agent.id)
+        if not holds or self.notifications.is_paused(agent.id):
+            return []
+        return [GoOn(f"limit-{agent.id}-{limit.until_said}-{limit.probes}", limit.beginning)]
+
+    def _rung_after(self, limit: Limit) -> None:
+        if self.limits is not None:
+            self.limits.rung(limit.agent_id)
 
     def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """As `ring`, for a person without a server, but only about items that no ring has announced yet: a person who
@@ -304,7 +394,12 @@ class Doorbell:
         agent = self._agent(agent_id, purpose, place)
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             steps = self.workspace.delivery_log(agent_id).steps().get(prompt.id, ())
-            if any(step.get("state") != "deferred" for step in steps) or KEYS not in self.notifier.names(agent):
+            is_limited = self._limit(agent) is not None
+            if (
+                is_limited
+                or any(step.get("state") != "deferred" for step in steps)
+                or KEYS not in self.notifier.names(agent)
+            ):
                 return None
             only_keys = replace(agent, extra={**agent.extra, "ladder": [KEYS]})  # no waiter knows of prompts
             return self._ring_about(only_keys, Due((prompt,)))[0]
@@ -365,6 +460,8 @@ class Doorbell:
             agent = self.workspace.registry.get(agent_id)
             if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # the agent's home machine rings
+            if (limit := self._limit(agent)) is not None and limit.holds_until(self.clock()) is not None:
+                return self._deferred(agent_id, item, LIMITED)
             served = self.workspace.served_purposes(agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
             if reason is None and served:

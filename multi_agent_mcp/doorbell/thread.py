@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 IDLE = "idle"
 QUIET_SECONDS = 5.0
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+LIMIT_LOOK_SECONDS = 30.0
+"""The interval of checking whether an agent's host has met a usage limit; one stat(2)."""
 TAKE_OVER_AFTER = timedelta(seconds=2)
 """The interval of checking whether the process that rings still lives."""
 
@@ -108,7 +110,17 @@ class DoorbellThread:
             self._wake.clear()
             pause, deferrals = self._attempt(deferrals)
             pauses = [length for length in (pause, self._doorbell.notifications.due_after()) if length is not None]
-            self._wake.wait(min(pauses).total_seconds() if pauses else None)
+            self._sleep(min(pauses) if pauses else None)
+
+    def _sleep(self, pause: timedelta | None) -> None:
+        """Sleeps for a pause, or until woken; a usage limit that begins meanwhile, which no directory of the agent's
+        tells, ends the sleep, so that its reset is not missed."""
+        if pause is not None:
+            self._wake.wait(pause.total_seconds())
+            return
+        with suppress(Refusal):
+            while not self._wake.wait(LIMIT_LOOK_SECONDS) and not self._doorbell.awaits_reset(self._agent_id):
+                pass
 
     def _attempt(self, deferrals: int) -> tuple[timedelta | None, int]:
         """Rings if due. Returns the pause until the next attempt (None: until woken) and the deferrals in a row."""

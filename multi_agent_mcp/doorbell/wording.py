@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadNotification
+from multi_agent_mcp.domain.delivery import DoorbellItem, GoOn, UnreadNotification
 from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
 from multi_agent_mcp.domain.notification import ACTIONS, TYPES
@@ -21,7 +21,7 @@ SYSTEM = "system"
 
 def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
     """The doorbell line for these unread items: the kind and sender of a single one, else the count of each kind; for a
-    first prompt alone what to call.
+    first prompt alone what to call, after a usage limit to go on.
 
     A hand-written file may claim any type and sender; only known types and plain names are repeated.
     """
@@ -32,7 +32,7 @@ def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
     if notices:
         return _about_notifications(texts, notices)
     if not messages:
-        return texts("doorbell.begin")
+        return texts("doorbell.go_on" if any(isinstance(item, GoOn) for item in items) else "doorbell.begin")
     if len(messages) != 1:
         return texts("doorbell.many", count=len(messages))
     message = messages[0]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.hand_offs import HandOffs
     from multi_agent_mcp.services.turn.briefing import Briefings
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
     from multi_agent_mcp.texts import Texts
 
@@ -100,6 +101,7 @@ class Hooks:
     sessions: Sessions
     doorbell: Doorbell
     tool_calls: ToolCalls
+    limits: Limits
     texts: Texts
     clock: Callable[[], datetime]
     briefings: Briefings
@@ -118,6 +120,8 @@ class Hooks:
         """
         agent = self.workspace.registry.get(agent_id)
         why_not = self.tool_calls.look(agent, event.name, event.facts, is_noted=event.is_noted)
+        if not event.is_subagents:
+            self.limits.heard(agent_id, event.host, event.facts)
         if (event.name in COMPACTIONS or event.source == "compact") and not event.is_subagents:
             self._derive_hand_off(agent_id, purpose)
         with self.workspace.locks.held(_lock(agent_id)):
@@ -219,7 +223,7 @@ class Hooks:
     def wake(self, agent_id: str, purpose: str) -> tuple[str | None, Due[DoorbellItem]]:
         """Returns the line that wakes an idle agent, or None if none is due, and what is due next. Records the ring."""
         self.notifications.repair(agent_id)
-        if not self.workspace.unread_count(agent_id):
+        if not self.workspace.unread_count(agent_id) and not self.doorbell.awaits_reset(agent_id):
             return None, Due()
         with self.workspace.locks.held(_lock(agent_id)):
             state = self._state(agent_id, purpose)

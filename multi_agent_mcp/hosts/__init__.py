@@ -21,6 +21,7 @@ from typing import Any
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.limit import LimitRules
 from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
@@ -88,8 +89,9 @@ class Resume:
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
-    files tell what its responses took; `briefed_at` are the sources of its SessionStart at which the model gets our
-    hook's answer; for others the briefing waits for a later event; `resume` is how it continues a conversation."""
+    files tell what its responses took, `limits` those by which it tells that it met a usage limit; `briefed_at` are the
+    sources of its SessionStart at which the model gets our hook's answer; for others the briefing waits for a later
+    event; `resume` is how it continues a conversation."""
 
     name: str
     title: str
@@ -99,6 +101,7 @@ class Host:
     channels: Sequence[str] = WITHOUT_A_HOST
     hook_answers: HookAnswers = HookAnswers()
     usage: UsageRules | None = None
+    limits: LimitRules = field(default_factory=LimitRules)
     briefed_at: Sequence[str] = ()
     resume: Resume | None = None
 
@@ -160,6 +163,7 @@ def _host(name: str) -> Host:
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
         UsageRules.parse(fields["usage"]) if "usage" in fields else None,
+        LimitRules.parse(fields.get("limits", {})),
         tuple(fields.get("briefed_at", ())),
         Resume(**fields["resume"]) if "resume" in fields else None,
     )

@@ -178,8 +178,6 @@ class Binding:
                 return
             self._watch = Watch(self.services.directories_of(self._agent_id or ""), self._directory_changed)
             self._doorbell.start()
-            checking = self.checking
-        checking.wake()
 
     def note_thread(self, thread_id: object) -> None:
         """Records the thread that Codex sends with every call; `codex queue` needs it to wake the agent
@@ -274,6 +272,7 @@ class Binding:
         self._place.update(self._register_pane(agent_id) or {})
         if self._watch is not None:
             self._watch.__enter__()
+            self.checking.wake()  # what an earlier server has left, or came before the watch
         return self._place
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:

@@ -97,12 +97,14 @@ class Middleware:
             me = self.binding.agent()
             self.services.agents.require_here(me)  # the agent may have moved while its machine was away
             self.services.agents.require_own_inboxes(me.id)
+            self.services.limits.acted(me.id)
             call = Call(self.binding, session, me, receipt)
         except Refusal as refusal:
             return refused(refusal, self._texts, notification=self._texts("notification.none"))
         result = self._bound(call, self.tools[name], arguments)
         if receipt.complete():
             self.binding.mailbox_was_read()
+        self.services.budgets.look()
         return result
 
     def _unbound(self, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:

@@ -48,11 +48,13 @@ KINDS = (
     "tmux",
     "machine",
     "stuck",
+    "budget",
     "request",
     "review",
     "conversation",
     "blocked",
     "paused",
+    "limited",
     "undelivered",
     "wait",
     "mail",
@@ -204,7 +206,7 @@ class Attention:
         panes = self.look() if panes is None else panes
         asking = {item.agent_id: item for item in (*self._asking(panes), *self._asked_elsewhere())}
         idle = self._down(panes)
-        known = {*asking, *idle, *panes.ended, *panes.unseen}
+        known = {*asking, *idle, *panes.ended, *panes.unseen, *self.stuck_agents.limits.all()}
         requests = [*self._requests(person), *self._reviews(person)]
         waiting = [
             *asking.values(),
@@ -217,6 +219,7 @@ class Attention:
             *requests,
             *self._blocked(),
             *self._paused(),
+            *self._limited(),
             *self._undelivered(known),
             *self._wait(person),
             *self._mail(person, {item.id for item in requests}),
@@ -373,13 +376,15 @@ class Attention:
     def _paused(self) -> Iterator[Item]:
         for agent in self._others():
             if (pause := self.derived.pause_of(agent.id)) is not None:
+                by_system = pause.sender_id is None  # which pauses only an agent whose budget is used up
+                words = self.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-")
                 yield Item(
-                    kind="paused",
+                    kind="budget" if by_system else "paused",
                     agent_id=agent.id,
                     id=pause.task_id,
                     since=pause.created_at,
-                    text=self.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-"),
-                    command=f"multi-agent-mcp resume {agent.id}",
+                    text=pause.reason or "-" if by_system else words,
+                    command=f"multi-agent-mcp resume {agent.id}{' --tokens 100000' if by_system else ''}",
                 )
 
     def _wait(self, person: Agent) -> Iterator[Item]:
@@ -394,6 +399,18 @@ class Attention:
                 text=self.people("attention.wait", admin_id=wait.admin_id),
                 command="multi-agent-mcp unlock",
                 machine=self.workspace.elsewhere(person),
+            )
+
+    def _limited(self) -> Iterator[Item]:
+        """Yields an item for each agent whose host has met a usage limit: nothing need be done, but to know it."""
+        limits = self.stuck_agents.limits
+        for agent_id, limit in limits.all().items():
+            yield Item(
+                kind="limited",
+                agent_id=agent_id,
+                since=limit.beginning,
+                text=limits.sentence(limit),
+                command=self._attach(agent_id),
             )
 
     def _undelivered(self, known: Collection[str | None]) -> Iterator[Item]:

@@ -68,6 +68,7 @@ ORDER = (
     Level("doorbell-{agent}", "the ringing of an agent and its delivery log"),
     Level("mailbox-{agent}", "which mail of an agent is read, and its archive"),
     Level("notifications-{agent}", "which notifications of an agent are read, and their archive"),
+    Level("limits-{agent}", "the usage limit that an agent's host has met"),
     Level("reserving", "which files are reserved, between the check and the reservation"),
     Level("handoffs-{agent}", "which hand-offs of an agent count, and their archive"),
     Level("delegations-{stripe}", "a delegation, between read and replace"),

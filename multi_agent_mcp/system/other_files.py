@@ -17,6 +17,21 @@ def matching(base: Path, pattern: str, words: Mapping[str, str]) -> list[Path]:
     return sorted(Path(found) for found in glob.glob(str(base / pattern)) if os.path.isfile(found))  # noqa: PTH113, PTH207
 
 
+def last_lines(path: str, size: int) -> list[bytes]:
+    """The complete lines in the last bytes of a file; none if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return []
+    try:
+        start = max(os.fstat(descriptor).st_size - size, 0)
+        return os.pread(descriptor, size, start).split(b"\n")[bool(start) : -1]
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
+
+
 def named_from(first: Path, pattern: str, levels: int = 3) -> Iterator[Path]:
     """Yields the files like `pattern` whose path comes after that of `first`, in directories by date (`levels` of
     them, as 2026/11/23)."""

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "open", "elsewhere"
 ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
 NO_COMMAND, ON_DEMAND, NO_PROGRAM, REFUSED = "no_command", "on_demand", "no_program", "refused"
-DIALOG = "dialog"
-FINE = frozenset({READY, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
+DIALOG, LIMITED = "dialog", "limited"
+FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
 """States that need no action."""
 
 
@@ -83,7 +83,8 @@ class AgentState:
         told = {name: getattr(self, name) for name in ("agent_id", "state", "socket_path", "pane_id")}
         begun = {"continued": self.beginning.continues, "fresh": self.beginning.why is not None}
         why = {"why": self.beginning.why, "host_session": self.beginning.conversation}
-        return told | begun | why | {"note": self.note(texts), "last_lines": list(self.last_lines)}
+        limit = {"limited_until": self.facts.get("until")} if self.state == LIMITED else {}
+        return told | begun | why | limit | {"note": self.note(texts), "last_lines": list(self.last_lines)}
 
 
 # Checks before `up` opens windows: tmux, the agents' programs, and variables that would not reach them.
@@ -196,6 +197,9 @@ class Readiness:
         if snapshot.facts.dead and not is_served:
             return replace(item, state=ENDED, last_lines=last_lines(item.socket_path, item.pane_id))
         state = self._state(item, snapshot, is_served=is_served) if is_agent else OPEN
+        limit = self.services.limits.now(item.agent_id) if state == READY else None
+        if limit is not None:
+            return replace(item, state=LIMITED, facts={"until": limit.until_said}, last_lines=())
         return replace(item, state=state, last_lines=())
 
     def _state(self, item: AgentState, snapshot: PaneSnapshot, *, is_served: bool) -> str:

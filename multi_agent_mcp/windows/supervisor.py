@@ -15,6 +15,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.continuing import beginning_of, end_left_over, refuse
+from multi_agent_mcp.windows.host_looks import HostLooks
 from multi_agent_mcp.windows.up_down import register_missing
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Supervisor:
         self.services = windows.services
         self.missing_sessions = self.services.missing_sessions
         self.windows = windows
+        self.host_looks = HostLooks(self.services)
         self.is_wanted = True
         self.began = self.services.clock()
         """Windows from before may have gone with their tmux server: their hosts have refused nothing."""
@@ -61,11 +63,13 @@ class Supervisor:
             return [self.services.texts.sentence(refusal)]
 
     def look_after_agents(self) -> list[str]:
-        """Notifies the superiors of stuck agents, unless `down` has ended supervision; returns the events."""
+        """Looks at the agents' hosts, and notifies the superiors of stuck and limited agents, unless `down` has ended
+        supervision; returns the events."""
         if not self.is_wanted:
             return []
         try:
             self.services.pane_looks.refresh(self.services.host_in_pane, self.services.panes.dialog)
+            limited = list(self.host_looks.look())
             told = self.services.stuck_agents.tell()
         except Refusal as refusal:
             return [self.services.texts.sentence(refusal)]
@@ -73,7 +77,8 @@ class Supervisor:
             {"agent_id": notice.sender_id, "superior_id": notice.target_agent_id, "what": notice.reason}
             for notice in told
         ]
-        return [self.services.people("supervisor.stuck", **values) for values in facts]
+        events = [self.services.people("supervisor.stuck", **values) for values in facts]
+        return [self.services.limits.sentence(limit) for limit in limited] + events
 
     def _act(self) -> Iterator[str]:
         for slot, window in self.missing_sessions.windows().items():

@@ -20,6 +20,7 @@ from multi_agent_mcp.windows.window_registry import environment_of
 from tests.end_to_end.support import COMMAND, Team, run
 
 EVENTS = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "PreCompact"]
+OF_CLAUDE = [*EVENTS, "StopFailure", "Notification"]
 FILES = {
     "claude": [".mcp.json", ".claude/settings.local.json"],
     "codex": [".codex/config.toml", ".codex/hooks.json"],
@@ -206,7 +207,7 @@ def test_claude_gets_its_server_its_hooks_and_the_waiter(team: Team) -> None:
     entry = config["mcpServers"]["ipc"]
     assert (entry["type"], entry["alwaysLoad"], entry["env"]["MULTI_AGENT_MCP_AGENT"]) == ("stdio", True, "worker-a")
     assert settings["permissions"]["allow"] == ["mcp__ipc"]
-    assert list(settings["hooks"]) == EVENTS
+    assert list(settings["hooks"]) == OF_CLAUDE
     for event, (group,) in settings["hooks"].items():
         waiting = [hook for hook in group["hooks"] if hook.get("asyncRewake")]
         assert len(waiting) == (event in ("SessionStart", "Stop"))
@@ -296,7 +297,7 @@ def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
     }.items():
         assert command_of(services, replace(agent, command=command)) == expected
     assert read(hosts / "worker-a.mcp.json")["mcpServers"]["ipc"]["command"] == COMMAND[0]
-    assert list(read(hosts / "worker-a.settings.json")["hooks"]) == EVENTS
+    assert list(read(hosts / "worker-a.settings.json")["hooks"]) == OF_CLAUDE
     copilot = replace(agent, command="copilot {mcp_config}")
     file = hosts / "worker-a.copilot.json"
     options = f"--additional-mcp-config @{file} --plugin-dir {hosts}/worker-a.copilot --allow-tool=ipc"

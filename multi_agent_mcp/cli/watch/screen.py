@@ -92,14 +92,16 @@ def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
 
 
 def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
-    """Returns an agent's state: away with its machine, interrupted, stuck (with the cause), waiting, alive (with the
-    time since its last activity), or without a server."""
+    """Returns an agent's state: away with its machine, interrupted, stuck (with the cause), limited (until when),
+    waiting, alive (with the time since its last activity), or without a server."""
     if seen.away:
         return texts("watch.away")
     if seen.interrupts:
         return texts("watch.interrupted")
     if seen.stuck:
         return f"{texts('watch.stuck')}: {seen.stuck.cause}"
+    if seen.limit:
+        return f"{texts('watch.limited')}: {seen.limit.until_said[:16]}"
     if not seen.alive:
         return texts("watch.waiting" if seen.waiting_for else "watch.off")
     alive = texts("watch.alive")
@@ -154,6 +156,7 @@ STATES = {
     "waiting": "yellow",
     "interrupted": "bold red",
     "stuck": "bold red",
+    "limited": "yellow",
 }
 """The style of an agent's state, whose text is `watch.{name}` in the catalogue."""
 STYLES = {

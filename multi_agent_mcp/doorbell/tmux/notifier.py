@@ -108,6 +108,15 @@ class TmuxNotifier(Channel):
             return None
         return attempt.profile.name, attempt.shown.state
 
+    def limit(self, agent: Agent) -> tuple[str, str, str | None] | None:
+        """The host, its words and the window, if the agent's screen shows a usage limit. One call of tmux."""
+        attempt = self._seen(agent, regardless=True)
+        if isinstance(attempt, str):
+            return None
+        rows = "\n".join(attempt.snapshot.screen.rows)
+        found = next((shown for pattern in attempt.profile.limits if (shown := pattern.search(rows))), None)
+        return None if found is None else (attempt.profile.name, found[0], found.groupdict().get("window"))
+
     def probe(self, agent: Agent) -> str | None:
         """The reason why this agent's pane cannot be rung now, whatever it shows, or None. Types nothing."""
         found = self.silent.ask(agent.socket_path, lambda: probe(agent, self.profiles) or True)

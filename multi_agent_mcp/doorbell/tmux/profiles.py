@@ -165,6 +165,8 @@ class Profile:
     dialogs: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     choices: ChoiceShape | None = None
     environment: tuple[str, ...] = ()
+    limits: tuple[re.Pattern[str], ...] = ()
+    """What the screen shows when a usage limit was met; the words may name its reset."""
 
     @property
     def takes_lines_while_busy(self) -> bool:
@@ -318,6 +320,7 @@ def parse_profile(name: str, data: Mapping[str, Any]) -> Profile:
         dialogs={topic: re.compile(text) for topic, text in (data.get("dialogs") or {}).items()},
         choices=choice_shape(data["choices"]) if data.get("choices") else None,
         environment=tuple(_posix(text) for text in data.get("environment") or ()),
+        limits=tuple(re.compile(text, re.MULTILINE) for text in (data.get("limits") or {}).get("screen") or ()),
     )
 
 

@@ -63,6 +63,7 @@ def register_agent_to_ipc(
 
 def list_agents(call: Call) -> Answer:
     """List the agents you can write to, and whether their server runs."""
+    limits = call.services.limits.all()
     agents = [
         {
             "id": agent.id,
@@ -71,6 +72,7 @@ def list_agents(call: Call) -> Answer:
             "parent_id": agent.parent_id,
             "status": agent.status,
             "alive": call.services.sessions.alive(agent.id),
+            **({"limited_until": limits[agent.id].until_said} if agent.id in limits else {}),
         }
         for agent in call.services.agents.all().values()
     ]

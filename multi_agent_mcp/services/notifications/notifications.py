@@ -97,6 +97,10 @@ class Notifications:
         interrupts (docs/protocol.md, Interrupts)."""
         return _waits_for_resumption(notice) and self.derived.pause_of(notice.target_agent_id) is not None
 
+    def is_paused(self, agent_id: str) -> bool:
+        """Whether the agent is paused."""
+        return self.derived.pause_of(agent_id) is not None
+
     def read(
         self,
         agent_id: str,

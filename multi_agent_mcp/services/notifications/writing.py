@@ -115,6 +115,21 @@ class Interrupts:
         fields = {"type": "interrupt", "action": "pause", "task_id": task_id, **cause}
         return self._put(agent_id, "interrupt.pause", created_at=self._next_moment(agent_id), **fields)
 
+    def pause_once(self, notice_id: str, agent_id: str, task_id: str | None, reason: str) -> Notification | None:
+        """As `pause`, by the system; None if a notification with this id exists, of any time."""
+        notice = Notification(
+            id=notice_id,
+            target_agent_id=agent_id,
+            target_purpose="task",
+            type="interrupt",
+            action="pause",
+            task_id=task_id,
+            created_at=self._next_moment(agent_id),
+            reason=reason,
+        )
+        notice = self.writer.worded(notice, "interrupt.pause")
+        return notice if self.writer.put_first(notice) else None
+
     def resumption(self, pause: Notification, by: str) -> Notification:
         """The notification that this pause is over, not written yet. Its id is derived from the pause's, so that of two
         concurrent attempts to end it one succeeds."""

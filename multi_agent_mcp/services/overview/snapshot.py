@@ -20,6 +20,7 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession, OwnerWait
     from multi_agent_mcp.domain.stuck import Stuck
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Workspace
 
 SUBJECT_CHARACTERS = 120
@@ -40,8 +42,8 @@ class AgentRow:
 
     `depth` is the number of its superiors, `running` its sessions whose process runs, `interrupts` the number of unread
     interrupts that apply, `pause` the current pause, `task` the task it works on, `wait` an Owner's wait-lock, `stuck`
-    why it is stuck, if that was asked for; `away`: its machine is away; `alive`: a server process of it runs
-    (docs/format.md, agent session); `active_at`: when that was last called.
+    why it is stuck, if that was asked for, `limit` the usage limit that its host has met; `away`: its machine is away;
+    `alive`: a server process of it runs (docs/format.md, agent session); `active_at`: when that was last called.
     """
 
     agent: Agent
@@ -53,6 +55,7 @@ class AgentRow:
     task: Task | None
     wait: OwnerWait | None
     stuck: Stuck | None = None
+    limit: Limit | None = None
     away: bool = False
     alive: bool = False
     active_at: datetime | None = None
@@ -74,6 +77,7 @@ class AgentRow:
             "waiting_for": self.waiting_for,
             "active_at": self.active_at and format_time(self.active_at),
             "stuck": self.stuck.cause if self.stuck else None,
+            **({"limited_until": self.limit.until_said} if self.limit else {}),
             **({"machine": self.agent.machine, "away": self.away} if self.agent.machine is not None else {}),
         }
 
@@ -127,6 +131,7 @@ class Snapshots:
     mail_search: MailSearch
     tracking: DeliveryTracking
     stuck_agents: StuckAgents
+    limits: Limits
     clock: Callable[[], datetime]
 
     def take(self, *, messages: int = 20) -> Snapshot:
@@ -175,6 +180,7 @@ class Snapshots:
             task=task,
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
             stuck=stuck,
+            limit=self.limits.now(agent.id),
             away=agent.machine is not None and not self.workspace.authority.is_up(agent.machine),
             alive=alive,
             active_at=self.sessions.last_activity(agent.id) if alive else None,
@@ -252,7 +258,7 @@ class Dashboard:
 
 
 def _agent(row: AgentRow) -> dict[str, Any]:
-    shown = ("id", "role", "alive", "unread", "task_id", "waiting_for")
+    shown = ("id", "role", "alive", "unread", "task_id", "waiting_for", "limited_until")
     return {name: value for name, value in row.as_answer().items() if name in shown}
 
 
@@ -290,6 +296,8 @@ def _task_cells(task: dict[str, Any]) -> tuple[object, ...]:
 
 def _agent_cells(agent: dict[str, Any], texts: Texts) -> tuple[object, ...]:
     alive = texts("dashboard.alive" if agent["alive"] else "dashboard.off")
+    if "limited_until" in agent:
+        alive = texts("dashboard.limited", until=agent["limited_until"])
     doing = (agent["task_id"] or "-", agent["waiting_for"] or "-")
     return agent["id"], agent["role"], alive, agent["unread"], *doing
 

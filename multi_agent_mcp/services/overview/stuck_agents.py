@@ -31,11 +31,13 @@ from multi_agent_mcp.domain.times import format_time, is_recent, json_values, pa
 from multi_agent_mcp.system.process import is_alive
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
@@ -142,6 +144,7 @@ class StuckAgents:
     derived: DerivedNotices
     task_changes: TaskChanges
     panes: PaneLooks
+    limits: Limits
     texts: Texts
     patience: Patience
     clock: Callable[[], datetime]
@@ -248,9 +251,19 @@ class StuckAgents:
         interrupted = any(notice.interrupts for notice in self.derived.waiting(agent_id))
         if interrupted or self.derived.pause_of(agent_id) is not None:
             return True
+        if (limit := self.limits.of(agent_id)) is not None and not self._has_had_its_time(limit):
+            return True
         if found.cause == "silent":
             return self._was_others_turn(agent_id)
         return found.cause == "unanswered" and not self._was_rung(agent_id, found)
+
+    def _has_had_its_time(self, limit: Limit) -> bool:
+        """Whether an agent has been silent for too long since its usage limit was reset."""
+        now = self.clock()
+        if limit.lasts(now):
+            return False
+        since = max(filter(None, (limit.until, limit.rung_at, limit.next_ring)), default=now)
+        return now - since >= self.patience.silence
 
     def _was_others_turn(self, agent_id: str) -> bool:
         """Whether a task that the agent has given to others was finished within the patience for silence."""

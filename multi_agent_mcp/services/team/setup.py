@@ -22,6 +22,7 @@ from multi_agent_mcp.config import (
     parse_done_when,
     parse_limits,
     parse_notify_command,
+    parse_on_limit,
     parse_repository,
     parse_resume,
     parse_usage,
@@ -63,6 +64,7 @@ class Team:
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
     usage: bool = True
+    on_limit: str | None = None
     resume: bool = True
     checks: Mapping[str, Any] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
@@ -77,6 +79,7 @@ class Team:
             "notify_command": self.notify_command and list(self.notify_command),
             "console": dict(self.console),
             "usage": None if self.usage else "off",
+            "on_limit": self.on_limit,
             "checks": dict(self.checks),
             "done_when": list(self.done_when),
         }
@@ -115,6 +118,11 @@ def _team(data: Any) -> Team:
         parse_console(data.get("console"))
         parse_repository(data)
         usage, resume = parse_usage(data.get("usage")), parse_resume(data.get("resume"))
+        on_limit = parse_on_limit(data["on_limit"]) if "on_limit" in data else None
+        for record in data["agents"]:
+            parse_limits(record.get("limits"))
+            if "on_limit" in record:
+                parse_on_limit(record["on_limit"], f"{record['id']}.on_limit")
         done_when = require_conditions(parse_done_when(data.get("done_when")), parse_checks(data.get("checks")))
     except InvalidArguments as refusal:
         if "reason" not in refusal.values:
@@ -130,6 +138,7 @@ def _team(data: Any) -> Team:
         notify_command,
         console=data.get("console") or {},
         usage=usage,
+        on_limit=on_limit,
         resume=resume,
         checks=data.get("checks") or {},
         done_when=done_when,

@@ -3,7 +3,6 @@ read. It is derived, and holds numbers, ids and times, no text: what a response 
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -13,8 +12,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.times import from_timestamp
-from multi_agent_mcp.domain.usage import Response, Tokens, Unreadable, UsageRow, UsageRules, value_at
+from multi_agent_mcp.domain.limit import LimitReader, LimitSeen
+from multi_agent_mcp.domain.times import from_timestamp, local_zone
+from multi_agent_mcp.domain.usage import Response, Tokens, Unreadable, UsageRow, UsageRules, parsed, value_at
 from multi_agent_mcp.store.derived_database import DerivedDatabase, writing
 from multi_agent_mcp.system.file_status import signature_of
 from multi_agent_mcp.system.growing_file import BEGINNING, GrowingFile, Place
@@ -43,6 +43,10 @@ _KEPT = ", ".join(f"{name} = MAX({name}, excluded.{name})" for name in _COUNTS)
 FULL = 0.8
 """The part of its context from which a conversation counts as nearly full."""
 
+LimitRead = Callable[[str, str, LimitSeen], None]
+"""Is told what a host's own file says of an agent's limit: the agent, the host, what it says."""
+Acted = Callable[[str, datetime], None]
+"""Is told when an agent's model responded."""
 TaskAt = Callable[[str, str, datetime], str | None]
 """Returns the task on which an agent's session of this purpose worked at a time."""
 
@@ -76,8 +80,13 @@ class FileRead:
         return self.path, self.agent_id, self.conversation, self.main, place.inode, place.offset, place.mark, *told
 
     @property
+    def share(self) -> float:
+        """The part of its context that the conversation has used; 0 if that is not known."""
+        return self.context / self.window if self.window and self.context else 0.0
+
+    @property
     def is_full(self) -> bool:
-        return bool(self.window and self.context and FULL <= self.context / self.window <= 1)
+        return FULL <= self.share <= 1
 
     def after(self, response: Response, rules: UsageRules) -> FileRead:
         """The state after a response: the size of the context that it says, else the model's."""
@@ -89,12 +98,22 @@ class FileRead:
 
 
 class Ledger(DerivedDatabase):
-    """The ledger of one session. `task_at` says on what an agent worked."""
+    """The ledger of one session. `task_at` says on what an agent worked; `limit_read` and `acted` are told what the
+    files say beside tokens."""
 
-    def __init__(self, base: Path, clock: Callable[[], datetime], task_at: TaskAt) -> None:
+    def __init__(
+        self,
+        base: Path,
+        clock: Callable[[], datetime],
+        task_at: TaskAt,
+        limit_read: LimitRead = lambda *_: None,
+        acted: Acted = lambda *_: None,
+    ) -> None:
         super().__init__(base, base / ".usage" / "ledger.sqlite", _SCHEMA, 1)
         self._clock = clock
         self._task_at = task_at
+        self._limit_read = limit_read
+        self._acted = acted
 
     # Reading the hosts' files.
 
@@ -120,41 +139,57 @@ class Ledger(DerivedDatabase):
         """The recorded conversations."""
         return database.execute("SELECT agent_id, purpose, host, conversation, path FROM sources").fetchall()
 
-    def read(self, database: sqlite3.Connection, source: Source) -> None:
-        """Takes in what the files of a conversation have said since the last time. A file that cannot be read now is
-        read the next time."""
-        rules = source.rules
+    def read(self, database: sqlite3.Connection, source: Source) -> set[str]:
+        """Takes in what the files of a conversation have said since the last time; returns their paths. A file that
+        cannot be read now is read the next time."""
+        rules, found = source.rules, {source.path} if source.path else set()
         if rules is None:
-            return
-        if (path := source.database()) is not None:
-            self._read_database(database, source, rules, path)
+            return found
+        if (database_path := source.database()) is not None:
+            self._read_database(database, source, rules, database_path)
+            found |= {str(database_path), f"{database_path}-wal"}
         for path, main in source.files():
+            found.add(str(path))
             self._read_file(database, source, rules, path, main=main)
-            if main:
-                for other in source.later_files(path):
-                    if self._belongs(database, source, rules, other):
-                        self._read_file(database, source, rules, other, main=False)
+            if main and source.path is None:
+                where = str(path), source.agent_id, source.conversation
+                with writing(database):
+                    database.execute("UPDATE sources SET path = ? WHERE agent_id = ? AND conversation = ?", where)
+            for other in source.later_files(path) if main else ():
+                if self._belongs(database, source, rules, other):
+                    found.add(str(other))
+                    self._read_file(database, source, rules, other, main=False)
+        return found
 
     def _read_file(
         self, database: sqlite3.Connection, source: Source, rules: UsageRules, path: Path, *, main: bool
     ) -> None:
         state = self._state(database, source, path, main=main)
-        file, needles = GrowingFile(path, state.place), rules.needles
+        limits = LimitReader(source.limits, local_zone())
+        file, needles = GrowingFile(path, state.place), (*rules.needles, *source.limits.needles)
+        last: LimitSeen | datetime | None = None
         with suppress(OSError):
             if not file.may_have_grown():
                 return
             with writing(database):
                 for line in file.lines():
                     if any(needle in line for needle in needles):
-                        state = self._take(database, source, rules, state, _parsed(line))
+                        told = parsed(line)
+                        state, responded = self._take(database, source, rules, state, told)
+                        last = limits.read(told, self._clock()) or responded or last
                 self._keep(database, replace(state, place=file.place))
+        if isinstance(last, LimitSeen):
+            self._limit_read(source.agent_id, source.host, last)
+        elif last is not None:
+            self._acted(source.agent_id, last)
 
     def _read_database(self, database: sqlite3.Connection, source: Source, rules: UsageRules, path: Path) -> None:
         """Takes in the messages of a conversation and of its sub-agents' (OpenCode's tables `session`, `message`) that
         have changed since the last time."""
         state = self._state(database, source, path / source.conversation, main=True)
-        last, changed = state.place.offset, signature_of(path)
-        if changed is None or str(changed) == state.place.mark:
+        last, responded = state.place.offset, None
+        changed = [signature_of(path), signature_of(f"{path}-wal")]
+        if str(changed) == state.place.mark:
             return
         try:
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1)) as theirs:
@@ -165,15 +200,19 @@ class Ledger(DerivedDatabase):
         with writing(database):
             for message_id, changed_at, data in rows:
                 last = max(last, changed_at)
-                line = _parsed(data)
+                line = parsed(data)
                 if isinstance(line, dict) and value_at(line, "time.completed"):
-                    state = self._take(database, source, rules, state, {**line, "id": message_id})
+                    state, at = self._take(database, source, rules, state, {**line, "id": message_id})
+                    responded = at or responded
             self._keep(database, replace(state, place=Place(0, last, str(changed))))
+        if responded is not None:
+            self._acted(source.agent_id, responded)
 
     def _take(
         self, database: sqlite3.Connection, source: Source, rules: UsageRules, state: FileRead, line: object
-    ) -> FileRead:
-        """Takes in what one line says; returns the file's new state."""
+    ) -> tuple[FileRead, datetime | None]:
+        """Takes in what one line says; returns the file's new state, and when the model responded, if it did."""
+        responded = None
         for known in rules.remember:
             if known.fits(line):
                 model, window = (value_at(line, path) if path else None for path in (known.model, known.window))
@@ -184,7 +223,8 @@ class Ledger(DerivedDatabase):
             else:
                 state = state.after(found, rules)
                 self._count(database, source, replace(found, model=state.model))
-        return state
+                responded = found.at
+        return state, responded
 
     def _count(self, database: sqlite3.Connection, source: Source, found: Response) -> None:
         """Counts a response once: of what the host wrote of it several times the largest values."""
@@ -212,7 +252,7 @@ class Ledger(DerivedDatabase):
             first = next(GrowingFile(path, BEGINNING).lines(), None)
         if first is None:
             return False  # not written yet
-        if value_at(_parsed(first), rules.parent) == source.conversation:
+        if value_at(parsed(first), rules.parent) == source.conversation:
             return True
         with writing(database):
             database.execute("INSERT OR IGNORE INTO strangers VALUES (?)", (stranger,))
@@ -267,10 +307,3 @@ WITH RECURSIVE mine (id) AS (SELECT ? UNION SELECT session.id FROM session JOIN 
 SELECT message.id, message.time_updated, message.data FROM message JOIN mine ON message.session_id = mine.id
 WHERE message.time_updated >= ? ORDER BY message.time_updated
 """
-
-
-def _parsed(line: bytes | str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None

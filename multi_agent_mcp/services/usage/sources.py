@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.config import home_of
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.limit import LimitRules
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.system.other_files import matching, named_from
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 SHORT_ID = 8
+RECENT = 3
+"""The number of an agent's conversations that may still grow."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,12 @@ class Source:
         """The host's rules; None for a host without any."""
         host = host_named(self.host)
         return None if host is None else host.usage
+
+    @property
+    def limits(self) -> LimitRules:
+        """The host's rules of what tells of a limit."""
+        host = host_named(self.host)
+        return LimitRules() if host is None else host.limits
 
     def files(self) -> Iterator[tuple[Path, bool]]:
         """Yields the files of the conversation that exist, and whether it is its main line."""
@@ -74,11 +83,13 @@ class Sources:
 
     workspace: Workspace
 
-    def all(self, since: datetime | None = None) -> Iterator[Source]:
-        """Yields the conversations that are known, those of ended sessions only if they ended `since`."""
+    def all(self, since: datetime | None = None, *, recent: bool = False) -> Iterator[Source]:
+        """Yields the conversations that are known, those of ended sessions only if they ended `since`; with `recent`,
+        only the last ones that hooks were told."""
         for agent in self.workspace.registry.all().values():
             for purpose in PURPOSES:
-                yield from self._told(agent.id, purpose, agent.host)
+                told = list(self._told(agent.id, purpose, agent.host))
+                yield from told[-RECENT:] if recent else told
             ended = self.workspace.sessions.closed(agent.id, since=since)
             for session in (*self.workspace.sessions.open(agent.id), *ended):
                 host, conversation = (getattr(session, name, None) for name in ("host", "host_session"))

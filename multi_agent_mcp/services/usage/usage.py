@@ -17,9 +17,11 @@ from multi_agent_mcp.domain.usage import Prices, Tokens, UsageRow
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.usage.ledger import FileRead, Ledger
 from multi_agent_mcp.services.usage.sources import Source, Sources
+from multi_agent_mcp.system.file_status import modified_at, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Workspace
 
 T = TypeVar("T")
@@ -40,14 +42,17 @@ class Usage:
 
     workspace: Workspace
     is_on: bool
+    limits: Limits
     clock: Callable[[], datetime]
     _works: dict[str, tuple[datetime | None, list[Work]]] = field(default_factory=dict, init=False)
     """By agent, when it worked on which task, as far back as the time before."""
     _looked_at: datetime | None = field(default=None, init=False)
+    _files: set[str] = field(default_factory=set, init=False)
+    _signs: list[object] = field(default_factory=list, init=False)
 
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(self.workspace.path, self.clock, self._task_at)
+        return Ledger(self.workspace.path, self.clock, self._task_at, self.limits.read, self.limits.acted)
 
     @cached_property
     def sources(self) -> Sources:
@@ -57,13 +62,19 @@ class Usage:
         """Whether an agent's usage is counted: not a person's, nor where `usage: off` says so."""
         return self.is_on and not agent.may_be_human and agent.extra.get("usage") not in (False, "off")
 
-    def refresh(self) -> None:
-        """Takes in what the hosts have written since the last time. Never raises."""
+    def refresh(self, *, recent: bool = False) -> None:
+        """Takes in what the hosts have written since the last time; with `recent`, only in conversations that may still
+        grow. Never raises."""
         try:
             if self.is_on:
-                self.ledger.use(self._refresh)
+                self.ledger.use(lambda database: self._refresh(database, recent=recent))
         except Refusal as refusal:
             logger.info("the usage could not be updated: %s", refusal)
+
+    def has_news(self) -> bool:
+        """Whether a host may have written something since the last call in this process: a few stat(2)."""
+        before, self._signs = self._signs, self._look()
+        return self.is_on and before != self._signs
 
     def rows(self, days: int, zone: tzinfo) -> list[UsageRow]:
         """The tokens by agent, task and model of the last `days` days in `zone`, today included, the largest first.
@@ -120,16 +131,25 @@ class Usage:
             logger.info("the usage could not be read: %s", refusal)
             return otherwise
 
-    def _refresh(self, database: sqlite3.Connection) -> None:
+    def _look(self) -> list[object]:
+        """Values of which one changes when a host writes, or a conversation begins."""
+        places = [self.workspace.path / "sessions" / agent_id for agent_id in self.workspace.registry.active()]
+        changed: list[object] = [modified_at(place) for place in (self.workspace.path / ".hooks", *places)]
+        return changed + [signature_of(path) for path in sorted(self._files)]
+
+    def _refresh(self, database: sqlite3.Connection, *, recent: bool) -> None:
         looked_at, now = self.ledger.looked_at(database), self.clock()
         self._looked_at = looked_at
         agents = self.workspace.registry.all()
-        found = self.sources.all(None if looked_at is None else min(looked_at, now) - EARLIER)
+        since = None if looked_at is None else min(looked_at, now) - EARLIER
+        found = list(self.sources.all(since, recent=recent and since is not None))
         self.ledger.know(database, found, now)
-        for known in self.ledger.sources(database):
-            source = Source(*known)
-            if source.agent_id in agents and self.is_counted(agents[source.agent_id]):
-                self.ledger.read(database, source)
+        known = {(source.agent_id, source.conversation) for source in found}
+        self._files.clear()
+        for source in (Source(*row) for row in self.ledger.sources(database)):
+            is_read = not recent or since is None or (source.agent_id, source.conversation) in known
+            if is_read and source.agent_id in agents and self.is_counted(agents[source.agent_id]):
+                self._files.update(self.ledger.read(database, source))
         self._works.clear()
 
     def _unknown(self, found: Iterable[UsageRow], since: datetime) -> Iterator[str]:

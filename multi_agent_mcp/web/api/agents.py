@@ -9,6 +9,7 @@ from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.serializers import moment, task_card
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.domain.stuck import Stuck
@@ -79,6 +80,7 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": fields_of(row.wait, "admin_id", "task_id", "since") if row.wait else None,
         "stuck": _stuck(call, row.stuck) if row.stuck else None,
+        "limited": _limited(call, row.limit) if row.limit else None,
         **({"elsewhere": home, "away": row.away} if (home := call.services.agents.elsewhere(agent)) else {}),
     }
 
@@ -104,3 +106,7 @@ def _session(session: AgentSession) -> dict[str, Any]:
 
 def _stuck(call: ApiRequest, stuck: Stuck) -> dict[str, Any]:
     return {**fields_of(stuck, "cause", "since"), "what": call.services.stuck_agents.sentence(stuck, titled=True)}
+
+
+def _limited(call: ApiRequest, limit: Limit) -> dict[str, Any]:
+    return {**fields_of(limit, "window", "until"), "what": call.services.limits.sentence(limit)}
