@@ -102,9 +102,14 @@ class Environment:
 
 @dataclass(frozen=True)
 class Repository:
-    """How the agents share a repository. `enforces`: conflicting reservations are refused."""
+    """How the agents share a repository. `enforces`: conflicting reservations are refused; `worktrees`: agents work in
+    worktrees unless their record says otherwise; `workspace_setup`: what runs once in each; `guard`: whether hooks
+    refuse commands of git that take work from others (None: to agents in worktrees)."""
 
     enforces: bool = False
+    worktrees: bool = False
+    workspace_setup: str | tuple[str, ...] | None = None
+    guard: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -325,12 +330,28 @@ def parse_console(given: Any) -> bool:
 
 
 RESERVATIONS = ("advise", "enforce")
-REPOSITORY_KEYS = ("reservations",)
+SHARED, WORKTREE = "shared", "worktree"
+REPOSITORY_KEYS = ("reservations", "workspace", "workspace_setup", "guard")
 
 
 def parse_repository(data: Mapping[str, Any]) -> Repository:
     """Parses what session.yaml or team.yaml say of the repository. Raises `InvalidArguments`."""
-    return Repository(enforces=_choice(data, "reservations", RESERVATIONS) == "enforce")
+    guard, setup = data.get("guard"), data.get("workspace_setup")
+    if guard is not None and not isinstance(guard, bool):
+        raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="guard"))
+    words = [setup] if isinstance(setup, str) else setup
+    if setup is not None and not (isinstance(words, list) and words and all(map(_is_word, words))):
+        raise InvalidArguments("bad_settings", reason=Reason("no_command", name="workspace_setup"))
+    return Repository(
+        enforces=_choice(data, "reservations", RESERVATIONS) == "enforce",
+        worktrees=_choice(data, "workspace", (SHARED, WORKTREE)) == WORKTREE,
+        workspace_setup=tuple(setup) if isinstance(setup, list) else setup,
+        guard=guard,
+    )
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
 def _choice(data: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:

@@ -46,6 +46,7 @@ COMMANDS = {
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
     "Files": {
+        "workspace": ("repository:workspace", "Worktrees: add, list, merge, remove."),
         "edits": ("repository:edits", "List who edits which files."),
         "reservations": ("repository:reservations", "List which files are reserved, and by whom."),
         "reserve": ("repository:reserve", "Reserve files, so that agents ask before editing them."),
@@ -171,10 +172,16 @@ def app(context: click.Context) -> None:
 
 @click.command("help")
 @click.argument("command", nargs=-1)
+@click.option("--man", "as_man", is_flag=True, help="Print a man page of all commands: `help --man | man -l -`.")
 @click.pass_context
-def help_command(context: click.Context, command: tuple[str, ...]) -> None:
+def help_command(context: click.Context, command: tuple[str, ...], as_man: bool) -> None:
     """Explain a command."""
     root = context.find_root()
+    if as_man:
+        from multi_agent_mcp.cli.man import page
+
+        click.echo(page(PROGRAM, __version__, app, COMMANDS), nl=False)
+        return
     root.command.main([*command, "--help"], prog_name=root.info_name, standalone_mode=False)
 
 

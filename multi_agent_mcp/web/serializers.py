@@ -15,7 +15,7 @@ from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html, as_written
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation, Message
     from multi_agent_mcp.domain.proof import Receipt
-    from multi_agent_mcp.domain.session import Execution
+    from multi_agent_mcp.domain.session import Execution, HandOff
 
 PREVIEW_CHARACTERS = 200
 SUBJECT_CHARACTERS = 300
@@ -114,6 +114,11 @@ def execution_row(execution: Execution) -> dict[str, Any]:
     shown = ("agent_id", "task_id", "session_id", "status", "started_at", "completed_at")
     ended = ("duration_seconds", "exit_code", "error_message")
     return {"execution_id": execution.id, **fields_of(execution, *shown, *ended)}
+
+
+def handoff_row(hand_off: HandOff) -> dict[str, Any]:
+    shown = fields_of(hand_off, "agent_id", "task_id", "kind", "created_at", "content")
+    return {"handoff_id": hand_off.id, **shown}
 
 
 def _reference(metadata: Mapping[str, Any], name: str) -> str | None:

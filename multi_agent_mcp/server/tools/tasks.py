@@ -139,6 +139,7 @@ def report_completed(
         **examined,
         "action": "exit",
         "instruction": call.services.texts("next.exit.more") if more else _how_to_exit(call),
+        **_left_behind(call, task.id),
     }
 
 
@@ -154,6 +155,14 @@ def _what_next(call: Call, examined: Examined) -> Answer:
         return {}
     action, text = ("work", "next.check_failed") if examined.check == FAILED else ("wait", "next.examined")
     return {"action": action, "instruction": call.services.texts(text)}
+
+
+def _left_behind(call: Call, task_id: str) -> Answer:
+    """What a delivery from a worktree lacks, as it was not committed."""
+    delivery = call.services.worktrees.delivery(task_id)
+    if delivery is None or not delivery.uncommitted:
+        return {}
+    return {"uncommitted": call.services.texts("worktree.uncommitted", count=delivery.uncommitted)}
 
 
 def _how_to_exit(call: Call) -> str:

@@ -34,6 +34,7 @@ CHECKS: dict[str, Check] = {
     "events": processes.events,
     "checks": team.checks,
     "machines": team.machines,
+    "worktrees": team.worktrees,
     "usage": team.usage,
 }
 VERIFY: dict[str, Check] = {"signatures": tree.signatures, "histories": tree.histories}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks
@@ -116,6 +117,7 @@ class CheckContext:
     hosts: Collection[str]
     profiles_left_out: Mapping[str, str]
     notify_command: Sequence[str] | None
+    worktrees: Worktrees
     uncounted: Callable[[], Collection[str]] = tuple
     track: Track = untracked
     usage: Usage = field(default_factory=Usage)

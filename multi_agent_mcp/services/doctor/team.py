@@ -212,3 +212,21 @@ def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
                 yield context.found("machines", PROBLEM, task.id, "other_than_hub")
     except (HubUnreachable, HubReplaced):
         return  # reported already
+
+
+def worktrees(context: CheckContext) -> Iterator[Finding]:
+    """Worktrees whose directory is gone or that git cannot read, and those of removed agents without work in them."""
+    agents = context.agents.all()
+    for worktree in context.worktrees.all():
+        subject, facts = worktree.agent_id, {"path": worktree.path, "branch": worktree.branch}
+        try:
+            state = context.worktrees.state(worktree)
+        except Refusal as refusal:
+            reason = context.texts.sentence(refusal)
+            yield context.found("worktrees", PROBLEM, subject, "worktree_unknown", **facts, reason=reason)
+            continue
+        if subject not in agents and state.keeps is None:
+            fix = partial(context.worktrees.remove, subject)
+            yield context.found("worktrees", NOTE, subject, "worktree_left", fix, **facts)
+        elif not state.is_there:
+            yield context.found("worktrees", NOTE, subject, "worktree_gone", **facts, agent_id=subject)
