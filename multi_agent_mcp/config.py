@@ -23,6 +23,11 @@ PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
 TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux keeps its sockets
 CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 CHECK_MINUTES_MAX = 24 * 60
+PLAIN_WORD = re.compile(r"[\w./+-]+")
+SHELL_WORDS = frozenset(
+    [".", ":", "[", "case", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "set", "until", "while"]
+)
+"""Words of sh(1) that are no programs of their own, or not always."""
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger values are mistakes, and date arithmetic overflows not far beyond."""
 TOKENS_MAX = 10**12
@@ -62,6 +67,14 @@ class Check:
         return ["/bin/sh", "-c", self.run] if isinstance(self.run, str) else list(self.run)
 
     @property
+    def program(self) -> str | None:
+        """The program that it starts; None for a command of the shell whose first word is none."""
+        if not isinstance(self.run, str):
+            return self.run[0]
+        first = self.run.split(maxsplit=1)[0]
+        return first if PLAIN_WORD.fullmatch(first) and first not in SHELL_WORDS else None
+
+    @property
     def shown(self) -> str:
         """The command as one would type it."""
         return self.run if isinstance(self.run, str) else shlex.join(self.run)
@@ -89,9 +102,14 @@ class Environment:
 
 @dataclass(frozen=True)
 class Repository:
-    """How the agents share a repository. `enforces`: conflicting reservations are refused."""
+    """How the agents share a repository. `enforces`: conflicting reservations are refused; `worktrees`: agents work in
+    worktrees unless their record says otherwise; `workspace_setup`: what runs once in each; `guard`: whether hooks
+    refuse commands of git that take work from others (None: to agents in worktrees)."""
 
     enforces: bool = False
+    worktrees: bool = False
+    workspace_setup: str | tuple[str, ...] | None = None
+    guard: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -312,12 +330,28 @@ def parse_console(given: Any) -> bool:
 
 
 RESERVATIONS = ("advise", "enforce")
-REPOSITORY_KEYS = ("reservations",)
+SHARED, WORKTREE = "shared", "worktree"
+REPOSITORY_KEYS = ("reservations", "workspace", "workspace_setup", "guard")
 
 
 def parse_repository(data: Mapping[str, Any]) -> Repository:
     """Parses what session.yaml or team.yaml say of the repository. Raises `InvalidArguments`."""
-    return Repository(enforces=_choice(data, "reservations", RESERVATIONS) == "enforce")
+    guard, setup = data.get("guard"), data.get("workspace_setup")
+    if guard is not None and not isinstance(guard, bool):
+        raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="guard"))
+    words = [setup] if isinstance(setup, str) else setup
+    if setup is not None and not (isinstance(words, list) and words and all(map(_is_word, words))):
+        raise InvalidArguments("bad_settings", reason=Reason("no_command", name="workspace_setup"))
+    return Repository(
+        enforces=_choice(data, "reservations", RESERVATIONS) == "enforce",
+        worktrees=_choice(data, "workspace", (SHARED, WORKTREE)) == WORKTREE,
+        workspace_setup=tuple(setup) if isinstance(setup, list) else setup,
+        guard=guard,
+    )
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
 def _choice(data: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:

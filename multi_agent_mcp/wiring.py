@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
+    from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
@@ -61,7 +63,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.questions.questions import Questions
     from multi_agent_mcp.services.recent_attention import RecentAttention
     from multi_agent_mcp.services.repository.edits import Edits
+    from multi_agent_mcp.services.repository.guard import Guard
+    from multi_agent_mcp.services.repository.merging import Merging
     from multi_agent_mcp.services.repository.reservations import Reservations
+    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.search.search import Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import Executions
@@ -69,11 +74,12 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
+    from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.tasks.creation import TaskCreation
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
-    from multi_agent_mcp.services.turn.briefing import Briefings
+    from multi_agent_mcp.services.turn.briefing import Briefings, Holds
     from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
@@ -84,6 +90,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 T = TypeVar("T")
+
+DIALOGS_EVERY = timedelta(seconds=5)
+"""How often one of the processes that ring people looks for dialogs: an agent waits for its human meanwhile."""
 
 
 class _Part(cached_property[T]):
@@ -152,10 +161,14 @@ class Services:
         return [
             self.workspace.mailbox(agent_id).path,
             self.workspace.notices(agent_id).path,
-            self.workspace.tasks.directory(agent_id).path,
+            self.tasks_of(agent_id),
             self.workspace.delegations.directory(agent_id).path,
             self.workspace.questions.base,
         ]
+
+    def tasks_of(self, agent_id: str) -> Path:
+        """The directory of an agent's tasks."""
+        return self.workspace.tasks.directory(agent_id).path
 
     @cached_property
     def people(self) -> Texts:
@@ -194,7 +207,12 @@ class Services:
         """The doorbells that a long-running process has to run; see `doorbell/thread.py`."""
         from multi_agent_mcp.doorbell.thread import PeopleDoorbells
 
-        return PeopleDoorbells(self.doorbell)
+        return PeopleDoorbells(self.doorbell, self.dialogs_in_panes)
+
+    def dialogs_in_panes(self) -> tuple[Asked, ...]:
+        """The dialogs that stand in agents' panes on this machine, as some process has seen them a moment ago."""
+        self.pane_looks.refresh(self.host_in_pane, self.panes.dialog, DIALOGS_EVERY)
+        return self.pane_looks.asked()
 
     def applying_operations(self) -> tuple[HasOperations, ...]:
         """The services that apply operations, which another process may have to finish."""
@@ -206,6 +224,8 @@ class Services:
             self.deliveries,
             self.conversations,
             self.next_action,
+            self.worktrees,
+            self.merging,
         )
 
     @property
@@ -261,6 +281,7 @@ class Services:
             self.derived_notices,
             self.stuck_agents,
             self.signatures,
+            self.checks,
             self.operations,
             self.people,
             probe or self.pane_notifier.probe,
@@ -269,6 +290,7 @@ class Services:
             [profile.name for profile in profiles.named.values() if not profile.never],
             profiles.left_out,
             self.settings.notify_command,
+            self.worktrees,
             self.usage.unread_agents,
         )
         return Doctor(context)
@@ -421,6 +443,7 @@ class Services:
             self.sessions.last_activity,
             self.follow_questions,
             self.clock,
+            self.deliver,
         )
 
     @part
@@ -466,6 +489,36 @@ class Services:
             self.has_lost_pane,
             self.clock,
         )
+
+    @part
+    def worktrees(self) -> Worktrees:
+        from multi_agent_mcp.services.repository.worktrees import Worktrees
+
+        return Worktrees(
+            self.workspace, self.settings.repository, self.operations, lambda one: self.sessions.alive(one), self.clock
+        )
+
+    @part
+    def merging(self) -> Merging:
+        from multi_agent_mcp.services.repository.merging import Merging
+
+        return Merging(self.workspace, self.worktrees, self.messages, self.operations, self.texts)
+
+    def worktree_section(self, holds: Holds) -> str | None:
+        """The briefing's words about the worktree in which an agent works."""
+        worktree = self.worktrees.of(holds.row.agent.id)
+        return None if worktree is None else self.texts("prompt.worktree", branch=worktree.branch).strip()
+
+    @part
+    def guard(self) -> Guard:
+        from multi_agent_mcp.services.repository.guard import Guard
+
+        return Guard(self.worktrees, self.texts)
+
+    def deliver(self, task: Task) -> None:
+        """Records what a task delivers that is done; a stat(2) where there are no worktrees."""
+        if (self.path / ".workspaces").is_dir():
+            self.worktrees.deliver(task)
 
     @part
     def edits(self) -> Edits:
@@ -522,10 +575,16 @@ class Services:
             self.owner_waits,
             self.derived_notices,
             self.operations,
-            self.settings,
+            self.checks.settings,
             self.texts,
             self.clock,
         )
+
+    @part
+    def checks(self) -> Checks:
+        from multi_agent_mcp.services.tasks.checks import Checks
+
+        return Checks(self.workspace, self.signatures, self.texts, self.clock)
 
     @part
     def deliveries(self) -> Deliveries:
@@ -535,6 +594,7 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.checks,
             self.executions,
             self.owner_waits,
             self.derived_notices,
@@ -546,7 +606,7 @@ class Services:
     def task_reports(self) -> TaskReports:
         from multi_agent_mcp.services.tasks.reports import TaskReports
 
-        return TaskReports(self.workspace, self.agents, self.messages, self.texts)
+        return TaskReports(self.workspace, self.agents, self.messages, self.texts, self.deliver)
 
     @part
     def conversations(self) -> Conversations:
@@ -586,7 +646,7 @@ class Services:
     def dashboard(self) -> Dashboard:
         from multi_agent_mcp.services.overview.snapshot import Dashboard
 
-        return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
+        return Dashboard(self.workspace, self.snapshots, self.usage, self.texts, self.clock)
 
     @part
     def snapshots(self) -> Snapshots:
@@ -719,7 +779,9 @@ class Services:
         """The briefings; other subjects add their sections here."""
         from multi_agent_mcp.services.turn.briefing import Briefings
 
-        return Briefings(self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, further=())
+        return Briefings(
+            self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, (self.worktree_section,)
+        )
 
     @part
     def reports(self) -> Reports:
@@ -767,6 +829,7 @@ class Services:
             self.supervision,
             self.owner_waits,
             self.derived_notices,
+            self.worktrees,
             self.questions,
             self.people,
             self.clock,
@@ -838,4 +901,4 @@ class Services:
     def tool_calls(self) -> ToolCalls:
         from multi_agent_mcp.hooks.tool_calls import ToolCalls
 
-        return ToolCalls(self.edits, self.reservations, self.texts)
+        return ToolCalls(self.edits, self.reservations, self.guard, self.texts)

@@ -1,10 +1,11 @@
-"""The commands for several agents in one repository: `edits`, `reservations`, `reserve`, `release`."""
+"""The commands for several agents in one repository: `edits`, `reservations`, `reserve`, `release`, `workspace`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +25,19 @@ RESERVATION_COLUMNS: dict[str, Callable[[Reservation], object]] = {
     "task": lambda one: one.task_id or "-",
     "patterns": lambda one: ", ".join(one.patterns),
     "reason": lambda one: excerpt(one.reason or "-"),
+}
+
+
+WORKSPACE_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "agent": lambda row: display_id(row["agent_id"]),
+    "branch": lambda row: row["branch"],
+    "ahead": lambda row: row["ahead"],
+    "behind": lambda row: row["behind"],
+    "changes": lambda row: len(row["dirty"]) or "-",
+    "delivered": lambda row: (
+        ", ".join(f"{one['task_id']}{'✓' if one['merged'] else ''}" for one in row["delivered"]) or "-"
+    ),
+    "path": lambda row: row["path"],
 }
 
 
@@ -86,3 +100,73 @@ def release(context: SessionContext, reservation_id: str) -> None:
     """End a reservation; its holder is told."""
     released = [one.id for one in context.services.reservations.release(context.me, reservation_id)]
     context.answer({"released": released}, released or [context.texts("reserve.over")])
+
+
+@click.group()
+def workspace() -> None:
+    """Worktrees of agents that work on branches of their own: add, list, merge, remove."""
+
+
+@workspace.command("list")
+@session_command()
+def list_workspaces(context: SessionContext) -> None:
+    """List the worktrees: how far each is from the project's branch, and what its tasks delivered."""
+    rows = context.services.worktrees.rows()
+    lines = column_table(context.texts, rows, WORKSPACE_COLUMNS) if rows else [context.texts("workspace.none")]
+    context.answer({"workspaces": rows}, lines)
+
+
+@workspace.command("add")
+@click.argument("agent_id", metavar="AGENT")
+@session_command()
+def add_workspace(context: SessionContext, agent_id: str) -> None:
+    """Make an agent's worktree, and run `workspace_setup` in it; from then on `up` starts the agent there."""
+    services = context.services
+    agent = services.agents.here(agent_id)
+    made = services.worktrees.ensure(agent)
+    services.agents.change(agent.id, workspace="worktree")
+    context.answer(asdict(made), [made.path, context.texts("workspace.made", branch=made.branch)])
+
+
+@workspace.command("merge")
+@click.argument("task_id", metavar="TASK")
+@session_command(acting=True)
+def merge_workspace(context: SessionContext, task_id: str) -> None:
+    """Merge what a task delivered into the branch that the project has checked out; conflicts go to its author.
+
+    Exit code 1 when there were conflicts; nothing has moved then.
+    """
+    services, texts = context.services, context.texts
+    merged = services.merging.merge(context.me, services.task_changes.get(task_id))
+    delivery = merged.delivery
+    answer = {
+        "task_id": delivery.task_id,
+        "agent_id": delivery.agent_id,
+        "merged": merged.commit is not None,
+        "commit": merged.commit,
+        "delivered": delivery.commit,
+        "conflicts": list(merged.conflicts),
+        "message_id": merged.message_id,
+    }
+    if merged.commit is not None:
+        key = "workspace.was_merged" if merged.was_there else "workspace.merged"
+        context.answer(answer, [texts(key, delivered=delivery.commit[:10], commit=merged.commit[:10])])
+        return
+    context.answer(answer, [texts("workspace.conflicts", agent_id=delivery.agent_id), *merged.conflicts])
+    raise click.exceptions.Exit(1)
+
+
+@workspace.command("remove")
+@click.argument("agent_id", metavar="AGENT")
+@session_command()
+def remove_workspace(context: SessionContext, agent_id: str) -> None:
+    """Remove an agent's worktree and its branch. One with changes or commits that are not merged is kept.
+
+    Exit code 1 when it is kept.
+    """
+    state = context.services.worktrees.remove(agent_id)
+    answer = {"agent_id": agent_id, "path": state.worktree.path, "removed": state.keeps is None, "kept": state.keeps}
+    facts = {"path": state.worktree.path, "files": len(state.dirty), "commits": state.ahead}
+    context.answer(answer, [context.texts(f"workspace.{state.keeps or 'removed'}", **facts)])
+    if state.keeps is not None:
+        raise click.exceptions.Exit(1)

@@ -13,6 +13,7 @@ from multi_agent_mcp.hooks.edited_files import ToolCall, relative_paths, tool_ca
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.repository.edits import Edits
+    from multi_agent_mcp.services.repository.guard import Guard
     from multi_agent_mcp.services.repository.reservations import Reservations
     from multi_agent_mcp.texts import Texts
 
@@ -25,6 +26,7 @@ class ToolCalls:
 
     edits: Edits
     reservations: Reservations
+    guard: Guard
     texts: Texts
 
     def look(self, agent: Agent, event: str, facts: Mapping[str, Any], *, is_noted: bool) -> str | None:
@@ -36,7 +38,7 @@ class ToolCalls:
         try:
             call = tool_call(facts, self.edits.hook_settings()["tools"])
             if event == "PreToolUse":
-                return self._reserved(agent, call)
+                return self._reserved(agent, call) or self._guarded(agent, call)
             self._made(agent, call, is_noted=is_noted)
         except Refusal as refusal:
             logger.warning("a call of %s was not looked at: %s", agent.id, refusal)
@@ -47,6 +49,9 @@ class ToolCalls:
             if not is_noted:
                 self.edits.note(agent.id, call.paths, call.cwd)
             self.edits.tell(agent.id, call.paths, call.cwd)
+
+    def _guarded(self, agent: Agent, call: ToolCall) -> str | None:
+        return self.guard.why_not(agent, call.command, call.cwd) if call.may_be_guarded else None
 
     def _reserved(self, agent: Agent, call: ToolCall) -> str | None:
         """Why files must not be edited that another agent has reserved; None where that is not enforced."""

@@ -48,6 +48,7 @@ KINDS = (
     Kind("rsv", "reservations", Rule.SHARED),
     Kind("ses", "sessions", Rule.STATE),
     Kind("exec", "executions", Rule.STATE),
+    Kind("hnd", "handoffs", Rule.COPY),
     Kind("rcp", "receipts", Rule.COPY),
     Kind("hnd", "handoffs", Rule.COPY),
 )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
     from multi_agent_mcp.services.questions.questions import Questions
+    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.store.workspace import Workspace
@@ -56,6 +57,7 @@ KINDS = (
     "paused",
     "limited",
     "undelivered",
+    "kept",
     "wait",
     "mail",
     "doctor",
@@ -153,6 +155,7 @@ class Attention:
     supervision: Supervision
     owner_waits: OwnerWaits
     derived: DerivedNotices
+    worktrees: Worktrees
     questions: Questions
     people: Texts
     clock: Callable[[], datetime]
@@ -221,6 +224,7 @@ class Attention:
             *self._paused(),
             *self._limited(),
             *self._undelivered(known),
+            *self._kept(),
             *self._wait(person),
             *self._mail(person, {item.id for item in requests}),
             *self._dying(panes.looks),
@@ -347,16 +351,19 @@ class Attention:
     def _reviews(self, person: Agent) -> Iterator[Item]:
         agents = self.workspace.registry.all()
         for task in self.workspace.tasks.open():
-            if not {person.id, None}.isdisjoint(open_reviews(task, agents).values()):
-                yield Item(
-                    kind="review",
-                    agent_id=task.assignee_id,
-                    id=task.id,
-                    since=task.status_changed_at,
-                    text=self.people("attention.review", title=task.title),
-                    command=f"multi-agent-mcp task approve {task.id}",
-                    machine=self.workspace.elsewhere(person),
-                )
+            waiting = open_reviews(task, agents)
+            if task.status != "review" or (waiting and {person.id, None}.isdisjoint(waiting.values())):
+                continue
+            kind, command = ("review", "approve") if waiting else ("unproven", "verify")
+            yield Item(
+                kind="review",
+                agent_id=task.assignee_id,
+                id=task.id,
+                since=task.status_changed_at,
+                text=self.people(f"attention.{kind}", title=task.title),
+                command=f"multi-agent-mcp task {command} {task.id}",
+                machine=self.workspace.elsewhere(person),
+            )
 
     def _blocked(self) -> Iterator[Item]:
         for task in self.workspace.tasks.open():
@@ -383,6 +390,15 @@ class Attention:
                     text=pause.reason or "-" if by_system else words,
                     command=f"multi-agent-mcp resume {agent.id}{' --tokens 100000' if by_system else ''}",
                 )
+
+    def _kept(self) -> Iterator[Item]:
+        """Yields an item for each worktree that was to be removed and holds work."""
+        for state in self.worktrees.kept():
+            facts = {"path": state.worktree.path, "files": len(state.dirty), "commits": state.ahead}
+            text = self.people(f"workspace.{state.keeps}", **facts)
+            yield Item(
+                kind="kept", agent_id=state.worktree.agent_id, text=text, command="multi-agent-mcp workspace list"
+            )
 
     def _wait(self, person: Agent) -> Iterator[Item]:
         """Yields an item if this person, an Owner, waits for an Admin and may do little else."""

@@ -61,6 +61,7 @@ ORDER = (
     Level("mutex:binding", "who this process is: its session, its doorbell, its watch"),
     Level("upgrade", "a session directory that was made by an earlier version"),
     Level("windows", "the windows that the team has in tmux, and what is noted of them"),
+    Level("worktrees", "the agents' worktrees, and the project's branch while something is merged"),
     Level("intents", "the intents of dead processes, while they are carried out"),
     Level("recover-{agent}", "the ending of an agent's dead sessions"),
     Level("starting-{agent}", "the beginning of a delegated conversation"),

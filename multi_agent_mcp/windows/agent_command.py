@@ -29,6 +29,9 @@ def command_of(services: Services, agent: Agent, purpose: str = "task", beginnin
     `{mcp_config}` the host's files are written. Raises `InvalidArguments` for a command that cannot be run."""
     if agent.command is None:
         return None
+    worktree = services.worktrees.of(agent.id)
+    if worktree is None and services.worktrees.wants(agent):
+        raise InvalidArguments("no_worktree", agent_id=agent.id)
     prompt = _going_on(services, agent, purpose) if beginning.continues else first_prompt(services, agent, purpose)
     template = _with_prompt(services, agent.command) if prompt else agent.command
     if beginning.words is not None:
@@ -39,6 +42,7 @@ def command_of(services: Services, agent: Agent, purpose: str = "task", beginnin
         "agent": agent.id,
         "python": sys.executable,
         "examples": examples_directory(),
+        "worktree": worktree.path if worktree is not None else Path.cwd(),
     }
     quoted = {key: shlex.quote(str(value)) for key, value in values.items()}
     quoted["prompt"] = shlex.quote(prompt) if prompt else ""
@@ -60,6 +64,8 @@ def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
     role = agent.role if agent.role in ROLES else "worker"
     superior = agent.parent_id or texts("prompt.nobody")
     who = texts("prompt.who", agent_id=agent.id, session=services.session, role=role, superior=superior)
+    if (worktree := services.worktrees.of(agent.id)) is not None:
+        who += texts("prompt.worktree", branch=worktree.branch)
     return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now", server=SERVER_NAME))
 
 

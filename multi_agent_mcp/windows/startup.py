@@ -7,10 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.windows.readiness import RUNNING, STARTING, AgentState, Readiness, Report, preflight
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.windows.readiness import REFUSED, RUNNING, STARTING, AgentState, Readiness, Report, preflight
 from multi_agent_mcp.windows.up_down import begin_anew, open_agent, open_own_windows, restart_agent, team_attachment
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
@@ -40,7 +42,7 @@ class Startup:
         whole = not self.only
         starting: list[AgentState] = []
         for agent in self._wanted:
-            state = open_agent(self.windows, agent, is_named=not whole, fresh=fresh)
+            state = self._prepared(agent) or open_agent(self.windows, agent, is_named=not whole, fresh=fresh)
             self.states.append(state)
             if state.state == STARTING and state.is_of_host:
                 starting.append(state)
@@ -52,8 +54,19 @@ class Startup:
 
     def restart(self, *, fresh: bool = False) -> None:
         """Restarts the agents named by `only`; see `restart_agent`."""
-        agents = self.windows.services.agents
-        self.states = [restart_agent(self.windows, agents.get(one), fresh=fresh) for one in self.only]
+        agents = [self.windows.services.agents.get(one) for one in self.only]
+        self.states = [self._prepared(agent) or restart_agent(self.windows, agent, fresh=fresh) for agent in agents]
+
+    def _prepared(self, agent: Agent) -> AgentState | None:
+        """Makes the worktree of an agent that is to work in one and has none; returns the state of one for which that
+        failed. It may take long, so no lock is held."""
+        services = self.windows.services
+        try:
+            if agent.command is not None and services.worktrees.wants(agent):
+                services.worktrees.ensure(agent)
+        except Refusal as refusal:
+            return AgentState(agent.id, REFUSED, facts={"reason": services.texts.sentence(refusal)})
+        return None
 
     def wait(self, seconds: float, report: Report) -> None:
         """Waits until all agents are ready or ask for something; see `Readiness.wait`."""

@@ -120,7 +120,9 @@ class TeamWindows:
 
     def _new(self, slot: Slot, command: str, *, remains: bool = False) -> NewWindow:
         environment = environment_of(self.services, slot)
-        return NewWindow(slot.label, slot.window_name, executed(command), environment, remains)
+        worktree = None if slot in OWN_SLOTS else self.services.worktrees.of(slot.agent_id)
+        directory = None if worktree is None else worktree.path
+        return NewWindow(slot.label, slot.window_name, executed(command), environment, remains, directory)
 
     def _opened(self, slot: Slot, pane: OwnPane | None, failures: int) -> OwnPane | None:
         """Records the pane that was opened for a slot, or the failures if its program has ended at once."""
@@ -215,4 +217,5 @@ def environment_of(services: Services, slot: Slot) -> dict[str, str]:
     if slot not in OWN_SLOTS:
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
         environment |= services.host_configurations.environment(services.agents.get(slot.agent_id))
+        environment |= services.worktrees.environment(slot.agent_id)
     return environment

@@ -18,7 +18,7 @@ from tests.cli.conftest import Ask, Run
 SHARED = ["root", "session", "acting", "as_json"]
 ACTING = {
     *("send", "reply", "read", "unread", "web", "attention", "answer", "send-task", "unlock"),
-    *("interrupt", "resume", "reserve", "release", "questions"),
+    *("interrupt", "resume", "reserve", "release", "workspace merge", "questions"),
     *("task add", "task status", "task assign", "task approve"),
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }

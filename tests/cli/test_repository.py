@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import open_session
@@ -32,3 +33,33 @@ def test_edits_are_listed(ask: Ask, run: Run, session: Path) -> None:
     assert (edit["path"], edit["agent_id"], edit["task_id"]) == ("src/app.py", "worker-a", None)
     assert ask("edits", "docs") == {"success": True, "edits": [], "overlaps": []}
     assert "src/app.py" in run("edits").stdout
+
+
+def test_a_worktree_is_made_merged_from_and_removed(ask: Ask, run: Run, session: Path) -> None:
+    project = session.parent.parent
+
+    def git(*arguments: str, at: Path = project) -> str:
+        named = ("-c", "user.name=T", "-c", "user.email=t@example.org")
+        return subprocess.run(["git", *named, *arguments], cwd=at, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q", "-b", "main")
+    (project / "a.txt").write_text("one\n")
+    git("add", "a.txt")
+    git("commit", "-q", "-m", "first")
+    assert run("workspace", "list").stdout.startswith("There are no worktrees")
+    place = Path(ask("workspace", "add", "worker-a")["path"])
+    task_id = ask("task", "add", "Build", "--assignee", "worker-a")["task_id"]
+    assert run("workspace", "merge", task_id).exit_code == 1
+    (place / "a.txt").write_text("two\n")
+    git("commit", "-qam", "second", at=place)
+    for status in ("in_progress", "done"):
+        run("task", "status", task_id, status, "--as", "worker-a")
+    assert run("workspace", "remove", "worker-a").stdout == f"Kept: {place} has 1 commits that are not merged.\n"
+    assert [item["kind"] for item in ask("attention")["items"] if item["agent_id"] == "worker-a"] == ["kept"]
+    merged = ask("workspace", "merge", task_id)
+    assert (merged["merged"], merged["conflicts"]) == (True, [])
+    assert (project / "a.txt").read_text() == "two\n"
+    (row,) = ask("workspace", "list")["workspaces"]
+    assert [one["merged"] for one in row["delivered"]] == [True]
+    assert ask("workspace", "remove", "worker-a")["removed"]
+    assert not place.exists()

@@ -41,6 +41,7 @@ class Panes:
             services.supervision,
             services.owner_waits,
             services.derived_notices,
+            services.worktrees,
             services.questions,
             services.people,
             services.clock,

@@ -48,13 +48,15 @@ class OwnPane:
 
 @dataclass(frozen=True)
 class NewWindow:
-    """A window to be opened. `remains`: its pane stays visible after its program has ended."""
+    """A window to be opened. `remains`: its pane stays visible after its program has ended. `directory`: where its
+    program works; None: that of the process that opens it, or of the program before."""
 
     label: str
     name: str
     command: str
     environment: Mapping[str, str]
     remains: bool = False
+    directory: str | None = None
 
 
 class Panes:
@@ -107,7 +109,7 @@ class Panes:
         """Ends the pane's program and runs the command there instead, in the same directory, if the pane is still the
         same one. Returns it, or None if its program has ended and it does not remain. Raises as `open`."""
         there = ["-t", pane.pane_id]
-        run = ["respawn-pane", "-k", *there, *_variables(new), new.command]
+        run = ["respawn-pane", "-k", *there, *_place(new), *_variables(new), new.command]
         marking = ["set-option", "-pF", *there, MARKER, self._marker(new.label)]
         # the scrollback would pass for the last lines of the new program
         self._run(
@@ -117,7 +119,7 @@ class Panes:
 
     def _opening(self, new: NewWindow) -> str:
         """The tmux commands that open a window with its marker, creating the team's tmux session if necessary."""
-        window = ["-d", "-n", new.name, *_variables(new), new.command]
+        window = ["-d", "-n", new.name, *_place(new), *_variables(new), new.command]
         newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` does not make the new pane tmux's current one
         marking = _sequence(
             ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
@@ -192,6 +194,10 @@ def filled(template: str, values: Mapping[str, str | Path]) -> str:
     """Fills the placeholders of a command like `claude --mcp-config {mcp_config}`; other braces stay. The values are
     already quoted for a shell, so quotes around a placeholder are removed."""
     return re.sub(r"(['\"]?)\{(\w+)\}\1", lambda found: str(values.get(found[2], found[0])), template)
+
+
+def _place(new: NewWindow) -> list[str]:
+    return [] if new.directory is None else ["-c", new.directory]
 
 
 def _variables(new: NewWindow) -> list[str]:

@@ -32,7 +32,9 @@ CHECKS: dict[str, Check] = {
     "waiting": processes.waits,
     "stuck": processes.stuck,
     "events": processes.events,
+    "checks": team.checks,
     "machines": team.machines,
+    "worktrees": team.worktrees,
     "usage": team.usage,
 }
 VERIFY: dict[str, Check] = {"signatures": tree.signatures, "histories": tree.histories}

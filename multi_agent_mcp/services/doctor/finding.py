@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.store.durable_files import Node
     from multi_agent_mcp.store.workspace import Workspace
@@ -106,6 +108,7 @@ class CheckContext:
     derived: DerivedNotices
     stuck_agents: StuckAgents
     signatures: Signatures
+    checks: Checks
     operations: Operations
     texts: Texts
     probe: Callable[[Agent], str | None]
@@ -114,6 +117,7 @@ class CheckContext:
     hosts: Collection[str]
     profiles_left_out: Mapping[str, str]
     notify_command: Sequence[str] | None
+    worktrees: Worktrees
     uncounted: Callable[[], Collection[str]] = tuple
     track: Track = untracked
     usage: Usage = field(default_factory=Usage)

@@ -75,6 +75,8 @@ class DerivedNotices:
     follow_questions: Callable[[], None]
     """Does what follows from questions, of which some only these tasks tell (`QuestionEffects.look`). Never raises."""
     clock: Callable[[], datetime]
+    finished: Callable[[Task], None]
+    """Called for each task that has just become done. Never raises."""
     _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
     _checked: dict[str, dict[str, Checked]] = field(default_factory=dict, init=False)
@@ -160,6 +162,9 @@ class DerivedNotices:
         """Writes the notifications of changed tasks and of tasks that depended on them, and settles the changed tasks'
         earlier ones."""
         done = {task.id for task in tasks if task.status == "done"}
+        for task in tasks:
+            if task.id in done:
+                self.finished(task)
         self.tell([*tasks, *(self._waiting_for(done) if done else ())])
         concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
         concerned.update(name for task in tasks for name in self._former_reviewers(task))

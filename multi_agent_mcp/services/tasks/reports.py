@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ class TaskReports:
     agents: Agents
     messages: Messages
     texts: Texts
+    delivered: Callable[[Task], None]
+    """Called for each task that its assignee reports as done. Never raises."""
 
     def report_progress(
         self,
@@ -59,6 +61,8 @@ class TaskReports:
         task = self._reportable(reporter, task_id)
         require_text("summary", summary)
         failed = status != "completed"
+        if not failed:
+            self.delivered(task)
         return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
 
     def require_sendable(self, summary: str | None) -> None:

@@ -16,6 +16,8 @@ import yaml
 from multi_agent_mcp.config import (
     NOT_YAML,
     REPOSITORY_KEYS,
+    SHARED,
+    WORKTREE,
     load_yaml,
     parse_checks,
     parse_console,
@@ -158,6 +160,8 @@ def _agent(record: Any) -> Agent:
         raise _Unusable(_no_choice(agent_id, "role", role, ROLES))
     if kind not in AGENT_TYPES:
         raise _Unusable(_no_choice(agent_id, "type", kind, AGENT_TYPES))
+    if (workspace := record.get("workspace", SHARED)) not in (SHARED, WORKTREE):
+        raise _Unusable(_no_choice(agent_id, "workspace", workspace, (SHARED, WORKTREE)))
     parent = record.get("parent_id", record.get("parent"))
     return Agent(
         id=agent_id,
@@ -243,7 +247,7 @@ _FIXED = ("role", "type", "parent_id")
 """The identity of an agent, on which others rely: a second `init` does not change it."""
 _TAKEN_OVER = ("command", "host", "prompt", "name")
 _STAYS = ("command", "host", "prompt")
-_STAYS_TOO = ("ladder", "spawn")
+_STAYS_TOO = ("ladder", "spawn", "workspace")
 """Keys that are kept if team.yaml does not mention them: `agent set`, or a person, may have added them."""
 
 

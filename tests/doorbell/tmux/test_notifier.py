@@ -80,7 +80,13 @@ def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
     workspace = stage.workspace
     writer = NoticeWriter(workspace, catalogue("ja"), ring=lambda _: None)
     derived = DerivedNotices(
-        workspace, writer, Interrupts(workspace, writer, times.now), lambda _: None, lambda: None, times.now
+        workspace,
+        writer,
+        Interrupts(workspace, writer, times.now),
+        lambda _: None,
+        lambda: None,
+        times.now,
+        lambda _: None,
     )
     notifications = Notifications(workspace, derived, writer, times.now, settle=lambda: None)
     return Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)

@@ -1,0 +1,250 @@
+"""Worktrees over a real git: made, delivered from, merged, and never removed with work in them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.services.operations import Run
+from multi_agent_mcp.services.repository.worktrees import PORT_BASE, AddWorktree, Worktree
+from multi_agent_mcp.system.git import git
+from multi_agent_mcp.wiring import Services
+from tests.server.seat import Seat
+from tests.services.support import read
+from tests.services.tasks_support import moved, running
+
+NAMED = ("-c", "user.name=T", "-c", "user.email=t@example.org")
+
+
+@pytest.fixture
+def project(services: Services) -> Path:
+    """The repository in which the session lies, as after `init`, with one commit."""
+    place = services.root.parent
+    (place / "a.txt").write_text("one\n")
+    (place / ".gitignore").write_text(".multi-agent-mcp/\n.env\n")
+    for call in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *NAMED, *call], cwd=place, check=True)
+    git(place, "config", "user.name", "T")
+    git(place, "config", "user.email", "t@example.org")
+    return place
+
+
+def made(services: Services, agent_id: str = "worker-a") -> Worktree:
+    return services.worktrees.ensure(services.agents.get(agent_id))
+
+
+def commit(worktree: Worktree, name: str, content: str) -> str:
+    Path(worktree.path, name).write_text(content)
+    git(worktree.path, "add", "-A")
+    git(worktree.path, "commit", "-q", "-m", f"change {name}")
+    return git(worktree.path, "rev-parse", "HEAD")
+
+
+def done(services: Services, agent_id: str = "worker-a") -> Task:
+    return moved(services, running(services, assignee_id=agent_id), "done")
+
+
+def is_clean(project: Path) -> bool:
+    return git(project, "status", "--porcelain") == ""
+
+
+def test_it_is_made_beside_the_project_with_what_it_needs(
+    services: Services, project: Path, reopened: Callable[..., Services]
+) -> None:
+    services = reopened(workspace="worktree", workspace_setup='echo "$MULTI_AGENT_MCP_PORT_BASE" >> .env')
+    (project / ".env").write_text("KEY=1\n")
+    (project / ".worktreeinclude").write_text(".env\n")
+    agent = services.agents.get("worker-a")
+    assert services.worktrees.wants(agent)
+    worktree = made(services)
+    assert Path(worktree.path) == project.parent / f"{project.name}-worktrees" / "demo-worker-a"
+    assert git(worktree.path, "symbolic-ref", "--short", "HEAD") == worktree.branch == "mam/demo/worker-a"
+    made(services)  # the setup runs once
+    assert Path(worktree.path, ".env").read_text() == f"KEY=1\n{worktree.port_base}\n"
+    assert services.worktrees.environment("worker-a") == {PORT_BASE: str(worktree.port_base)}
+    assert made(services, "worker-b").port_base != worktree.port_base
+    assert git(project, "status", "--porcelain") == "?? .worktreeinclude"
+
+
+def test_a_setup_that_fails_is_said_and_tried_again(
+    services: Services, project: Path, reopened: Callable[..., Services]
+) -> None:
+    services = reopened(workspace_setup=["sh", "-c", "echo oops; test -e go"])
+    with pytest.raises(InvalidArguments) as refusal:
+        made(services)
+    assert "oops" in services.texts.sentence(refusal.value)
+    worktree = services.worktrees.of("worker-a")
+    assert worktree is not None
+    assert worktree.setup == "failed"
+    Path(worktree.path, "go").touch()
+    assert made(services).setup == "done"
+
+
+def test_what_a_task_delivered_is_merged_and_the_clean_checkout_follows(services: Services, project: Path) -> None:
+    worktree = made(services)
+    task = running(services)
+    delivered = commit(worktree, "b.txt", "two\n")
+    task = moved(services, task, "done")
+    commit(worktree, "c.txt", "of the next task\n")
+    merged = services.merging.merge(services.agents.get("owner"), task)
+    assert merged.delivery.commit == delivered
+    assert git(project, "rev-parse", "HEAD") == merged.commit
+    assert git(project, "rev-list", "--parents", "-1", "HEAD").split()[2] == delivered
+    assert (project / "b.txt").read_text() == "two\n"
+    assert not (project / "c.txt").exists()
+    assert is_clean(project)
+    assert services.merging.merge(services.agents.get("owner"), task).was_there
+    (row,) = services.worktrees.rows()
+    assert (row["ahead"], row["delivered"]) == (1, [{"task_id": task.id, "commit": delivered, "merged": True}])
+
+
+def test_a_dirty_checkout_refuses_the_merge_and_nothing_moves(services: Services, project: Path) -> None:
+    worktree = made(services)
+    commit(worktree, "a.txt", "theirs\n")
+    task = done(services)
+    (project / "a.txt").write_text("mine\n")
+    before = git(project, "rev-parse", "HEAD")
+    with pytest.raises(InvalidArguments) as refusal:
+        services.merging.merge(services.agents.get("owner"), task)
+    assert "a.txt" in services.texts.sentence(refusal.value)
+    assert (git(project, "rev-parse", "HEAD"), (project / "a.txt").read_text()) == (before, "mine\n")
+
+
+def test_an_unknown_file_that_would_be_overwritten_refuses_it_too(services: Services, project: Path) -> None:
+    worktree = made(services)
+    commit(worktree, "b.txt", "theirs\n")
+    task = done(services)
+    (project / "b.txt").write_text("mine\n")
+    with pytest.raises(Exception, match=r"b\.txt"):
+        services.merging.merge(services.agents.get("owner"), task)
+    assert (project / "b.txt").read_text() == "mine\n"
+    assert services.workspace.intents.left_behind() == []
+
+
+def test_a_conflict_goes_to_its_author_and_its_resolution_is_merged(services: Services, project: Path) -> None:
+    worktree = made(services)
+    commit(worktree, "a.txt", "theirs\n")
+    task = done(services)
+    (project / "a.txt").write_text("mine\n")
+    git(project, "commit", "-qam", "mine")
+    merged = services.merging.merge(services.agents.get("owner"), task)
+    assert (merged.commit, merged.conflicts) == (None, ("a.txt",))
+    (letter,) = [one for one in read(services, "worker-a")["messages"] if "Conflict" in one["subject"]]
+    assert (letter["id"], letter["sender_id"]) == (merged.message_id, "owner")
+    assert "- a.txt" in letter["content"]
+    assert is_clean(project)
+    subprocess.run(["git", "merge", "-q", "main"], cwd=worktree.path, check=False, capture_output=True)
+    resolved = commit(worktree, "a.txt", "both\n")
+    commit(worktree, "later.txt", "not yet\n")
+    assert services.merging.merge(services.agents.get("owner"), task).delivery.commit == resolved
+    assert (project / "a.txt").read_text() == "both\n"
+    assert not (project / "later.txt").exists()
+
+
+def test_nothing_with_changes_or_commits_is_removed(services: Services, project: Path) -> None:
+    worktree = made(services)
+    Path(worktree.path, "new.txt").write_text("x")
+    assert services.worktrees.remove("worker-a").keeps == "dirty"
+    assert [state.worktree.agent_id for state in services.worktrees.kept()] == ["worker-a"]
+    commit(worktree, "new.txt", "x")
+    assert services.worktrees.remove("worker-a").keeps == "unmerged"
+    task = done(services)
+    services.merging.merge(services.agents.get("owner"), task)
+    assert services.worktrees.remove("worker-a").keeps is None
+    assert not Path(worktree.path).exists()
+    assert git(project, "branch", "--list", "mam/*") == ""
+    assert list(services.worktrees.kept()) == []
+    assert services.worktrees.all() == []
+
+
+def test_an_agent_that_runs_keeps_its_worktree(services: Services, project: Path) -> None:
+    made(services)
+    seat = Seat(services, "worker-a")
+    with pytest.raises(InvalidArguments):
+        services.worktrees.remove("worker-a")
+    seat.binding.close()
+    assert services.worktrees.remove("worker-a").keeps is None
+
+
+def test_a_worktree_that_was_begun_by_a_killed_process_is_finished(services: Services, project: Path) -> None:
+    operation = services.worktrees._addition(services.agents.get("worker-a"), None)
+    Path(operation.path).mkdir(parents=True)  # as far as git had come
+    made_again = services.worktrees.apply_addition(operation, Run("int_000000000000", again=True))
+    assert services.worktrees.apply_addition(operation, Run("int_000000000000", again=True)) == made_again
+    assert git(made_again.path, "status", "--porcelain") == ""
+    assert len(git(project, "worktree", "list").splitlines()) == 2
+
+
+def test_a_worktree_whose_directory_is_gone_is_made_again_with_its_commits(services: Services, project: Path) -> None:
+    worktree = made(services)
+    head = commit(worktree, "b.txt", "two\n")
+    git(project, "worktree", "remove", "--force", worktree.path)
+    assert services.worktrees.state(worktree).is_there is False
+    assert replace(made(services), setup=None) == replace(worktree, setup=None)
+    assert git(worktree.path, "rev-parse", "HEAD") == head
+
+
+def test_a_report_says_what_was_not_committed(services: Services, project: Path) -> None:
+    worktree = made(services)
+    running(services)
+    seat = Seat(services, "worker-a")
+    Path(worktree.path, "b.txt").write_text("x")
+    assert "1 files" in seat.call("report_completed", result="success")["uncommitted"]
+
+
+def test_outside_of_a_repository_it_is_refused_in_words(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(services.root.parent)
+    with pytest.raises(InvalidArguments):
+        made(services)
+    assert services.worktrees.all() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "is_refused"),
+    [
+        ("git stash", True),
+        ("cd src && git -C . stash pop", True),
+        ("git stash list", False),
+        ("git switch main", True),
+        ("git checkout main", True),
+        ("git checkout -b mine", False),
+        ("git switch -c mine main", False),
+        ("git checkout main -- a.txt", False),
+        ("git checkout a.txt", False),
+        ("git commit -m 'git stash is bad'", False),
+        ("echo git; ls", False),
+    ],
+)
+def test_the_guard_refuses_what_takes_work_from_others(
+    services: Services, project: Path, command: str, is_refused: bool
+) -> None:
+    agent = services.agents.get("worker-a")
+    assert services.guard.why_not(agent, command, str(project)) is None
+    worktree = made(services)
+    assert (services.guard.why_not(agent, command, worktree.path) is not None) == is_refused
+    assert services.guard.why_not(services.agents.get("worker-b"), command, str(project)) is None
+
+
+def test_the_guard_of_a_team_protects_its_repository_only(
+    services: Services, project: Path, tmp_path: Path, reopened: Callable[..., Services]
+) -> None:
+    services = reopened(guard=True)
+    elsewhere = tmp_path / "elsewhere"
+    subprocess.run(["git", "init", "-q", str(elsewhere)], check=True)
+    agent = services.agents.get("worker-b")
+    assert "git commit" in str(services.guard.why_not(agent, "git stash", str(project)))
+    assert services.guard.why_not(agent, "git stash", str(elsewhere)) is None
+    off = reopened(guard=False)
+    made(off)
+    assert off.guard.why_not(off.agents.get("worker-a"), "git stash", str(project)) is None
+
+
+def test_an_operation_survives_its_file(services: Services) -> None:
+    operation = AddWorktree(agent_id="a", tree="/t", path="/p", branch="b", base="c", port_base=1)
+    assert AddWorktree.of(operation.facts()) == operation
