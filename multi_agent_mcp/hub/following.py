@@ -151,6 +151,8 @@ RETRY_SECONDS = 1.0
 DOUBT_SECONDS = 30.0
 ORDER_SECONDS = 1.0
 """The longest wait of one machine's values for the shared ones that it had: as these may be flooded, not for ever."""
+REFERRING_SECONDS = 60.0
+"""The same for values that cannot do without them."""
 MANY = 5_000
 """The number of values from which on several processes are worth the second that they take to start."""
 ROUND = 4096
@@ -362,7 +364,9 @@ class Following:
         while (batch := await self._next(stream)) and connection == self._connections:
             if not batch[-1].is_last and stream == self.hub.names.stream and batch[-1].sequence > self._referred_until:
                 await self._get_referred()
-            await self._after_shared(stream, max(_shared_before(stored) for stored in batch))
+            is_referring = any(map(self._refers, batch))
+            seconds = REFERRING_SECONDS if is_referring else ORDER_SECONDS
+            await self._after_shared(stream, max(map(_shared_before, batch)), seconds)
             await self._apply(stream, batch)
             if batch[-1].is_last:  # later values are announced
                 break
@@ -375,16 +379,22 @@ class Following:
             return [found]
         return await self.hub.after(stream, self.progress.place(stream))
 
-    async def _after_shared(self, stream: str, revision: int) -> None:
+    def _refers(self, stored: Stored) -> bool:
+        """Returns whether a value would not be complete here without a shared one: a conversation's, or an agent's."""
+        what = self.hub.names.parse(stored.subject)
+        is_unknown = isinstance(what, Own) and what.owner not in self.applying.workspace.registry.all()
+        return is_unknown or b"\nmessage_type: conversation\n" in stored.data
+
+    async def _after_shared(self, stream: str, revision: int, seconds: float = 0.0) -> None:
         """Waits for the shared values that a machine had when it wrote others, which may refer to them: without limit
-        while they are restored, else at most `ORDER_SECONDS`."""
+        while they are restored, else for so long at most."""
         shared = self.hub.names.stream
         if stream == shared or self.progress.place(shared) >= revision:
             return
         self._follower(shared).set()
         while self.progress.is_restoring(shared) and self.hub.usable:
             await self._wait_until(lambda: not self.progress.is_restoring(shared), RETRY_SECONDS)
-        await self._wait_until(lambda: self.progress.place(shared) >= revision, ORDER_SECONDS)
+        await self._wait_until(lambda: self.progress.place(shared) >= revision, seconds)
 
     async def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Waits until it holds, for so long at most; it is looked at whenever a batch was applied."""
