@@ -50,7 +50,6 @@ KINDS = (
     Kind("exec", "executions", Rule.STATE),
     Kind("hnd", "handoffs", Rule.COPY),
     Kind("rcp", "receipts", Rule.COPY),
-    Kind("hnd", "handoffs", Rule.COPY),
 )
 """Every kind. One more is one more line."""
 
