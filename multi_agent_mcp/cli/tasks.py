@@ -143,7 +143,12 @@ def _reason(task: Task) -> dict[str, str]:
 def show(context: SessionContext, task_id: str) -> None:
     """Show a task with its history."""
     task = context.services.task_changes.get(task_id)
-    context.answer({"task": as_json(task)}, entity_lines(task, context.texts))
+    delivered = context.services.worktrees.delivered(task.id)
+    lines = [*entity_lines(task, context.texts)]
+    if delivered is not None:
+        key = "task.merged" if delivered["merged"] else "task.delivered"
+        lines.append(context.texts(key, commit=delivered["commit"][:10], branch=delivered["branch"], task_id=task.id))
+    context.answer({"task": as_json(task) | ({"delivery": delivered} if delivered else {})}, lines)
 
 
 @task.command()

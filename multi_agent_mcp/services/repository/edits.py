@@ -116,6 +116,16 @@ class Edits:
                 found.setdefault((edit.path, edit.repository), []).append(edit.agent_id)
         return {file: sorted(agents) for file, agents in found.items() if len(agents) > 1}
 
+    def overlaps(self) -> dict[str, list[str]]:
+        """The files that were told of as edited by several agents which still work, by agent; without reading logs."""
+        found: dict[str, list[str]] = {}
+        for key, (moment, agents) in edit_log.told(str(self.workspace.path)).items():
+            working = [name for name in agents if self.workspace.tasks.in_progress(name)]
+            if time.time() - moment < self.minutes * 60 and len(working) > 1:
+                for name in working:
+                    found.setdefault(name, []).append(key.partition(":")[2])
+        return found
+
     def _is_at_work(self, edit: FileEdit) -> bool:
         """Whether the task of an edit is still open and its agent's."""
         task: Task | None = None

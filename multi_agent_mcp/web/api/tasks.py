@@ -24,12 +24,17 @@ def board(call: ApiRequest) -> dict[str, Any]:
     columns = services.board.columns(
         status, call.agent_id("assignee"), offset=call.number("offset", 0), limit=call.limit
     )
-    subtasks = services.board.subtask_counts()
+    subtasks, overlaps = services.board.subtask_counts(), services.edits.overlaps()
+
+    def card(task: Task) -> dict[str, Any]:
+        shared = overlaps.get(task.assignee_id or "", []) if task.status == "in_progress" else []
+        return _with_targets(call, task, task_card(task, subtasks.get(task.id))) | {"shared_files": shared}
+
     shown = [
         {
             "status": column.status,
             "total": column.total,
-            "tasks": [_with_targets(call, task, task_card(task, subtasks.get(task.id))) for task in column.tasks],
+            "tasks": list(map(card, column.tasks)),
         }
         for column in columns
     ]
@@ -47,6 +52,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
         "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
+        "delivery": services.worktrees.delivered(task.id),
     }
     return {"task": _with_targets(call, task, record)}
 

@@ -80,6 +80,7 @@ function marks(task) {
     task.approval_status === "pending" && chip("pending", t("board.pending_approval")),
     task.approval_status === "rejected" && chip("rejected", t("board.rejected")),
     task.checklist.total > 0 && h("span", { class: "tally", title: t("board.checklist") }, icon("check"), `${task.checklist.completed}/${task.checklist.total}`),
+    task.shared_files?.length > 0 && h("span", { class: "chip pending", title: t("board.shared_files", { files: task.shared_files.join(", ") }) }, t("board.shared_files_count", { count: task.shared_files.length })),
     task.subtasks.total > 0 && h("span", { class: "tally", title: t("board.subtasks") }, icon("tree"), `${task.subtasks.done}/${task.subtasks.total}`),
   ].filter(Boolean);
   return all.length ? h("div", { class: "marks" }, all) : null;
@@ -240,6 +241,6 @@ watch(["agents", "notifications"], async () => {
   filter.replaceChildren(h("option", { value: "" }, t("board.filter")), ...known.map(({ id }) => h("option", { value: id }, id)));
   filter.value = chosen;
 });
-const again = watch(["tasks"], look);
+const again = watch(["tasks", "files"], look);
 showAttention(document.getElementById("attention"), decide);
 followAddress();
