@@ -45,10 +45,11 @@ SCRIPTED = "{{python}} {{examples}}/agents/{role}.py"
 
 
 def write_team(path: Path, name: str, language: str, agents: list[NewAgent]) -> None:
-    """Writes a team.yaml with comments. Raises `StorageError`, also if the file exists by now."""
+    """Writes a team.yaml with comments, which belongs to the project and holds no secret. Raises `StorageError`, also
+    if the file exists by now."""
     lines = [f"  - {{{', '.join(f'{key}: {_scalar(value)}' for key, value in agent.items())}}}" for agent in agents]
     text = people_texts()("team.file", session=json.dumps(name), language=language, agents="\n".join(lines))
-    apply_change(FileChange(path, None, text.encode()), path.parent)
+    apply_change(FileChange(path, None, text.encode(), is_public=True), path.parent)
 
 
 def host_agents(admin: str | None, workers: str | None) -> list[NewAgent]:

@@ -38,10 +38,11 @@ COMMANDS = {
         "trace": ("mail:trace", "Show every step a message took."),
     },
     "Tasks": {
-        "task": ("tasks:task", "Tasks: add, list, show, move, assign, approve."),
+        "task": ("tasks:task", "Tasks: add, list, show, move, assign, approve, verify."),
         "send-task": ("tasks:send_task", "Give an agent a task by mail."),
         "interrupt": ("tasks:interrupt", "Stop an agent at its next tool call."),
         "resume": ("tasks:resume", "Let a paused agent go on."),
+        "checks": ("checks:checks", "List what this machine runs when a task is called done."),
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
     "Files": {
@@ -171,10 +172,16 @@ def app(context: click.Context) -> None:
 
 @click.command("help")
 @click.argument("command", nargs=-1)
+@click.option("--man", "as_man", is_flag=True, help="Print a man page of all commands: `help --man | man -l -`.")
 @click.pass_context
-def help_command(context: click.Context, command: tuple[str, ...]) -> None:
+def help_command(context: click.Context, command: tuple[str, ...], as_man: bool) -> None:
     """Explain a command."""
     root = context.find_root()
+    if as_man:
+        from multi_agent_mcp.cli.man import page
+
+        click.echo(page(PROGRAM, __version__, app, COMMANDS), nl=False)
+        return
     root.command.main([*command, "--help"], prog_name=root.info_name, standalone_mode=False)
 
 

@@ -189,9 +189,7 @@ def _done(bars: Iterable[Bar], period: Interval) -> list[Bar]:
 
 
 def _lead(task: Task) -> float | None:
-    if task.completed_at is None or not task.final:
-        return None
-    return max((task.completed_at - task.created_at).total_seconds(), 0.0)
+    return max((task.ended_at - task.created_at).total_seconds(), 0.0) if task.final else None
 
 
 def _until_read(arrow: Arrow) -> float | None:

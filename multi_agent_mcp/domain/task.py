@@ -186,6 +186,11 @@ class Task(Identified):
         """When the task got its present status."""
         return self.status_changed_at or self.created_at
 
+    @property
+    def ended_at(self) -> datetime:
+        """When a final task was finished; if by hand, when it was last changed, as far as it says so."""
+        return self.completed_at or self.status_changed_at or max(self.updated_at, self.created_at)
+
     def brought_by(self, message_id: str) -> Task:
         """A new task, marked as assigned by this message, so that its assignee needs no notification."""
         first, *rest = self.history
@@ -257,6 +262,7 @@ class Task(Identified):
                 change.conversation_id if status == "in_progress" else self.started_from_conversation_id
             ),
             completed_at=change.at if status in FINAL else None,
+            progress=100 if status == "done" else self.progress,
             blocked_reason=change.reason if status == "blocked" else None,
             interrupt_id=None,
             delivery=self.delivery if status == "review" else None,
@@ -289,7 +295,7 @@ class Task(Identified):
         if status != "done":
             return moved
         summary, next_steps = said.get("summary"), said.get("next_steps")
-        finished = replace(moved, progress=100, completion_result="success")
+        finished = replace(moved, completion_result="success")
         return replace(finished, completion_summary=summary, next_steps=next_steps) if said.get("at") else finished
 
     def reviewed(self, reviews: Iterable[str], change: Change) -> Task:
@@ -396,10 +402,7 @@ def completed(task: Task, change: Change, result: str, summary: str | None, next
     else:
         begun = _through_in_progress(task, change) if wanted == "done" and task.status != "blocked" else task
         ended = begun.move_to(wanted, change)
-    progress = 100 if ended.status == "done" else ended.progress
-    return replace(
-        ended, completion_result=result, completion_summary=summary, next_steps=next_steps, progress=progress
-    )
+    return replace(ended, completion_result=result, completion_summary=summary, next_steps=next_steps)
 
 
 def progressed(
@@ -436,7 +439,7 @@ def reported(task: Task, change: Change, *, failed: bool, summary: str | None) -
     if failed:
         return replace(begun.move_to("blocked", change), completion_result="failed", completion_summary=summary)
     done = begun.move_to("done", replace(change, reason=None))
-    return replace(done, progress=100, completion_result="success", completion_summary=summary)
+    return replace(done, completion_result="success", completion_summary=summary)
 
 
 def _through_in_progress(task: Task, change: Change) -> Task:

@@ -30,8 +30,10 @@ def old_value(line: Line, key: str) -> Any:
 
 
 def new_value(line: Line, key: str, otherwise: Any = None) -> Any:
-    """The new value of `key`, as for `old_value`; `otherwise` if the line has no such pair."""
+    """The new value of `key`, as for `old_value`, or a text in place of the pair, as people write; else `otherwise`."""
     change = line.get(key)
+    if isinstance(change, str):
+        return change
     return change[1] if isinstance(change, (list, tuple)) and len(change) == 2 else otherwise
 
 

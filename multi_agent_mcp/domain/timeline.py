@@ -167,8 +167,11 @@ def _values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def bars_of(task: Task) -> list[Bar]:
-    """The bars of a task's history: one for each assignee in turn, divided by status."""
+    """The bars of a task's history: one for each assignee in turn, divided by status. A history by hand need not tell
+    that the task is finished, as its status does."""
     turns = _turns(task) or [_Turn(task.created_at, task.status, task.assignee_id or OTHERS)]
+    if task.final and turns[-1].status != task.status:
+        turns.append(_Turn(max(task.ended_at, turns[-1].at), task.status, turns[-1].agent_id))
     ends = [turn.at for turn in turns[1:]]
     bars = []
     pairs = zip(turns, [*ends, None], strict=True)

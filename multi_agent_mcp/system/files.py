@@ -21,6 +21,7 @@ from multi_agent_mcp.errors import StorageError
 T = TypeVar("T")
 
 FILE_MODE = 0o600
+PUBLIC_MODE = 0o644
 DIRECTORY_MODE = 0o700
 WITHOUT_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS})
 """The errors of fcntl(2) on a file system that does not support F_FULLFSYNC."""
@@ -190,6 +191,8 @@ class FileChange:
     path: Path
     before: bytes | None
     after: bytes
+    is_public: bool = False
+    """Whether others may read the file if it is new."""
 
     @property
     def changes(self) -> bool:
@@ -227,11 +230,20 @@ def apply_change(change: FileChange, backups: Path) -> Path | None:
             write_new(scratch, change.after)
             if backup is not None:
                 shutil.copymode(path, scratch)
+            elif change.is_public:
+                scratch.chmod(_public_mode())
             scratch.replace(path)
         finally:
             scratch.unlink(missing_ok=True)
         sync_directory(path.parent)
     return backup
+
+
+def _public_mode() -> int:
+    """The mode of a new file that others may read, as far as this process's umask(2) lets them."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return PUBLIC_MODE & ~mask
 
 
 def _backed_up(path: Path, backups: Path) -> Path:

@@ -67,6 +67,7 @@ def test_a_team_is_written_for_the_hosts_on_path(
     made = run("init", *arguments)
     assert made.exit_code == 0, made.output
     assert made.stdout.startswith(f"{project}/team.yaml: written")
+    assert (project / "team.yaml").stat().st_mode & 0o077 == 0o044, "it belongs to the project, as its sources do"
     assert made.stdout.splitlines()[-1] == "next: multi-agent-mcp up"
     missing = [program for name, program in known_hosts().items() if name in hosts and name not in found]
     steps = [f"{item.title} is not on PATH yet: {item.install}" for item in missing]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.cli.main import COMMANDS
 from tests.cli.conftest import Ask, Run
 
 
@@ -79,10 +80,20 @@ def test_a_name_that_is_nearly_right_is_suggested(run: Run, session: Path) -> No
     assert run("task", "list", "-h").exit_code == 0
 
 
+def test_the_man_page_has_every_command_of_the_help(run: Run) -> None:
+    page = run("help", "--man").stdout.replace("\\-", "-")
+    assert page.startswith(".TH MULTI-AGENT-MCP 1 ")
+    for subject, named in COMMANDS.items():
+        assert f'.SH "{subject.upper()}"' in page
+        assert all(f'.SS "multi-agent-mcp {name} ' in page for name in named)
+    assert "multi-agent-mcp task list" in page
+
+
 def test_open_tasks_come_first_and_a_list_may_be_short(ask: Ask, run: Run, task: str) -> None:
     later = ask("task", "add", "Later", "--assignee", "worker-a")["task_id"]
     ask("task", "status", task, "in_progress", "--as", "worker-a")
     ask("task", "status", task, "done", "--as", "worker-a")
+    assert ask("task", "show", task)["task"]["progress"] == 100
     assert [item["task_id"] for item in ask("task", "list")["tasks"]] == [later, task]
     assert [item["task_id"] for item in ask("task", "list", "--open")["tasks"]] == [later]
     answer = ask("task", "list", "--limit", "1")

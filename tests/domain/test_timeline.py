@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task_history import Change, History
 from multi_agent_mcp.domain.timeline import OTHERS, Bar, Span, Timeline, bars_of
+from multi_agent_mcp.domain.times import format_time
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -81,3 +83,18 @@ def test_a_timeline_is_data_for_programs() -> None:
     answer = Timeline(start=at(0), end=at(1), bars=(bar,)).as_answer()
     assert answer["end"] == "2026-11-21T12:01:00.000000Z"
     assert answer["bars"][0]["spans"] == ({"status": "todo", "start": "2026-11-21T12:00:00.000000Z", "end": None},)
+
+
+def test_a_task_that_was_finished_by_hand_is_finished_whatever_its_history_says() -> None:
+    begun = made().move_to("in_progress", change(5))
+    by_hand = replace(begun, status="done", updated_at=at(9))
+    (bar,) = bars_of(by_hand)
+    assert (bar.outcome, bar.end) == ("done", by_hand.ended_at)
+    told_by_hand = ((1, "in_progress"), (7, "done"))
+    told = replace(
+        by_hand,
+        history=History([{"at": format_time(at(minutes)), "status": status} for minutes, status in told_by_hand]),
+    )
+    (bar,) = bars_of(told)
+    assert (bar.start, bar.outcome, bar.end) == (at(1), "done", at(7))
+    assert bars_of(replace(by_hand, history=History()))[0].outcome == "done"

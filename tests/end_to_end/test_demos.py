@@ -16,12 +16,19 @@ import pytest
 from tests.end_to_end.support import COMMAND, REPOSITORY, Team
 
 DEMO_SECONDS = 150
+JAPANESE = {"LC_ALL": "ja_JP.UTF-8"}
 
 
 def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
     """The output of a command that must end well."""
     done = subprocess.run(
-        command, cwd=cwd, env=dict(env), capture_output=True, encoding="utf-8", check=False, timeout=DEMO_SECONDS
+        command,
+        cwd=cwd,
+        env={**env, **JAPANESE},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=DEMO_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -35,6 +42,7 @@ def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
     [
         ("main", ["task_assign", "task_complete", "# ダッシュボード"]),
         ("interrupt", ["replaced by an interrupt", "タスクを blocked にしてから report_completed まで: "]),
+        ("proven", ["expected hello, greeting.txt says: helo", "tests: passed", "review → done"]),
         ("shiritori", ["りんご", "かもめ", "しりとり完了: 12語"]),
     ],
 )
@@ -61,7 +69,7 @@ def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[
     with subprocess.Popen(
         [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
         cwd=tmp_path,
-        env=env,
+        env={**env, **JAPANESE},
         stdout=subprocess.PIPE,
         encoding="utf-8",
         start_new_session=True,
@@ -93,7 +101,7 @@ def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(
     with subprocess.Popen(
         [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
         cwd=tmp_path,
-        env=env,
+        env={**env, **JAPANESE},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",

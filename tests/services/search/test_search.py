@@ -28,6 +28,15 @@ def titles(found: list[Found]) -> list[str]:
     return [item.title for item in found]
 
 
+def test_thousands_of_words_are_looked_for_and_all_of_them_must_be_there(services: Services) -> None:
+    words = [f"word{number}" for number in range(5_000)]
+    send(services, "admin", "worker-a", " ".join(words), subject="all of them")
+    send(services, "admin", "worker-a", " ".join(words[:-1]), subject="but the last")
+    assert titles(search(services, *words)) == ["all of them"]
+    assert titles(search(services, "word" * 50_000)) == []
+    assert services.search.prepared(60) is None
+
+
 @pytest.mark.parametrize(
     "word",
     ["ログイン", "ﾛｸﾞｲﾝ", "画面", "面", "画面の", "LOGIN", "ogi", "g", "login screen", "。", '"', "100%", "a_b", "end"],
