@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
+    from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
+    from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.tasks.creation import TaskCreation
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
@@ -88,6 +90,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 T = TypeVar("T")
+
+DIALOGS_EVERY = timedelta(seconds=5)
+"""How often one of the processes that ring people looks for dialogs: an agent waits for its human meanwhile."""
 
 
 class _Part(cached_property[T]):
@@ -156,10 +161,14 @@ class Services:
         return [
             self.workspace.mailbox(agent_id).path,
             self.workspace.notices(agent_id).path,
-            self.workspace.tasks.directory(agent_id).path,
+            self.tasks_of(agent_id),
             self.workspace.delegations.directory(agent_id).path,
             self.workspace.questions.base,
         ]
+
+    def tasks_of(self, agent_id: str) -> Path:
+        """The directory of an agent's tasks."""
+        return self.workspace.tasks.directory(agent_id).path
 
     @cached_property
     def people(self) -> Texts:
@@ -198,7 +207,12 @@ class Services:
         """The doorbells that a long-running process has to run; see `doorbell/thread.py`."""
         from multi_agent_mcp.doorbell.thread import PeopleDoorbells
 
-        return PeopleDoorbells(self.doorbell)
+        return PeopleDoorbells(self.doorbell, self.dialogs_in_panes)
+
+    def dialogs_in_panes(self) -> tuple[Asked, ...]:
+        """The dialogs that stand in agents' panes on this machine, as some process has seen them a moment ago."""
+        self.pane_looks.refresh(self.host_in_pane, self.panes.dialog, DIALOGS_EVERY)
+        return self.pane_looks.asked()
 
     def applying_operations(self) -> tuple[HasOperations, ...]:
         """The services that apply operations, which another process may have to finish."""
@@ -267,6 +281,7 @@ class Services:
             self.derived_notices,
             self.stuck_agents,
             self.signatures,
+            self.checks,
             self.operations,
             self.people,
             probe or self.pane_notifier.probe,
@@ -560,10 +575,16 @@ class Services:
             self.owner_waits,
             self.derived_notices,
             self.operations,
-            self.settings,
+            self.checks.settings,
             self.texts,
             self.clock,
         )
+
+    @part
+    def checks(self) -> Checks:
+        from multi_agent_mcp.services.tasks.checks import Checks
+
+        return Checks(self.workspace, self.signatures, self.texts, self.clock)
 
     @part
     def deliveries(self) -> Deliveries:
@@ -573,6 +594,7 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.checks,
             self.executions,
             self.owner_waits,
             self.derived_notices,
@@ -624,7 +646,7 @@ class Services:
     def dashboard(self) -> Dashboard:
         from multi_agent_mcp.services.overview.snapshot import Dashboard
 
-        return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
+        return Dashboard(self.workspace, self.snapshots, self.usage, self.texts, self.clock)
 
     @part
     def snapshots(self) -> Snapshots:

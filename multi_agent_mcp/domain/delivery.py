@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.entity import EPOCH
@@ -94,6 +94,17 @@ def item_ids_of(entry: Mapping[str, Any]) -> list[str]:
     return [str(item_id) for item_id in items] if isinstance(items, list) else []
 
 
+class About(NamedTuple):
+    """What a ring announces, for programs: known words and ids only, never what an agent wrote. Both are empty for
+    several things at once."""
+
+    kind: str = ""
+    id: str = ""
+
+
+MANY = About()
+
+
 class UnreadItem(Protocol):
     """An unread message or notification, which a doorbell can announce."""
 
@@ -122,11 +133,14 @@ class UnreadNotification:
     action: str | None
     purposes: tuple[str, ...]
     created_at: datetime = EPOCH
+    question_id: str | None = None
 
     @classmethod
     def of(cls, notice: Notification) -> UnreadNotification:
         purposes = tuple(filter(notice.meant_for, PURPOSES))
-        return cls(notice.id, notice.sender_id, notice.type, notice.action, purposes, notice.created_at)
+        return cls(
+            *(notice.id, notice.sender_id, notice.type, notice.action, purposes, notice.created_at), notice.question_id
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from multi_agent_mcp.domain.ids import is_name
-from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.domain.times import format_time, parse_time
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,26 @@ class Asked:
     agent_id: str
     topic: str | None
     since: datetime
+    dialog_id: str | None = None
+    """The dialog's id (`Dialog.id`), by which two in a row are told apart; None if no profile describes it."""
+
+    @property
+    def ring_id(self) -> str:
+        """An id of this dialog's appearance, for the delivery log."""
+        return f"dialog.{self.agent_id}.{self.dialog_id or self.topic or '-'}.{format_time(self.since)}"
 
     @classmethod
     def parse(cls, facts: Mapping[str, Any]) -> Asked:
         """Parses JSON values. Raises `ValueError`, `LookupError`, `TypeError` or `AttributeError` for invalid ones."""
         agent_id, topic, since = facts["agent_id"], facts.get("topic"), parse_time(facts["since"])
-        if since is None or not is_name(agent_id) or not (topic is None or is_name(topic)):
+        dialog_id = facts.get("dialog_id")
+        if (
+            since is None
+            or not is_name(agent_id)
+            or not all(name is None or is_name(name) for name in (topic, dialog_id))
+        ):
             raise ValueError(facts)
-        return cls(agent_id, topic, since)
+        return cls(agent_id, topic, since, dialog_id)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
+from multi_agent_mcp.domain.delivery import MANY, About, ChannelReport, Delivery
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel
 from multi_agent_mcp.doorbell.channels import CodexQueue, DesktopNotifier, HookChannel, NotifyCommand
 from multi_agent_mcp.errors import TmuxTimeout
@@ -54,13 +54,19 @@ class ChannelChain(Channel):
             reasons.append(reason)
         return min(reasons, key=_tells_little, default="no_doorbell")
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:
         failed: list[str | None] = []
-        for delivery in self._answers(agent, lambda channel: channel.ring(agent, line)):
+        for delivery in self._answers(agent, lambda channel: channel.ring(agent, line, about)):
             if isinstance(delivery, Delivery) and delivery.state != "stored":
                 return delivery
             failed.append(delivery.reason if isinstance(delivery, Delivery) else delivery)
         return Delivery("stored", min(failed, key=_tells_little, default="no_doorbell"))
+
+    def ring_at_once(self, agent: Agent, line: str, about: About) -> Delivery | None:
+        if NotifyCommand.name not in self.names(agent):
+            return None
+        delivery = self._asked(NotifyCommand.name, agent, lambda channel: channel.ring(agent, line, about))
+        return delivery if isinstance(delivery, Delivery) else Delivery("stored", delivery)
 
     def finish(self, agent: Agent) -> Delivery:
         for name in self.names(agent) if agent.pane_id is not None else ():  # without one no line is left behind

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
+from multi_agent_mcp.domain.delivery import MANY, About, ChannelReport, Delivery
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -42,8 +42,12 @@ class Channel(ABC):
         """The reason why `ring` would fail at this moment, or None. Types nothing, shows nothing, never raises."""
 
     @abstractmethod
-    def ring(self, agent: Agent, line: str) -> Delivery:
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:
         """Rings the agent. The state `stored`, with a reason, means that this channel is not usable now."""
+
+    def ring_at_once(self, agent: Agent, line: str, about: About) -> Delivery | None:  # noqa: ARG002 - most are no phone
+        """Rings a person's phone, whatever was rung before; None if the person has none."""
+        return None
 
     def finish(self, agent: Agent) -> Delivery:  # noqa: ARG002 - most leave no line behind
         """Enters a line that an earlier attempt typed but did not enter: `submitted`, or `stored` with the reason,
@@ -77,6 +81,6 @@ class Recorder(Channel):
     def check(self, agent: Agent) -> str | None:  # noqa: ARG002 - the same for everybody
         return self.outcome.reason if self.outcome.state == "stored" else None
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:  # noqa: ARG002 - the line says enough
         self.rings.append((agent.id, line))
         return self.outcome

@@ -14,7 +14,7 @@ from errno import errorcode
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import child_environment
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.delivery import MANY, About, Delivery
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, Channel, has_taken
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Tmux
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.durable_files import Files
 
 COMMAND_SECONDS = 5.0
+_PLACE = re.compile(r"\{(?:line|kind|id)\}")
 HANGS_FOR = timedelta(seconds=60)
 """How long a command that did not end is not tried again: every sender would wait for it."""
 HUNG = "timeout"
@@ -63,12 +64,12 @@ class NotifyCommand(Channel):
             return "no_notify_command"
         return "notify_command_failed" if self._hung_recently() else None
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:
         """`rung` when the command ended with 0."""
         if (reason := self.check(agent)) is not None:
             return Delivery("stored", reason)
         program, *arguments = self._command
-        call = [program, *(part.replace("{line}", sanitized(line)) for part in arguments)]
+        call = [program, *(_filled(part, sanitized(line), about) for part in arguments)]
         try:
             code = _run(call, self._seconds)
             failure = f"exit {code}" if code else ""
@@ -92,6 +93,13 @@ class NotifyCommand(Channel):
             return False
         at = parse_time(last.get("at"))
         return at is not None and is_recent(at, self._clock(), HANGS_FOR)
+
+
+def _filled(part: str, line: str, about: About) -> str:
+    """The argument with the line, and the kind and id of what it announces, in their places; each is filled in once, so
+    that nothing within the line is taken for a place."""
+    known = {"{line}": line, "{kind}": about.kind, "{id}": about.id}
+    return _PLACE.sub(lambda found: known[found[0]], part)
 
 
 def _run(call: Sequence[str], seconds: float) -> int:
@@ -132,7 +140,7 @@ class DesktopNotifier(Channel):
             return "not_human"
         return None if notice_command(self.title, "") else "no_desktop"
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:  # noqa: ARG002
         """`rung` when the notice was handed to the desktop."""
         reason, call = self.check(agent), notice_command(self.title, sanitized(line))
         if reason is not None or call is None:
@@ -171,7 +179,7 @@ class HookChannel(Channel):
         pid = Record(self._files, self._files.base / ".hooks" / f"{waiter}.armed").read()
         return None if isinstance(pid, int) and pid > 1 and is_alive(pid, None) else "no_hook"
 
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - the waiter composes its own line
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:  # noqa: ARG002 - the waiter composes its own line
         """`rung` while a waiter lives, else `stored`."""
         reason = self.check(agent)
         return Delivery("rung", HOOK) if reason is None else Delivery("stored", reason)
@@ -197,7 +205,7 @@ class CodexQueue(Channel):
             return "codex_gone"
         return None if shutil.which("codex") else "no_codex"
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:  # noqa: ARG002
         """`submitted` when Codex accepted the line."""
         if (reason := self.check(agent)) is not None:
             return Delivery("stored", reason)
@@ -227,7 +235,7 @@ class StatusLine(Channel):
         reason = probe(agent)
         return reason if reason in (*GONE, TIMEOUT) else None
 
-    def ring(self, agent: Agent, line: str) -> Delivery:  # noqa: ARG002 - only a number is shown
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:  # noqa: ARG002 - only a number is shown
         """Always `stored`, with the reason `status_line` when the option shows the count."""
         if agent.pane_id is None or agent.socket_path is None:
             return Delivery("stored", "no_pane")

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from filelock import FileLock, Timeout
 
+from multi_agent_mcp.domain.agent import owners, superiors
 from multi_agent_mcp.domain.delivery import (
     NAMED,
+    About,
     Delivery,
     DoorbellItem,
     Due,
@@ -32,9 +34,11 @@ from multi_agent_mcp.domain.delivery import (
     due,
     item_ids_of,
 )
+from multi_agent_mcp.domain.question import ASKED
+from multi_agent_mcp.domain.stuck import DIALOG, LOGIN
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel
-from multi_agent_mcp.doorbell.wording import doorbell_line
+from multi_agent_mcp.doorbell.wording import about, doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
 from multi_agent_mcp.store.locks import serving_lock
 from multi_agent_mcp.system.files import storage_errors
@@ -42,6 +46,7 @@ from multi_agent_mcp.system.files import storage_errors
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
@@ -217,11 +222,77 @@ class Doorbell:
     def announce_notification(self, notice: Notification) -> None:
         """Rings for a notification that was just stored, unless the recipient's own server does. Never raises."""
         agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
+        if notice.action == ASKED and self._phoned(agent_id, item):
+            return
         if notice.rings and not self.notifications.is_held(notice) and self._without_ringing(agent_id, item) is None:
             delivery = self._rung_about(agent_id, item)
             if delivery.reason == OUTSTANDING:  # a sender is told the reason, but here nobody asks
                 with suppress(Refusal):
                     self.log.defer(agent_id, [item.id], OUTSTANDING)
+
+    def announce_questions(self, agent_id: str) -> None:
+        """Rings a person's phone about unread questions that nobody has rung it about, as when their asker was killed.
+        Never raises."""
+        with suppress(Refusal):
+            for notice in self.notifications.waiting(agent_id):
+                if notice.action == ASKED:
+                    self._phoned(agent_id, UnreadNotification.of(notice))
+
+    def announce_dialog(self, asked: Asked) -> None:
+        """Rings the nearest person above an agent, once, about a dialog in the agent's pane. Never raises."""
+        with suppress(Refusal):
+            person = self._person_above(asked.agent_id)
+            if person is not None:
+                line = self.texts("doorbell.dialog", agent_id=asked.agent_id)
+                what = About(LOGIN if asked.topic == LOGIN else DIALOG, asked.agent_id)
+                self._ring_once(person, asked.ring_id, line, what, self.notifier.ring)
+
+    def _person_above(self, agent_id: str) -> Agent | None:
+        """The nearest superior on this machine that is a person, else an Owner that is; None without one."""
+        agents = self.workspace.registry.all()
+        with suppress(Refusal):  # an unknown agent, or a broken hierarchy
+            found = [*superiors(agent_id, agents), *owners(agents)]
+            return next((agent for agent in found if self._is_person(agent)), None)
+        return None
+
+    def _is_person(self, agent: Agent) -> bool:
+        """Whether the agent is a person on this machine; an Owner of type `ai` with a server is a program."""
+        if agent.removed or not agent.may_be_human or not self.workspace.is_here(agent):
+            return False
+        return agent.type == "human" or not self.workspace.served_purposes(agent.id)
+
+    def _phoned(self, agent_id: str, item: UnreadNotification) -> bool:
+        """Rings a person's phone about a question at once, whatever else is outstanding, as somebody waits. Returns
+        whether it rang, now or before, and there is no pane that a line is to be typed into. Never raises."""
+        try:
+            agent = self.workspace.registry.get(agent_id)
+            if not self._is_person(agent):
+                return False
+            rang = self._ring_once(agent, item.id, doorbell_line(self.texts, [item]), about([item]))
+            return rang and agent.pane_id is None
+        except Refusal:
+            return False
+
+    def _ring_once(
+        self, agent: Agent, item_id: str, line: str, what: About, otherwise: Callable[..., Delivery] | None = None
+    ) -> bool:
+        """Rings a person's phone, or, without one, `otherwise`, unless this item was rung about before; returns whether
+        it has been. The entry counts as one about all that the ring before announced, so that none of it is announced
+        again."""
+        with self.workspace.locks.held(f"doorbell-{agent.id}"):
+            if any(item_id in item_ids_of(entry) for entry in self.workspace.delivery_log(agent.id).rings()):
+                return True
+            began, last = self.clock(), self.log.last(agent.id, lambda entry: entry.get("pane") is None)
+            delivery = self.notifier.ring_at_once(agent, line, what)
+            if delivery is None and otherwise is not None:
+                delivery = otherwise(agent, line, what)
+            if delivery is None or delivery.state == "stored":
+                return False
+            items = [item_id, *(last.item_ids if last is not None else ())][:NAMED]
+            attempt = last.attempt if last is not None else 1
+            log = self.workspace.delivery_log(agent.id)
+            log.add("rung", began, items, reason=delivery.reason, pane=None, attempt=attempt)
+            return True
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock by which the agent's server of this purpose does the ringing; None when it is already held."""
@@ -420,7 +491,7 @@ class Doorbell:
 
     def _ring_about(self, agent: Agent, decision: Due[DoorbellItem]) -> tuple[Delivery, Due[DoorbellItem]]:
         began = self.clock()
-        delivery = self.notifier.ring(agent, doorbell_line(self.texts, decision.items))
+        delivery = self.notifier.ring(agent, doorbell_line(self.texts, decision.items), about(decision.items))
         self.log.record(agent, decision, delivery, began)
         return delivery, decision
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +18,7 @@ from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.delivery import Delivery, Due, FirstPrompt
+    from multi_agent_mcp.domain.dialog import Asked
 
 logger = logging.getLogger(__name__)
 
@@ -181,8 +182,10 @@ AGAIN = "again"
 class PeopleDoorbells:
     """A context manager: while it is entered, each person with unread items has a thread that rings."""
 
-    def __init__(self, doorbell: Doorbell) -> None:
+    def __init__(self, doorbell: Doorbell, dialogs: Callable[[], Iterable[Asked]] = tuple) -> None:
+        """`dialogs` returns those that stand in agents' panes."""
         self._doorbell = doorbell
+        self._dialogs = dialogs
         self._seen: dict[str, tuple[int, frozenset[str]]] = {}
         self._threads: dict[str, _PersonsDoorbell] = {}
         self._closing = threading.Event()
@@ -202,6 +205,8 @@ class PeopleDoorbells:
         while not self._closing.is_set():
             with suppress(Refusal):  # the disk or a lock: it may pass
                 self._look()
+                for asked in self._dialogs():
+                    self._doorbell.announce_dialog(asked)
             self._closing.wait(LOOK_SECONDS)
 
     def _look(self) -> None:
@@ -211,6 +216,7 @@ class PeopleDoorbells:
                 version = self._doorbell.version(agent.id)
                 if version != self._seen.get(agent.id, (0, frozenset())):
                     self._seen[agent.id] = version
+                    self._doorbell.announce_questions(agent.id)
                     self._wake(agent.id)
 
     def _wake(self, agent_id: str) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.delivery import DoorbellItem, GoOn, UnreadNotification
+from multi_agent_mcp.domain.delivery import MANY, About, DoorbellItem, FirstPrompt, GoOn, UnreadNotification
 from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
 from multi_agent_mcp.domain.notification import ACTIONS, TYPES
@@ -40,13 +40,27 @@ def doorbell_line(texts: Texts, items: Sequence[DoorbellItem]) -> str:
     return texts("doorbell.one", message_type=message_type, sender_id=_name(message.sender_id))
 
 
+def about(items: Sequence[DoorbellItem]) -> About:
+    """The kind and id of the only item: `message` and its id; a notification's action, or else its type, and the id of
+    its question, or else its own."""
+    if len(items) != 1 or isinstance(item := items[0], FirstPrompt | GoOn):
+        return MANY
+    if isinstance(item, Message):
+        return About("message", _name(item.id))
+    return About(_word(item), _name(item.question_id or item.id))
+
+
+def _word(notice: UnreadNotification) -> str:
+    known = (word for word in (notice.action, notice.type) if word in (*ACTIONS, *TYPES))
+    return next(known, TYPES[-1])
+
+
 def _about_notifications(texts: Texts, notices: Sequence[UnreadNotification]) -> str:
     if len(notices) > 1:
         return texts("doorbell.notifications", count=len(notices))
     notice = notices[0]
-    known = (word for word in (notice.action, notice.type) if word in (*ACTIONS, *TYPES))
     agent_id = SYSTEM if notice.sender_id is None else _name(notice.sender_id)
-    return texts("doorbell.notification", action=next(known, TYPES[-1]), agent_id=agent_id)
+    return texts("doorbell.notification", action=_word(notice), agent_id=agent_id)
 
 
 def _name(agent_id: str) -> str:

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.delivery import MANY, About, Delivery
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
@@ -264,9 +264,9 @@ def test_a_session_is_reached_by_its_own_waiter_and_in_its_own_thread_of_codex(s
     asked: list[Agent] = []
 
     class Asked(Recorder):
-        def ring(self, agent: Agent, line: str) -> Delivery:
+        def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:
             asked.append(agent)
-            return super().ring(agent, line)
+            return super().ring(agent, line, about)
 
     services.workspace.registry.update("worker-a", codex_thread_id="thread-task")
     bell = replace(services, chosen_notifier=Asked(), texts=catalogue("ja")).doorbell

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from multi_agent_mcp.services.questions.questions import Asking
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.end_to_end.support import Team
 from tests.web.asking import Opened, asks, keys
@@ -84,3 +85,33 @@ def test_what_is_new_is_told_while_the_page_is_in_the_background_if_that_was_ask
     team.post("owner", "hello again")
     expect(page.locator("#attention li")).to_have_count(3)
     assert page.evaluate("heard.length") == 1
+
+
+def test_questions_are_answered_by_a_key_or_in_a_box_and_stand_in_the_thread_of_their_task(
+    team: Team, person: Person
+) -> None:
+    services, waiting, page = team.services, person.page.locator("#attention li"), person.page
+    admin = services.agents.get("admin")
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="dig", assignee_id="admin")])
+    services.task_changes.start(admin, task.id)
+    asking = Asking(question="<b>Where</b>?", choices=("here", "\\n<i>there</i>"), park=True)
+    question = services.questions.ask(admin, asking, services.task_changes.get(task.id))
+    expect(waiting.locator(".asked .words")).to_have_text("<b>Where</b>?")
+    expect(waiting.locator("[data-mark=choice-2]")).to_be_enabled()
+    waiting.locator(".asked > input").fill("not too deep")
+    page.locator("#waiting").click()
+    page.keyboard.press("2")
+    expect(waiting).to_have_count(0)
+    done = services.questions.get(question.id)
+    assert (done.answer, done.answered_by, done.note) == ("\\n<i>there</i>", "owner", "not too deep")
+    assert services.task_changes.get(task.id).status == "in_progress"
+    free = services.questions.ask(admin, Asking(question="How deep?"), task)
+    waiting.locator("textarea").fill("1 m")
+    waiting.locator(".asked [type=submit]").click()
+    expect(waiting).to_have_count(0)
+    assert services.questions.get(free.id).answer == "1 m"
+    page.goto(f"{page.url.partition('#')[0]}#{task.id}")
+    talk = page.locator(".talk")
+    expect(talk).to_contain_text("<b>Where</b>?")
+    expect(talk).to_contain_text("not too deep")
+    expect(talk).to_contain_text("1 m")

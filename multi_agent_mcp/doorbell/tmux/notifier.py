@@ -17,7 +17,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.delivery import MANY, About, Delivery
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import PANE_ID, SilentServers, Tmux
@@ -80,7 +80,7 @@ class TmuxNotifier(Channel):
         self.clock = clock
         self.silent = SilentServers()
 
-    def ring(self, agent: Agent, line: str) -> Delivery:
+    def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:  # noqa: ARG002
         """`submitted` when the line was typed and entered; `rung` when it was typed but not entered, or when an earlier
         line has just left the composer after a key whose effect was not seen (a human may have cleared the line);
         `stored` with the reason when nothing was typed."""

@@ -75,9 +75,14 @@ class PaneLooks:
                 looks[agent.id] = self._continued(agent.id, *seen, before.get(agent.id))
         return looks
 
-    def refresh(self, look_at: LookAtPane, dialog: Callable[[Agent], Dialog | None] = lambda _: None) -> None:
-        """Looks again and writes the record, unless it is newer than `LOOK_EVERY`; `dialog` reads a pane's dialog."""
-        if not self._is_newer_than(LOOK_EVERY):
+    def refresh(
+        self,
+        look_at: LookAtPane,
+        dialog: Callable[[Agent], Dialog | None] = lambda _: None,
+        every: timedelta = LOOK_EVERY,
+    ) -> None:
+        """Looks again and writes the record, unless it is newer than `every`; `dialog` reads a pane's dialog."""
+        if not self._is_newer_than(every):
             looks = self.now(look_at)
             panes = {agent_id: asdict(look, dict_factory=json_values) for agent_id, look in looks.items()}
             asked = [asdict(item, dict_factory=json_values) for item in self._asking(looks, dialog)]
@@ -95,13 +100,14 @@ class PaneLooks:
     def _asking(self, looks: Mapping[str, PaneLook], dialog: Callable[[Agent], Dialog | None]) -> Iterator[Asked]:
         """The agents whose panes wait for a human. A question seen before keeps its time."""
         last = self._last_asked() if self._is_newer_than(GOOD_FOR) else ()
-        before = {(item.agent_id, item.topic): item for item in last}
+        before = {(item.agent_id, item.topic, item.dialog_id): item for item in last}
         agents = self.workspace.registry.active()
         for agent_id, look in looks.items():
             if look.state in (DIALOG, LOGIN):
                 shown = dialog(agents[agent_id]) if look.asks else None
                 topic = LOGIN if look.asks_for_login else shown.topic if shown is not None else None
-                yield before.get((agent_id, topic)) or Asked(agent_id, topic, self.clock())
+                known = agent_id, topic, shown.id if shown is not None else None
+                yield before.get(known) or Asked(agent_id, topic, self.clock(), known[2])
 
     def _last_asked(self) -> Iterator[Asked]:
         found = self._read().get("asked")
@@ -307,7 +313,8 @@ class _Work:
     def turn_of(self, agent_id: str) -> tuple[str, datetime] | None:
         """The id of the task that the agent has worked on for longest, and since when it is its turn. None while others
         work on tasks from it, whose last change also restarts its turn: it waits to hear of them."""
-        running = [task for task in self.mine[agent_id] if task.status == "in_progress"]
+        working = [task for task in self.mine[agent_id] if task.status == "in_progress"]
+        running = [task for task in working if not task.is_examined]  # else it waits for its checks
         if not running or self._others_work_for(agent_id):
             return None
         began_at, task_id = min((task.status_since, task.id) for task in running)

@@ -2,7 +2,8 @@
 // (none: the part is not shown) when one of the topics has changed; `agent.part.NAME` is its heading; `all(agent)` is
 // where everything of the kind is listed; a `wide` part takes the width of the page.
 
-import { age, api, chip, face, facts, h, prose, query, statusChip, t, visible } from "./core.js";
+import { settledOrOpen } from "./asked.js";
+import { age, api, chip, face, facts, h, handoff, prose, query, statusChip, t, visible, who } from "./core.js";
 import { screenOf } from "./pane.js";
 
 const SHOWN = 8;
@@ -11,7 +12,9 @@ const LINES = 14;
 export const PARTS = [
   { name: "tasks", topics: ["tasks"], show: tasks },
   { name: "mail", topics: ["messages"], show: mail, all: (agent) => `/messages#box=inbox&whose=${agent}` },
+  { name: "questions", topics: ["questions"], show: questions },
   { name: "conversations", topics: ["conversations"], show: conversations, all: () => "/conversations" },
+  { name: "handoffs", topics: ["executions", "tasks"], show: handoffs },
   { name: "log", topics: ["executions"], show: log, all: () => "/executions" },
   { name: "screen", topics: ["agents"], show: screen, wide: true },
 ];
@@ -54,12 +57,26 @@ const letter = (message, agent) => h("li", null, h("a", { href: `/messages#${new
   h("bdi", { class: "grow" }, visible(message.subject || message.preview) || t("messages.no_subject")),
   chip(`state-${message.state}`, t(`state.${message.state}`)), age(message.created_at)));
 
+// What it asked and was asked, open ones first.
+async function questions(agent) {
+  const both = await Promise.all(["from", "to"].map((side) => api(`/questions${query({ [side]: agent, limit: SHOWN })}`)));
+  const found = both.flatMap(({ questions: some }) => some).sort((one, other) => (one.status !== "open") - (other.status !== "open")).slice(0, SHOWN);
+  return found.length ? [h("ol", { class: "talk" }, found.map((one) => h("li", { class: one.asker_id === agent ? "one" : "other" },
+    h("div", { class: "by" }, who(one.asker_id), " → ", who(one.to_id), age(one.created_at)), settledOrOpen(one))))] : [];
+}
+
 async function conversations(agent) {
   const { conversations: found } = await api(`/conversations${query({ agent, limit: SHOWN })}`);
   return found.length ? [h("ul", { class: "thread" }, found.map((item) => h("li", null, h("a", { href: `/conversations#${item.conversation_id}` },
     face(item.initiator_id === agent ? item.target_agent_id : item.initiator_id),
     h("bdi", { class: "grow" }, visible(item.purpose ?? "") || t("conversations.no_purpose")),
     chip(`conversation-${item.status}`, t(`conversations.${item.status}`)), age(item.started_at)))))] : [];
+}
+
+// What it left for whoever goes on, itself above all.
+async function handoffs(agent) {
+  const { handoffs: kept } = await api(`/agents/${agent}`);
+  return kept.map(handoff);
 }
 
 // The end of the log of what it does, or did last.

@@ -1,5 +1,6 @@
 // What waits for the human: fetched once for the page, shown by whoever asks for it.
 
+import { asked as askedOf } from "./asked.js";
 import { age, api, chip, copying, h, t, visible, who } from "./core.js";
 import { keyed } from "./lists.js";
 import { watch } from "./live.js";
@@ -19,7 +20,7 @@ export function whenAttentionChanges(show) {
   if (known) show(known);
 }
 
-const again = watch(["agents", "conversations", "machines", "messages", "notifications", "tasks"], async () => {
+const again = watch(["agents", "conversations", "machines", "messages", "notifications", "questions", "tasks"], async () => {
   asked = Date.now();
   known = (await api("/attention")).items;
   for (const show of shows) show(known);
@@ -62,6 +63,7 @@ function row(item, decide) {
     h("bdi", { class: "says", title: visible(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : visible(item.text)),
     item.since ? age(item.since) : h("span"),
     h("span", { class: "acts" }, acts(item, decide), open(item)),
+    item.question && !item.machine && askedOf(item.question, again),
     item.dialog && question(item.agent_id, item.dialog, again));
 }
 
@@ -80,6 +82,7 @@ function acts(item, decide) {
 }
 
 const places = {
+  question: ({ question, agent_id }) => (question?.task_id ? `/#${question.task_id}` : `/agents/${agent_id}`),
   request: ({ id }) => `/#${id}`,
   review: ({ id }) => `/#${id}`,
   blocked: ({ id }) => `/#${id}`,

@@ -1,5 +1,6 @@
 // The keys of every page; `?` shows them.
 
+import { pick } from "./asked.js";
 import { h, t } from "./core.js";
 import { dialog } from "./dialogs.js";
 
@@ -13,7 +14,7 @@ export function useKeys() {
     if (writing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const page = Date.now() - going < SOON && PAGES[event.key];
     going = event.key === "g" ? Date.now() : 0;
-    const act = page ? () => { location.href = page === "board" ? "/" : `/${page}`; } : acts[event.key];
+    const act = page ? () => { location.href = page === "board" ? "/" : `/${page}`; } : acts[event.key] ?? (/^[1-9]$/.test(event.key) && document.querySelector(".asked") ? () => pick(event.key) : null);
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();
@@ -37,7 +38,7 @@ function beside(step) {
 }
 
 function list() {
-  const general = [["/", t("page.search")], ["?", t("keys.title")], ["j", t("keys.next")], ["k", t("keys.previous")], ["Esc", t("close")]];
+  const general = [["/", t("page.search")], ["?", t("keys.title")], ["j", t("keys.next")], ["k", t("keys.previous")], ["1–9", t("keys.choice")], ["Esc", t("close")]];
   const pages = Object.entries(PAGES).map(([key, page]) => [`g ${key}`, t(`page.${page}`)]);
   const row = ([keys, words]) => h("div", null, h("dt", null, keys.split(" ").map((key) => h("kbd", null, key))), h("dd", null, words));
   return [h("dl", { class: "keys" }, [...general, ...pages].map(row)), h("p", { class: "hint" }, t("board.keys"))];

@@ -6,17 +6,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.delivery import Delivery, Due
+from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.doorbell.chain import default_chain
 from multi_agent_mcp.doorbell.channels import NotifyCommand
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.environment import PASSKEY
+from multi_agent_mcp.services.questions.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send
@@ -185,3 +188,24 @@ def test_without_one_nothing_is_said_of_it(services: Services) -> None:
     assert "notify_command" not in [report.name for report in chain.explain(OWNER)]
     named = Agent(id="owner", role="owner", extra={"ladder": ["notify_command"]})
     assert [report.reason for report in chain.explain(named)] == ["no_such_rung"]
+
+
+def test_a_question_and_a_hosts_dialog_ring_at_once_and_once_each_with_their_kind_and_id(
+    services: Services, program: Program, clock: Clock
+) -> None:
+    send(services, "admin", "owner", "{id} is no place")
+    bell = doorbell(services, str(program.path), "{kind}", "{id}", "{line}")
+    bell.ring("owner")  # outstanding: nothing else would ring for half a minute
+    asking = replace(services, chosen_notifier=bell.notifier)
+    for _ in range(2):
+        question = asking.questions.ask(services.agents.get("admin"), Asking(question="{kind}?"), None)
+    bell.announce_questions("owner")
+    asked = Asked("worker-a", "permission", clock())
+    for dialog in (asked, asked, replace(asked, dialog_id="0123456789ab")):
+        bell.announce_dialog(dialog)
+    assert program.arguments() == [
+        *("question", question.id, "[IPC] New notification: question from admin"),
+        *("dialog", "worker-a", "[IPC] A question waits in the pane of worker-a") * 2,
+    ]
+    clock.advance(1)
+    assert bell.ring_again("owner") == (None, Due())
