@@ -124,7 +124,6 @@ class Lookup:
             "qst": _filed("question", workspace.questions),
             "rcp": _filed("receipt", workspace.receipts),
             "rsv": _filed("reservation", workspace.reservations),
-            "rcp": _filed("receipt", workspace.receipts),
         }
         """The kinds, by the prefix of their ids; messages have none in theirs. A new kind is a line here."""
 
