@@ -25,7 +25,21 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 WORDS = frozenset(
-    {"title", "words", "says", "purpose", "reason", "finding", "repair", "note", "now", "command", "question"}
+    {
+        "title",
+        "words",
+        "says",
+        "purpose",
+        "reason",
+        "finding",
+        "repair",
+        "note",
+        "now",
+        "command",
+        "question",
+        "path",
+        "patterns",
+    }
 )
 """The columns of free text, which take the room that the others leave."""
 WRAPPED = frozenset({"now", "note"})
@@ -76,6 +90,7 @@ STATUS_STYLES = {
     **dict.fromkeys(("in_progress", "active", "running", "rung", "submitted"), "cyan"),
     **dict.fromkeys(("blocked", "failed", "died"), "bold red"),
     **dict.fromkeys(("pending", "stored"), "yellow"),
+    "review": "magenta",
     **dict.fromkeys(("done", "completed", "ended", "read", "backlog", "cancelled"), "dim"),
 }
 
