@@ -269,7 +269,7 @@ def _agent(row: AgentRow, tokens: int | None) -> dict[str, Any]:
 def _task_line(task: Task) -> dict[str, Any]:
     return {
         "task_id": task.id,
-        **fields_of(task, "title", "status", "priority", "assignee_id", "progress", "checklist"),
+        **fields_of(task, "title", "status", "priority", "assignee_id", "progress", "checklist", "proof"),
         "summary": task.completion_summary,
         "blocked_reason": task.blocked_reason,
     }
@@ -294,7 +294,8 @@ def _table(texts: Texts, kind: str, rows: Iterable[Sequence[object]]) -> Iterato
 
 
 def _task_cells(task: dict[str, Any]) -> tuple[object, ...]:
-    return task["task_id"], task["title"], task["status"], task["assignee_id"] or "-", f"{task['progress']}%"
+    status = f"{task['status']} ({task['proof']})" if task["proof"] else task["status"]
+    return task["task_id"], task["title"], status, task["assignee_id"] or "-", f"{task['progress']}%"
 
 
 def _agent_cells(agent: dict[str, Any], texts: Texts) -> tuple[object, ...]:

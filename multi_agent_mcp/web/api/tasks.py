@@ -15,6 +15,7 @@ from multi_agent_mcp.web.serializers import (
     execution_row,
     handoff_row,
     messages_whole,
+    receipt_row,
     task_card,
     task_whole,
 )
@@ -29,6 +30,7 @@ EXECUTIONS_SHOWN = 10
 GROUPS = ("assignee", "superior", "priority")
 HAND_OFFS_SHOWN = 5
 MESSAGES_SHOWN = 30
+RECEIPTS_SHOWN = 20
 
 
 def board(call: ApiRequest) -> dict[str, Any]:
@@ -95,6 +97,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "dependency_cards": [task_card(item) for item in services.board.existing(task.dependencies)],
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
         "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
+        "receipts": [receipt_row(item) for item in services.checks.receipts_of(task.id)[-RECEIPTS_SHOWN:]],
         "questions": [as_answer(question) for question in services.questions.about(task.id)],
         "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],

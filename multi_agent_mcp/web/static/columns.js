@@ -80,6 +80,8 @@ function marks(task) {
     ["urgent", "high"].includes(task.priority) && chip(`priority-${task.priority}`, t(`priority.${task.priority}`)),
     task.approval_status === "pending" && chip("pending", t("board.pending_approval")),
     task.approval_status === "rejected" && chip("rejected", t("board.rejected")),
+    task.is_examined && chip("pending", t("board.examined")),
+    ["proven", "overruled"].includes(task.proof) && chip(`proof-${task.proof}`, t(`board.proof.${task.proof}`)),
     task.checklist.total > 0 && h("span", { class: "tally", title: t("board.checklist") }, icon("check"), `${task.checklist.completed}/${task.checklist.total}`),
     task.subtasks.total > 0 && h("span", { class: "tally", title: t("board.subtasks") }, icon("tree"), `${task.subtasks.done}/${task.subtasks.total}`),
   ].filter(Boolean);
