@@ -103,6 +103,6 @@ filters(document.getElementById("filters"), {
   priority: ["choice", t("board.priority"), priorities],
   group: ["choice", t("filter.group"), [["assignee", t("filter.by", { what: t("board.assignee") })], ["superior", t("filter.by", { what: t("agent.superior") })], ["priority", t("filter.by", { what: t("board.priority") })]]],
 }, () => again());
-const again = watch(["tasks"], look);
+const again = watch(["tasks", "files"], look);
 showAttention(document.getElementById("attention"));
 followAddress();

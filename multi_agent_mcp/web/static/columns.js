@@ -83,6 +83,7 @@ function marks(task) {
     task.is_examined && chip("pending", t("board.examined")),
     ["proven", "overruled"].includes(task.proof) && chip(`proof-${task.proof}`, t(`board.proof.${task.proof}`)),
     task.checklist.total > 0 && h("span", { class: "tally", title: t("board.checklist") }, icon("check"), `${task.checklist.completed}/${task.checklist.total}`),
+    task.shared_files?.length > 0 && h("span", { class: "chip pending", title: t("board.shared_files", { files: task.shared_files.join(", ") }) }, t("board.shared_files_count", { count: task.shared_files.length })),
     task.subtasks.total > 0 && h("span", { class: "tally", title: t("board.subtasks") }, icon("tree"), `${task.subtasks.done}/${task.subtasks.total}`),
   ].filter(Boolean);
   return all.length ? h("div", { class: "marks" }, all) : null;
