@@ -35,12 +35,17 @@ def board(call: ApiRequest) -> dict[str, Any]:
     columns = services.board.columns(
         status, call.agent_id("assignee"), offset=call.number("offset", 0), limit=call.limit
     )
-    subtasks = services.board.subtask_counts()
+    subtasks, overlaps = services.board.subtask_counts(), services.edits.overlaps()
+
+    def card(task: Task) -> dict[str, Any]:
+        shared = overlaps.get(task.assignee_id or "", []) if task.status == "in_progress" else []
+        return _with_targets(call, task, task_card(task, subtasks.get(task.id))) | {"shared_files": shared}
+
     shown = [
         {
             "status": column.status,
             "total": column.total,
-            "tasks": [_with_targets(call, task, task_card(task, subtasks.get(task.id))) for task in column.tasks],
+            "tasks": list(map(card, column.tasks)),
         }
         for column in columns
     ]
@@ -61,6 +66,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "questions": [as_answer(question) for question in services.questions.about(task.id)],
         "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
+        "delivery": services.worktrees.delivered(task.id),
         "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }
     return {"task": _with_targets(call, task, record)}

@@ -82,6 +82,7 @@ function marks(task) {
     task.is_examined && chip("pending", t("board.examined")),
     ["proven", "overruled"].includes(task.proof) && chip(`proof-${task.proof}`, t(`board.proof.${task.proof}`)),
     task.checklist.total > 0 && h("span", { class: "tally", title: t("board.checklist") }, icon("check"), `${task.checklist.completed}/${task.checklist.total}`),
+    task.shared_files?.length > 0 && h("span", { class: "chip pending", title: t("board.shared_files", { files: task.shared_files.join(", ") }) }, t("board.shared_files_count", { count: task.shared_files.length })),
     task.subtasks.total > 0 && h("span", { class: "tally", title: t("board.subtasks") }, icon("tree"), `${task.subtasks.done}/${task.subtasks.total}`),
   ].filter(Boolean);
   return all.length ? h("div", { class: "marks" }, all) : null;
@@ -243,6 +244,6 @@ watch(["agents", "notifications"], async () => {
   filter.replaceChildren(h("option", { value: "" }, t("board.filter")), ...known.map(({ id }) => h("option", { value: id }, id)));
   filter.value = chosen;
 });
-const again = watch(["tasks"], look);
+const again = watch(["tasks", "files"], look);
 showAttention(document.getElementById("attention"), decide);
 followAddress();

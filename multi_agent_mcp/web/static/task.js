@@ -38,6 +38,7 @@ function whole(task, board) {
     details(task),
     (task.progress > 0 || task.status === "in_progress") && board.progress(task.progress),
     task.description.length > 0 && section("board.description", prose(task.description)),
+    task.delivery && section("board.delivery", h("p", null, h("code", null, task.delivery.commit.slice(0, 10)), " ", t(task.delivery.merged ? "board.merged" : "board.not_merged", { branch: task.delivery.branch }))),
     task.completion_summary && section("board.summary", h("p", null, h("bdi", null, visible(task.completion_summary)))),
     task.next_steps && section("board.next_steps", h("p", null, h("bdi", null, visible(task.next_steps)))),
     task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
