@@ -39,16 +39,17 @@ NAMES = ("main", "interrupt", "shiritori", "proven", "morning", "office", MACHIN
 def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language: str | None) -> None:
     """Play a scene with scripted agents in real tmux panes, on a tmux server of its own; exits 1 if a step is missing.
 
-        \b
-        main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
-        interrupt: the Owner blocks a running task and the agent stops (UC010).
-        shiritori: a task session has its chat session play six rounds with another agent (UC020).
-    NAMES = ("main", "interrupt", "shiritori", "proven", "morning", "office", MACHINES)
-        office: an afternoon of a team, in the console; goes on until Ctrl-C.
-        machines: the main job across three machines, of which one is cut off, and the hub dies.
+    \b
+    main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
+    interrupt: the Owner blocks a running task and the agent stops (UC010).
+    shiritori: a task session has its chat session play six rounds with another agent (UC020).
+    proven: a worker says "done" with a failing test, learns why, mends it, and is reviewed.
+    morning: tmux dies under a team at work; after `up` everybody goes on where it was.
+    office: an afternoon of a team, in the console; goes on until Ctrl-C.
+    machines: the main job across three machines, of which one is cut off, and the hub dies.
 
-        With --keep or --directory the session stays, with a picture of what happened (timeline.svg) beside it; and so it
-        does if a step is missing.
+    With --keep or --directory the session stays, with a picture of what happened (timeline.svg) beside it; and so it
+    does if a step is missing.
     """
     from multi_agent_mcp.demo.scenes import SCENES
     from multi_agent_mcp.demo.stage import Stage
