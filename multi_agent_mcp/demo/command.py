@@ -39,6 +39,7 @@ NAMES = ("main", "interrupt", "shiritori", "proven", "morning", "office", MACHIN
 def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language: str | None) -> None:
     """Play a scene with scripted agents in real tmux panes, on a tmux server of its own; exits 1 if a step is missing.
 
+    \b
     main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
     interrupt: the Owner blocks a running task and the agent stops (UC010).
     shiritori: a task session has its chat session play six rounds with another agent (UC020).
@@ -46,7 +47,9 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
     morning: tmux dies under a team at work; after `up` everybody goes on where it was.
     office: an afternoon of a team, in the console; goes on until Ctrl-C.
     machines: the main job across three machines, of which one is cut off, and the hub dies.
-    The session directory is kept, with a picture of what happened (timeline.svg) beside it.
+
+    With --keep or --directory the session stays, with a picture of what happened (timeline.svg) beside it; and so it
+    does if a step is missing.
     """
     from multi_agent_mcp.demo.scenes import SCENES
     from multi_agent_mcp.demo.stage import Stage

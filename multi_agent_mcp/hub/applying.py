@@ -154,6 +154,9 @@ class Consequences(Protocol):
 
     def notified(self, notice: Notification) -> None: ...
 
+    def edited(self, agent_id: str) -> None:
+        """Called for an agent of another machine that has edited files."""
+
     def moved_in(self, agent: Agent) -> None:
         """Called for an agent whose home is this machine, newly or already before."""
 
@@ -238,6 +241,8 @@ class Applying:
             self._file_of_home(what, stored)
         elif what[1:] not in self._merged and self._is_home(what.machine, what.owner):
             self._state(what, stored)
+            if what.kind == subjects.EDITS and not restoring:
+                return [lambda: self.consequences.edited(what.owner)]
         return []
 
     def _known(self, kind: str, *rules: Rule) -> Kind:
@@ -339,6 +344,9 @@ class Applying:
         elif what.kind in BY_NAME:
             collection = BY_NAME[what.kind].collection(self.workspace)
             collection.accept_copy(entity_id(what.kind, what.name), stored.data, what.owner, _time(stored))
+        elif what.kind == subjects.EDITS:
+            path = self.workspace.path / ".edits" / f"{parse_agent_id(what.owner)}.jsonl"
+            self.workspace.files.replace(path, stored.data, durable=False)
         elif what.kind == subjects.WAIT:
             waits, name = self.workspace.owner_waits, f"{parse_agent_id(what.owner)}.md"
             if stored.data:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HAND_MADE = frozenset({"ipc", "agents.json", "session.yaml"}) | directories(Rule.SHARED)
 """Files and directories in which people may write by hand."""
-TRAVELLING = HAND_MADE | {"notifications", "owner_wait", "audit"} | directories(Rule.STATE, Rule.COPY)
+TRAVELLING = HAND_MADE | {"notifications", "owner_wait", "audit", ".edits"} | directories(Rule.STATE, Rule.COPY)
 _BY_AGENT = frozenset({"ipc", "notifications"}) | directories(Rule.STATE, Rule.COPY)
 """Directories that hold one directory for each agent (or another partition), named by its id."""
 _ASIDE = frozenset({QUARANTINE})
@@ -37,7 +37,8 @@ def travels(path: Path) -> bool:
         return False
     if path.parts[0] in _BY_AGENT and not (len(path.parts) > 2 and is_name(path.parts[1])):
         return False  # such as a copy of an agent's directory, `ipc/worker-a.bak`
-    logs = (".log",) if path.parts[0] == "executions" else (".jsonl",) if path.parts[0] == "audit" else ()
+    lines = (".jsonl",) if path.parts[0] in ("audit", ".edits") else ()
+    logs = (".log",) if path.parts[0] == "executions" else lines
     return len(path.parts) == 1 or path.suffix in (".md", *logs)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 CHUNK_BYTES = 256 << 10
+EDITS_BYTES = 16 << 10
 KNOWN_MAX = 20_000
 SETTLE_SECONDS = 1.0
 """The time that a person's program may need to write a file."""
@@ -108,6 +109,8 @@ class Publishing:
                 await self._publish_own(path, BY_DIRECTORY[kind].name)
         elif kind == "owner_wait":
             await self._publish_own(path, subjects.WAIT)
+        elif kind == ".edits":
+            await self._publish_edits(path)
         elif kind == "agents.json":
             await asyncio.to_thread(self._push_agents)
         elif kind == "session.yaml":
@@ -225,6 +228,16 @@ class Publishing:
         if self._known.get(key) != digest8(data):
             await self._put(self.names.own(self.machine, kind, owner, stem), data, modified)
             self._remember(key, digest8(data))
+
+    async def _publish_edits(self, path: Path) -> None:
+        """Publishes an agent's last edits, whole lines of them: no more is needed to see that others edit a file."""
+        found = _read(self.workspace, path)
+        if found is None or not self._is_home(path.stem):
+            return
+        data, modified = found
+        if len(data) > EDITS_BYTES:
+            data = data[-EDITS_BYTES:].partition(b"\n")[2]
+        await self._put(self.names.own(self.machine, subjects.EDITS, path.stem), data, modified)
 
     async def _publish_log(self, path: Path) -> None:
         """Publishes the new part of a log."""

@@ -69,9 +69,9 @@ def require_protected(urls: Sequence[str]) -> None:
             raise InvalidArguments("hub_without_tls", url=url)
 
 
-MESSAGE, NOTIFICATION, READ, SEEN, WAIT = "msg", "ntf", "read", "seen", "wait"
+MESSAGE, NOTIFICATION, READ, SEEN, WAIT, EDITS = "msg", "ntf", "read", "seen", "wait", "edits"
 """The kinds of values that one machine writes, besides those of `hub.kinds`: mail and notifications, marks `read_at`,
-the Owner's wait."""
+the Owner's wait, an agent's last edits."""
 MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
 AGENT, SETTINGS = "agent", "settings"
 """The kinds of values that all machines write, besides those of `hub.kinds`, in the order of the authority."""
