@@ -31,6 +31,8 @@ agents:
   - {{id: worker-a, role: worker, parent: admin, command: "{command}"{spawn}}}
 """
 TASKS = 3
+COMPACTING = "detailed summary"
+"""Words of Claude Code's request for the summary of a conversation."""
 BRIEFED = "You are going on with earlier work"
 
 
@@ -44,6 +46,8 @@ class LiteralModel:
         self.holds = False
 
     def decide(self, request: Request) -> Reply:
+        if COMPACTING in request.news:
+            return Say("<summary>It works on a task.</summary>")
         told = told_to_call(request.news)
         if told is None:
             return Say("OK")

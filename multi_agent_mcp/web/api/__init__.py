@@ -28,9 +28,11 @@ Endpoint = Callable[[ApiRequest], dict[str, Any]]
 
 ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/session", page_frame.show),
+    ("GET", "/team", page_frame.team),
     ("GET", "/attention", attention.show),
     ("GET", "/tasks", tasks.board),
     ("POST", "/tasks", tasks.create),
+    ("GET", "/tasks/groups", tasks.groups),
     ("GET", "/tasks/{task_id}", tasks.show),
     ("POST", "/tasks/{task_id}/status", tasks.set_status),
     ("POST", "/tasks/{task_id}/assignee", tasks.assign),
@@ -50,6 +52,7 @@ ENDPOINTS: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", "/machines", machines.show),
     ("GET", "/messages", messages.page),
     ("POST", "/messages", messages.send),
+    ("POST", "/messages/read", messages.mark_all_read),
     ("GET", "/messages/{message_id}", messages.show),
     ("POST", "/messages/{message_id}/read", messages.mark_read),
     ("POST", "/messages/{message_id}/reply", messages.reply),

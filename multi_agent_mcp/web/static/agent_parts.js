@@ -10,12 +10,12 @@ const SHOWN = 8;
 const LINES = 14;
 
 export const PARTS = [
-  { name: "tasks", topics: ["tasks"], show: tasks },
+  { name: "tasks", topics: ["tasks"], show: tasks, all: (agent) => `/${query({ assignee: agent })}` },
   { name: "mail", topics: ["messages"], show: mail, all: (agent) => `/messages#box=inbox&whose=${agent}` },
   { name: "questions", topics: ["questions"], show: questions },
-  { name: "conversations", topics: ["conversations"], show: conversations, all: () => "/conversations" },
+  { name: "conversations", topics: ["conversations"], show: conversations, all: (agent) => `/conversations${query({ agent })}` },
   { name: "handoffs", topics: ["executions", "tasks"], show: handoffs },
-  { name: "log", topics: ["executions"], show: log, all: () => "/executions" },
+  { name: "log", topics: ["executions"], show: log, all: (agent) => `/executions${query({ agent })}` },
   { name: "files", topics: ["files", "tasks"], show: files },
   { name: "screen", topics: ["agents"], show: screen, wide: true },
 ];
