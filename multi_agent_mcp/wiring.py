@@ -767,7 +767,12 @@ class Services:
         from multi_agent_mcp.services.turn.briefing import Briefings
 
         return Briefings(
-            self.workspace, self.snapshots, self.delegations, self.hand_offs, self.texts, (self.worktree_section,)
+            self.workspace,
+            self.snapshots,
+            self.delegations,
+            self.hand_offs,
+            self.texts,
+            (self.answering.section, self.worktree_section),
         )
 
     @part

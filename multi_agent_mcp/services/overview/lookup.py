@@ -117,6 +117,7 @@ class Lookup:
             "msg": Kind("message", Mailed(agents, workspace.mailbox), _no_message),
             "cnv": _filed("conversation", workspace.conversations),
             "dlg": _filed("delegation", workspace.delegations),
+            "qst": _filed("question", workspace.questions),
             "ntf": Kind("notification", Mailed(agents, workspace.notices), _no_message),
             "exec": _filed("execution", workspace.executions),
             "ses": _filed("session", workspace.sessions),
