@@ -23,6 +23,11 @@ PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
 TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux keeps its sockets
 CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 CHECK_MINUTES_MAX = 24 * 60
+PLAIN_WORD = re.compile(r"[\w./+-]+")
+SHELL_WORDS = frozenset(
+    [".", ":", "[", "case", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "set", "until", "while"]
+)
+"""Words of sh(1) that are no programs of their own, or not always."""
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger values are mistakes, and date arithmetic overflows not far beyond."""
 TOKENS_MAX = 10**12
@@ -60,6 +65,14 @@ class Check:
     @property
     def command(self) -> list[str]:
         return ["/bin/sh", "-c", self.run] if isinstance(self.run, str) else list(self.run)
+
+    @property
+    def program(self) -> str | None:
+        """The program that it starts; None for a command of the shell whose first word is none."""
+        if not isinstance(self.run, str):
+            return self.run[0]
+        first = self.run.split(maxsplit=1)[0]
+        return first if PLAIN_WORD.fullmatch(first) and first not in SHELL_WORDS else None
 
     @property
     def shown(self) -> str:

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
+    from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.tasks.creation import TaskCreation
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
@@ -160,10 +161,14 @@ class Services:
         return [
             self.workspace.mailbox(agent_id).path,
             self.workspace.notices(agent_id).path,
-            self.workspace.tasks.directory(agent_id).path,
+            self.tasks_of(agent_id),
             self.workspace.delegations.directory(agent_id).path,
             self.workspace.questions.base,
         ]
+
+    def tasks_of(self, agent_id: str) -> Path:
+        """The directory of an agent's tasks."""
+        return self.workspace.tasks.directory(agent_id).path
 
     @cached_property
     def people(self) -> Texts:
@@ -276,6 +281,7 @@ class Services:
             self.derived_notices,
             self.stuck_agents,
             self.signatures,
+            self.checks,
             self.operations,
             self.people,
             probe or self.pane_notifier.probe,
@@ -569,10 +575,16 @@ class Services:
             self.owner_waits,
             self.derived_notices,
             self.operations,
-            self.settings,
+            self.checks.settings,
             self.texts,
             self.clock,
         )
+
+    @part
+    def checks(self) -> Checks:
+        from multi_agent_mcp.services.tasks.checks import Checks
+
+        return Checks(self.workspace, self.signatures, self.texts, self.clock)
 
     @part
     def deliveries(self) -> Deliveries:
@@ -582,6 +594,7 @@ class Services:
             self.workspace,
             self.task_changes,
             self.task_reports,
+            self.checks,
             self.executions,
             self.owner_waits,
             self.derived_notices,
@@ -633,7 +646,7 @@ class Services:
     def dashboard(self) -> Dashboard:
         from multi_agent_mcp.services.overview.snapshot import Dashboard
 
-        return Dashboard(self.workspace, self.snapshots, self.texts, self.clock)
+        return Dashboard(self.workspace, self.snapshots, self.usage, self.texts, self.clock)
 
     @part
     def snapshots(self) -> Snapshots:

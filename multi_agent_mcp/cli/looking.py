@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -178,6 +178,7 @@ def _task(bar: Bar, named: Named, texts: Texts) -> Iterator[Row]:
 AGENTS = ("agent", "calls", "sent", "received", "done", "busy", "waiting", "blocked", "until_seen", "lead")
 TASKS = ("task", "assignee", "status", "lead", "busy", "blocked", "title")
 DAYS = ("day", "done", "busy", "messages")
+USED = ("agent", "tokens")
 TASKS_SHOWN = 20
 
 
@@ -187,15 +188,22 @@ TASKS_SHOWN = 20
 def stats(context: SessionContext, days: int) -> None:
     """Show per agent tool calls, busy and waiting time, tasks done, blocked time and the time until mail is read; per
     task how long it took; and every day's sum."""
-    found = context.services.statistics.last_days(days, local_zone())
-    context.answer(found.as_answer(), _table(found, context.texts))
+    found, usage = context.services.statistics.last_days(days, local_zone()), context.services.usage
+    rows = usage.rows(days, local_zone())
+    tokens = usage.by_agent(usage.beginning(days, local_zone()))
+    context.answer(
+        found.as_answer() | {"usage": [row.as_answer() for row in rows]}, _table(found, tokens, context.texts)
+    )
 
 
-def _table(found: Statistics, texts: Texts) -> Iterator[str]:
+def _table(found: Statistics, tokens: Mapping[str, int], texts: Texts) -> Iterator[str]:
     yield texts("stats.period", start=f"{found.days[0].day}", end=f"{found.days[-1].day}")
     yield ""
     yield from titled_table(texts, AGENTS, _agents(found, texts))
     yield ""
+    if tokens:
+        yield from titled_table(texts, USED, [(agent_id, f"{used:,}") for agent_id, used in tokens.items()])
+        yield ""
     yield from titled_table(texts, TASKS, _tasks(found, texts))
     yield ""
     yield from titled_table(texts, DAYS, _days(found, texts))

@@ -38,10 +38,11 @@ COMMANDS = {
         "trace": ("mail:trace", "Show every step a message took."),
     },
     "Tasks": {
-        "task": ("tasks:task", "Tasks: add, list, show, move, assign, approve."),
+        "task": ("tasks:task", "Tasks: add, list, show, move, assign, approve, verify."),
         "send-task": ("tasks:send_task", "Give an agent a task by mail."),
         "interrupt": ("tasks:interrupt", "Stop an agent at its next tool call."),
         "resume": ("tasks:resume", "Let a paused agent go on."),
+        "checks": ("checks:checks", "List what this machine runs when a task is called done."),
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
     "Files": {

@@ -76,6 +76,7 @@ STATUS_STYLES = {
     **dict.fromkeys(("in_progress", "active", "running", "rung", "submitted"), "cyan"),
     **dict.fromkeys(("blocked", "failed", "died"), "bold red"),
     **dict.fromkeys(("pending", "stored"), "yellow"),
+    "review": "magenta",
     **dict.fromkeys(("done", "completed", "ended", "read", "backlog", "cancelled"), "dim"),
 }
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import Id, SessionContext, delivery_lines, session_command, text_of
+from multi_agent_mcp.cli.context import Id, SessionContext, delivery_lines, indented, session_command, text_of
 from multi_agent_mcp.cli.rendering import (
     ago,
     column_table,
     duration_words,
     is_terminal,
+    local_time,
     local_words,
     status_words,
     words_of_code,
@@ -24,13 +25,17 @@ from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.text import one_line
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.machines import AWAY
+from multi_agent_mcp.services.tasks.deliveries import FAILED, PASSED
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.proof import Receipt
     from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.texts import Texts
 
 ACTIONS = ("blocked", "cancel", "pause")
 
@@ -47,7 +52,7 @@ DONE_WHEN = click.option(
 
 @click.group()
 def task() -> None:
-    """Tasks: add, list, show, move, assign, approve."""
+    """Tasks: add, list, show, move, assign, approve, verify."""
 
 
 @task.command()
@@ -141,9 +146,13 @@ def _reason(task: Task) -> dict[str, str]:
 @TASK_ID
 @session_command()
 def show(context: SessionContext, task_id: str) -> None:
-    """Show a task with its history."""
+    """Show a task with the receipts of its checks, and its history."""
     task = context.services.task_changes.get(task_id)
-    context.answer({"task": as_json(task)}, entity_lines(task, context.texts))
+    receipts = context.services.checks.receipts_of(task.id)
+    record = {**as_json(task), "proof": task.proof, "receipts": [item.as_answer() for item in receipts]}
+    facts = {"proof": task.proof if task.done_when else None}
+    checked = [line for receipt in receipts for line in ("", *_receipt_lines(receipt, context.texts))]
+    context.answer({"task": record}, [*entity_lines(task, context.texts, facts), *checked])
 
 
 @task.command()
@@ -169,11 +178,38 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
         "new_status": task.status,
         "interrupt_id": task.interrupt_id,
     }
+    if status == "done" and task.done_when and not force:
+        answer |= deliveries.outcome_of(task.id).as_answer()
     texts = context.texts
     away = _away_home(context, task.assignee_id)
     key = "task.interrupted" if away is None else "task.interrupted_later"
     interrupted = texts(key, agent_id=task.assignee_id, machine=away) if task.interrupt_id else ""
-    context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}"])
+    said = (answer.get("last_lines") or "").splitlines()
+    context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}", *indented("\n".join(said))])
+    if answer.get("check") == FAILED:
+        raise click.exceptions.Exit(1)
+
+
+@task.command()
+@TASK_ID
+@session_command()
+def verify(context: SessionContext, task_id: str) -> None:
+    """Run a task's checks again, in its assignee's working directory; exits 1 if one fails."""
+    task, verdict = context.services.deliveries.verify(task_id)
+    receipts = context.services.checks.receipts_of(task.id)
+    newest = {item.check: item for item in receipts}
+    answer = {
+        "task_id": task.id,
+        "status": task.status,
+        "check": PASSED if verdict.failed is None else FAILED,
+        "failed_check": verdict.failed,
+        "last_lines": verdict.reason,
+        "receipts": [newest[name].as_answer() for name in task.checks if name in newest],
+    }
+    checked = [newest[name] for name in task.checks if name in newest]
+    context.answer(answer, [line for receipt in checked for line in _receipt_lines(receipt, context.texts)])
+    if verdict.failed is not None:
+        raise click.exceptions.Exit(1)
 
 
 @task.command()
@@ -321,3 +357,13 @@ def _away_home(context: SessionContext, agent_id: str | None) -> str | None:
 
 def _record(executions: Executions, execution: Execution) -> dict[str, Any]:
     return {**as_json(execution), "log_file_path": str(executions.log_path(execution))}
+
+
+def _receipt_lines(receipt: Receipt, texts: Texts) -> Iterator[str]:
+    """What a check has come to, and the end of its output if it failed."""
+    outcome = PASSED if receipt.passed else f"{FAILED} ({receipt.failure or receipt.exit_code})"
+    place = f"{receipt.head[:12]}{'+' if receipt.dirty else ''}"
+    at = local_time(format_time(receipt.finished_at), texts)
+    yield one_line(f"{at}  {receipt.id} {receipt.check}: {outcome}, {receipt.seconds:.1f} s, {place}")
+    if not receipt.passed:
+        yield from indented(receipt.last_lines())

@@ -101,8 +101,8 @@ class Scene:
             texts("demo.no_dashboard"): self._dashboard.exists(),
         }
 
-    def create_task(self, title: str, description: str, assignee_id: str) -> Task:
-        new = NewTask(title=title, description=description, assignee_id=assignee_id)
+    def create_task(self, title: str, description: str, assignee_id: str, *done_when: str) -> Task:
+        new = NewTask(title=title, description=description, assignee_id=assignee_id, done_when=done_when)
         (task,) = self.services.task_creation.create(self.services.agents.owner(), [new])
         return task
 
@@ -245,6 +245,39 @@ class ShiritoriScene(Scene):
         return {step["state"]: parse_time(step["at"]) for step in trace["steps"]}
 
 
+class ProvenScene(Scene):
+    """Done means proven (docs/protocol.md): a worker says "done" too early, and is done once its check has passed and
+    its superior has looked at it."""
+
+    worker = "worker-a"
+
+    def begin(self) -> None:
+        title, what = self.texts("demo.greeting"), self.texts("demo.greeting.what")
+        self.task = self.create_task(title, what, self.worker, "tests", "review")
+        super().begin()
+
+    def report(self) -> Iterator[str]:
+        """Yields the history of the task, and the receipts of its check."""
+        command = [sys.executable, "-m", "multi_agent_mcp", "task", "show", self.task.id, *self.stage.options]
+        yield ""
+        yield f"$ multi-agent-mcp task show {self.task.id}"
+        yield from subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+    def checks(self) -> Mapping[str, bool]:
+        """Returns the postconditions: one receipt that failed, one that passed, a task that is proven, a report that
+        names the receipt."""
+        texts, task = self.texts, self.services.task_changes.get(self.task.id)
+        receipts = self.services.checks.receipts_of(task.id)
+        mailed = [message.metadata for _, message in self.services.workspace.mailbox("admin").hot.entities()]
+        mailed += [message.metadata for message in self.services.workspace.mailbox("admin").history()]
+        return {
+            texts("demo.task_status", task=task.id, status=task.status, wanted="done"): task.status == "done",
+            texts("demo.not_proven", proof=task.proof or "-"): task.proof == "proven",
+            texts("demo.receipts", count=len(receipts)): [item.passed for item in receipts] == [False, True],
+            texts("demo.not_named"): any(said.get("receipts") == task.receipts for said in mailed),
+        }
+
+
 class QuestionScene(Scene):
     """A worker asks and parks its task, does another one, and goes on once the Owner has answered in the console
     (docs/protocol.md, Questions)."""
@@ -357,6 +390,7 @@ SCENES: Mapping[str, tuple[str, type[Scene]]] = {
     "main": ("team.yaml", Scene),
     "interrupt": ("interrupt.yaml", InterruptScene),
     "shiritori": ("shiritori.yaml", ShiritoriScene),
+    "proven": ("proven.yaml", ProvenScene),
     "question": ("question.yaml", QuestionScene),
     "office": ("office.yaml", OfficeScene),
 }

@@ -30,7 +30,7 @@ they were not met."""
 @dataclass(frozen=True, kw_only=True)
 class Receipt(Identified):
     """One run of a check, written once. `head`, `dirty` and `diff_sha256` are the working directory after it (see
-    `system/working_tree.py`); `changed_during`: it was another one before. `failure` says why a run counts as failed
+    `system/work_state.py`); `changed_during`: it was another one before. `failure` says why a run counts as failed
     whatever its exit code."""
 
     BODY: ClassVar[str | None] = "output"
@@ -69,6 +69,12 @@ class Receipt(Identified):
     def last_lines(self, lines: int = 20, characters: int = 1_500) -> str:
         """The end of its output."""
         return "\n".join(self.output.rstrip().splitlines()[-lines:])[-characters:]
+
+    def as_answer(self) -> dict[str, Any]:
+        """Its fields as JSON values, with the last lines of the output."""
+        named = [spec.name for spec in fields(self) if spec.name not in ("signature", "extra", "output")]
+        shown = fields_of(self, *named)
+        return {**shown, "seconds": self.seconds, "passed": self.passed, "last_lines": self.last_lines()}
 
     def signed(self, key: str) -> Receipt:
         return replace(self, signature=signed_data(self._signed_bytes(), key))

@@ -46,6 +46,7 @@ KINDS = (
     Kind("rsv", "reservations", Rule.SHARED),
     Kind("ses", "sessions", Rule.STATE),
     Kind("exec", "executions", Rule.STATE),
+    Kind("hnd", "handoffs", Rule.COPY),
     Kind("rcp", "receipts", Rule.COPY),
 )
 """Every kind. One more is one more line."""

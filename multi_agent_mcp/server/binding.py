@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.doorbell.ringing import THREAD
 from multi_agent_mcp.doorbell.thread import DoorbellThread, Silence
 from multi_agent_mcp.errors import InvalidSession, Refusal, TmuxTimeout
+from multi_agent_mcp.server.checking import Checking
 from multi_agent_mcp.system.file_events import Changes, Watch
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Binding:
         self._bound_at = services.clock()
         self._doorbell: DoorbellThread | None = None
         self._watch: Watch | None = None
+        self._checking: Checking | None = None
+        self._directory = Path.cwd()
         self._mutex = services.sessions.binding_mutex
 
     def bind_process(self, agent_id: str, passkey: str | None) -> None:
@@ -202,6 +205,14 @@ class Binding:
         if agent.extra.get("codex_thread_id") is not None and not self.services.sessions.served_purposes(agent.id):
             self.services.agents.note(agent.id, codex_thread_id=None)
 
+    @property
+    def checking(self) -> Checking:
+        """The examinations of the tasks that the bound agent has delivered."""
+        with self._mutex:
+            if self._checking is None:
+                self._checking = Checking(self.services, self._agent_id or "", self._directory)
+            return self._checking
+
     def mailbox_was_read(self) -> None:
         """Wakes the doorbell's thread, because reading may make the next doorbell due."""
         if self._doorbell is not None:
@@ -249,6 +260,9 @@ class Binding:
         if self._watch is not None:
             self._watch.__exit__()
             self._watch = None
+        if self._checking is not None:
+            self._checking.close()
+            self._checking = None
 
     def _prepare(self) -> Mapping[str, Any]:
         """Runs in the doorbell's thread: registers the pane, starts the watch. Returns `_place`."""
@@ -258,6 +272,7 @@ class Binding:
         self._place.update(self._register_pane(agent_id) or {})
         if self._watch is not None:
             self._watch.__enter__()
+            self.checking.wake()  # what an earlier server has left, or came before the watch
         return self._place
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
@@ -305,7 +320,7 @@ class Binding:
         seen = self.services.host_in_pane(replace(self.agent(), **pane))
         return None if seen is None else seen[1]
 
-    def _directory_changed(self, _directory: Path) -> None:
+    def _directory_changed(self, directory: Path) -> None:
         with suppress(Refusal):
             self.require_key()
         if self.disowned.is_set():
@@ -314,3 +329,5 @@ class Binding:
         if self._doorbell is not None:
             self._doorbell.wake()
         self.changes.notify()
+        if self._checking is not None and directory == self.services.tasks_of(self._checking.agent_id):
+            self._checking.wake()

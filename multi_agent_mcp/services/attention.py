@@ -351,16 +351,19 @@ class Attention:
     def _reviews(self, person: Agent) -> Iterator[Item]:
         agents = self.workspace.registry.all()
         for task in self.workspace.tasks.open():
-            if not {person.id, None}.isdisjoint(open_reviews(task, agents).values()):
-                yield Item(
-                    kind="review",
-                    agent_id=task.assignee_id,
-                    id=task.id,
-                    since=task.status_changed_at,
-                    text=self.people("attention.review", title=task.title),
-                    command=f"multi-agent-mcp task approve {task.id}",
-                    machine=self.workspace.elsewhere(person),
-                )
+            waiting = open_reviews(task, agents)
+            if task.status != "review" or (waiting and {person.id, None}.isdisjoint(waiting.values())):
+                continue
+            kind, command = ("review", "approve") if waiting else ("unproven", "verify")
+            yield Item(
+                kind="review",
+                agent_id=task.assignee_id,
+                id=task.id,
+                since=task.status_changed_at,
+                text=self.people(f"attention.{kind}", title=task.title),
+                command=f"multi-agent-mcp task {command} {task.id}",
+                machine=self.workspace.elsewhere(person),
+            )
 
     def _blocked(self) -> Iterator[Item]:
         for task in self.workspace.tasks.open():

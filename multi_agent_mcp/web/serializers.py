@@ -14,7 +14,8 @@ from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html, as_written
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation, Message
-    from multi_agent_mcp.domain.session import Execution
+    from multi_agent_mcp.domain.proof import Receipt
+    from multi_agent_mcp.domain.session import Execution, HandOff
 
 PREVIEW_CHARACTERS = 200
 SUBJECT_CHARACTERS = 300
@@ -29,7 +30,7 @@ def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str
     """A task's fields for the board. `subtasks` are the numbers of its subtasks by status."""
     children = subtasks or {}
     shown = ("title", "status", "priority", "assignee_id", "created_by", "requester_id", "parent_task_id", "progress")
-    dated = ("approval_status", "completion_result", "created_at", "updated_at")
+    dated = ("approval_status", "completion_result", "created_at", "updated_at", "done_when", "proof")
     return {
         "task_id": task.id,
         **fields_of(task, *shown, *dated),
@@ -40,6 +41,7 @@ def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str
         "subtasks": {"total": sum(children.values()), "done": children.get("done", 0)},
         "blocked_reason": (task.blocked_reason or "")[:PREVIEW_CHARACTERS] or None,
         "status_changed_at": moment(task.status_since),
+        "is_examined": task.is_examined,
     }
 
 
@@ -54,6 +56,13 @@ def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
         "checklist_items": compare(task.description, task.checklist),
         "subtask_cards": [task_card(child) for child in children],
     }
+
+
+def receipt_row(receipt: Receipt) -> dict[str, Any]:
+    """A receipt's fields for its task's panel; its output as plain text."""
+    shown = ("check", "command", "exit_code", "failure", "finished_at", "head", "dirty", "changed_during", "machine")
+    facts = fields_of(receipt, *shown, "seconds", "passed")
+    return {"receipt_id": receipt.id, **facts, "last_lines": receipt.last_lines()}
 
 
 def message_head(message: Message) -> dict[str, Any]:
@@ -105,6 +114,11 @@ def execution_row(execution: Execution) -> dict[str, Any]:
     shown = ("agent_id", "task_id", "session_id", "status", "started_at", "completed_at")
     ended = ("duration_seconds", "exit_code", "error_message")
     return {"execution_id": execution.id, **fields_of(execution, *shown, *ended)}
+
+
+def handoff_row(hand_off: HandOff) -> dict[str, Any]:
+    shown = fields_of(hand_off, "agent_id", "task_id", "kind", "created_at", "content")
+    return {"handoff_id": hand_off.id, **shown}
 
 
 def _reference(metadata: Mapping[str, Any], name: str) -> str | None:

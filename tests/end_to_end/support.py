@@ -66,6 +66,7 @@ ERROR_CODES = frozenset(
         "execution_not_found",
         "message_not_found",
         "invalid_status_transition",
+        "not_proven",
         "already_exists",
         "not_participant",
         "conversation_not_active",
@@ -305,13 +306,14 @@ class Team:
         mode: str = "auto",
         env: Mapping[str, str] | None = None,
         on_message: MessageHandlerFnT | None = None,
+        cwd: Path | None = None,
     ) -> AsyncIterator[Agent]:
         """Starts `serve` as a host does. Its standard error must never hold a traceback."""
         self.started += 1
         errors = self.base / f"server-{self.started}.stderr"
         arguments = [*COMMAND[1:], "serve", "--root", str(self.root), "--session", self.session, *options]
         arguments += ["--agent", agent_id] if agent_id else []
-        parameters = StdioServerParameters(command=COMMAND[0], args=arguments, env={**self.env, **(env or {})})
+        parameters = StdioServerParameters(command=COMMAND[0], args=arguments, env={**self.env, **(env or {})}, cwd=cwd)
         with errors.open("w", encoding="utf-8") as file:
             client = Client(stdio_client(parameters, file), mode=mode, message_handler=on_message)
             failed: Exception | None = None

@@ -16,7 +16,7 @@ from multi_agent_mcp.services.overview.supervision import Slot
 from tests.end_to_end.chat_support import new_task, task_of
 from tests.end_to_end.literal import TEXTS, arguments_of, told_to_call
 from tests.end_to_end.support import UP, Team, Terminal, wait_until
-from tests.hosts.replies import Reply, Request, Say
+from tests.hosts.replies import Call, Reply, Request, Say
 from tests.hosts.scenarios import Measured
 from tests.hosts.scripted_model import PATIENCE_SECONDS, ScriptedModel, way_to_wait
 from tests.hosts.stage import Host, clear_away, environment
@@ -30,14 +30,17 @@ agents:
   - {{id: worker-a, role: worker, parent: admin, command: "{command}"{spawn}}}
 """
 TASKS = 3
+BRIEFED = "You are going on with earlier work"
 
 
 class LiteralModel:
-    """Obeys our sentences (see `literal`). `silent`: how many turns it first ends without a call."""
+    """Obeys our sentences (see `literal`). `silent`: how many turns it first ends without a call; while `holds` it
+    finishes no task."""
 
     def __init__(self, host: Host, silent: int = 0) -> None:
         self.host = host
         self.silent = silent
+        self.holds = False
 
     def decide(self, request: Request) -> Reply:
         told = told_to_call(request.news)
@@ -46,6 +49,8 @@ class LiteralModel:
         if self.silent:
             self.silent -= 1
             return Say("OK")
+        if self.holds and told == "report_completed":
+            return Say("I am at it")
         call = self.host.tool(told, **arguments_of(told))
         if call.name in request.tools:
             return call
@@ -60,7 +65,8 @@ class LastingTeam:
     def __init__(self, host: Host, base: Path, env: dict[str, str], *, silent: int, on_demand: bool) -> None:
         spawn = ", spawn: on_demand" if on_demand else ""
         self.team = Team(base, env).make(TEAM.format(command=host.command, spawn=spawn))
-        self.model = ScriptedModel(LiteralModel(host, silent).decide)
+        self.mind = LiteralModel(host, silent)
+        self.model = ScriptedModel(self.mind.decide)
         env |= host.settle_in(base / "home", self.model.url, trusted=base)
         host.prepare(self.team, base)
         self.terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
@@ -175,7 +181,37 @@ def is_told_once_more(team: LastingTeam) -> Measured:
     return Measured((told.at - began) * 1000, "`up` → told once more, after a turn without a call")
 
 
+def goes_on_after_a_crash(team: LastingTeam) -> Measured:
+    """The tmux server dies while a task is in hand; `up` continues the conversation, and the model is briefed once."""
+    team.mind.holds = True
+    team.up()
+    task = new_task(team.team, "Paint the house")
+    wait_until(
+        lambda: task_of(team.team, task.id).status == "in_progress", "it has begun the task", 2 * PATIENCE_SECONDS
+    )
+    wait_until(lambda: team.model.requests[-1].reply == Say("I am at it"), "its turn ends", PATIENCE_SECONDS)
+    before, began = len(team.model.requests), time.monotonic()
+    team.terminal("kill-server")
+    team.mind.holds = False
+    answer = team.team.ask(*UP, "--socket", team.terminal.socket)
+    wait_until(lambda: task_of(team.team, task.id).status == "done", "the task is done", 2 * PATIENCE_SECONDS)
+    took = time.monotonic() - began
+    agents = {item["agent_id"]: item for item in answer["agents"]}
+    assert agents["worker-a"]["continued"], agents["worker-a"]
+    since = [request for request in team.model.requests[before:] if request.reply is not None]
+    calls = [request.reply.tool for request in since if isinstance(request.reply, Call)]
+    ours = [name for name in calls if "get_" in name or "report_" in name or "send_" in name]
+    assert "get_next_action" in ours[0], ours
+    told = sum(request.news.count(BRIEFED) for request in since)
+    assert told == 1, f"briefed {told} times"
+    assert len({item.host_session for item in team.team.services.sessions.all(ended=True)}) == 1
+    mail = wait_until(lambda: team.team.mailbox("admin"), "the report has come", PATIENCE_SECONDS)
+    assert [message.message_type for message in mail] == ["task_complete"], "and no introduction"
+    return Measured(took * 1000, "tmux killed → task done in the same conversation, briefed once")
+
+
 LASTING_SCENARIOS = (
+    LastingScenario("tmux dies with a task in hand: goes on, briefed once", goes_on_after_a_crash),
     LastingScenario("stays: three tasks, then three without a supervisor", works_on_and_on),
     LastingScenario("nobody types: told once more after a turn without us", is_told_once_more, silent=1),
     LastingScenario("on demand: three tasks, a window for each", is_opened_for_each_task, on_demand=True),

@@ -457,6 +457,11 @@ def test_the_figures_are_those_of_the_days_that_are_asked_for_where_the_reader_l
     found = visitor.see("/stats?days=3&zone=Pacific/Kiritimati")  # fourteen hours ahead: whole hours like UTC
     assert [sum(day["done"].values()) for day in found["days"]] == [0, 0, 1]
     assert found["start"].endswith("T10:00:00.000000Z")
+    assert [(day["day"], day["tokens"]) for day in found["usage"]["days"]] == [
+        (day["day"], {}) for day in found["days"]
+    ]
+    assert (found["usage"]["rows"], found["usage"]["currency"]) == ([], None)
+    assert visitor.see(f"/tasks/{task_id}")["task"]["usage"] == []
     assert len(visitor.see("/stats?days=99999")["days"]) == 366
     assert [len(visitor.see(f"/stats?days={days}")["days"]) for days in ("0", "")] == [1, 7]
 

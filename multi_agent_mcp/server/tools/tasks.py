@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
 from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Call, Tool, from_json_text
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.deliveries import CHECKING, FAILED, PASSED, Examined
 from multi_agent_mcp.texts import json_size, shortened
 
 AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
@@ -55,9 +56,15 @@ def report_task_completion(
 ) -> Answer:
     """Report one of your tasks as completed or failed to your Admin. No send_message is needed."""
     services = call.services
-    if status == "completed" and services.task_changes.get(task_id).done_when:
-        settled = services.deliveries.settle(services.deliveries.deliver(call.me, task_id, summary or message))
-        return {"task_id": settled.task.id, "message_id": settled.sent and settled.sent.message_id}
+    if status == "completed" and (found := services.task_changes.get(task_id)).done_when and not found.final:
+        examined = _delivered(call, found.id, summary or message)
+        return {
+            "task_id": found.id,
+            "message_id": examined.sent and examined.sent.message_id,
+            "status": examined.task.status,
+            **examined.as_answer(),
+            **_what_next(call, examined),
+        }
     task, sent = services.task_reports.report_completion(call.me, task_id, status, message, summary)
     return {"task_id": task.id, "message_id": sent.message_id}
 
@@ -116,15 +123,38 @@ def report_completed(
 ) -> Answer:
     """End your work on this session's task: success, failed, or blocked (also after an interrupt).
     Your superior is notified."""
-    task = call.services.next_action.report_completed(call.me, call.session, result, summary, next_steps)
+    examined: Answer = {}
+    task = call.services.next_action.reported_task(call.me, call.session)
+    if result == "success" and task.done_when and not task.final:
+        delivered = _delivered(call, task.id, summary, next_steps)
+        task, examined = delivered.task, delivered.as_answer()
+        if going_on := _what_next(call, delivered):
+            return {"task_id": task.id, "status": task.status, **examined, **going_on}
+    else:
+        task = call.services.next_action.report_completed(call.me, call.session, result, summary, next_steps)
     more = call.services.next_action.has_more(call.me, call.session)
     return {
         "task_id": task.id,
         "status": task.status,
+        **examined,
         "action": "exit",
         "instruction": call.services.texts("next.exit.more") if more else _how_to_exit(call),
         **_left_behind(call, task.id),
     }
+
+
+def _delivered(call: Call, task_id: str, summary: str | None, next_steps: str | None = None) -> Examined:
+    """Delivers a task with conditions; waits for the outcome of its checks, while other calls go on."""
+    call.receipt.give_turn()
+    return call.binding.checking.deliver(call.me, task_id, summary, next_steps)
+
+
+def _what_next(call: Call, examined: Examined) -> Answer:
+    """What the assignee does as long as its checks have not passed: it goes on, or waits; nothing once they have."""
+    if examined.check == PASSED:
+        return {}
+    action, text = ("work", "next.check_failed") if examined.check == FAILED else ("wait", "next.examined")
+    return {"action": action, "instruction": call.services.texts(text)}
 
 
 def _left_behind(call: Call, task_id: str) -> Answer:
@@ -173,6 +203,12 @@ def assign_task(call: Call, task_id: str, assignee_id: str | None) -> Answer:
 
 def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_reason: str | None = None) -> Answer:
     """Move a task you may change. blocked stops its assignee and blocks its open subtasks."""
+    if status in ("done", "review"):
+        task = call.services.task_changes.get(task_id)
+        if task.done_when and task.assignee_id == call.me.id and task.status != "review" and not task.final:
+            examined = _delivered(call, task.id, None)
+            moved = {"task_id": task.id, "previous_status": task.status, "new_status": examined.task.status}
+            return {**moved, **examined.as_answer(), **_what_next(call, examined)}
     task, previous = call.services.next_action.set_status(call.me, call.session, task_id, status, blocked_reason)
     return {"task_id": task.id, "previous_status": previous, "new_status": task.status}
 
@@ -187,7 +223,8 @@ def request_task(call: Call, title: str, description: str = "", priority: TaskPr
 def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | None = None) -> Answer:
     """Approve or reject a task that an agent below you requested, or its result when the task is in review."""
     task = call.services.deliveries.decide(call.me, task_id, approve=approve, reason=reason)
-    return {"task_id": task.id, "approval_status": task.approval_status, "status": task.status}
+    checking = {"check": CHECKING} if task.status == "review" and call.services.deliveries.is_pending(task) else {}
+    return {"task_id": task.id, "approval_status": task.approval_status, "status": task.status, **checking}
 
 
 TOOLS = (

@@ -32,6 +32,7 @@ CHECKS: dict[str, Check] = {
     "waiting": processes.waits,
     "stuck": processes.stuck,
     "events": processes.events,
+    "checks": team.checks,
     "machines": team.machines,
     "worktrees": team.worktrees,
     "usage": team.usage,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.store.durable_files import Node
     from multi_agent_mcp.store.workspace import Workspace
@@ -107,6 +108,7 @@ class CheckContext:
     derived: DerivedNotices
     stuck_agents: StuckAgents
     signatures: Signatures
+    checks: Checks
     operations: Operations
     texts: Texts
     probe: Callable[[Agent], str | None]

@@ -44,6 +44,7 @@ _MAY_BE_OVER = re.compile(
     | (?P<sessions>       sessions/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<executions>     executions/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<logs>           executions/\w[\w-]*/logs/[^/]+\.log )
+    | (?P<handoffs>       handoffs/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<delegations>    delegations/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<conversations>  conversations/archive/[^/]+/cnv_[0-9a-f]{12}/[^/]+\.md )
     | (?P<questions>      questions/archive/[^/]+/[^/]+\.md )
@@ -74,9 +75,10 @@ class Pruning:
         self.workspace = workspace
 
     def prunable(self, now: datetime, age: timedelta, *, reads_archives: bool = True) -> Iterator[Prunable]:
-        """Yields archived mail, notifications, tasks and questions, ended sessions, executions with their logs, ended
-        conversations with their delegations, released wait-locks, the audit log, idempotency keys; lock files and
-        scratch files of killed processes by ages of their own. A file may be deleted as soon as it is yielded.
+        """Yields archived mail, notifications, tasks, questions and hand-offs, ended sessions, executions with their
+        logs, ended conversations with their delegations, released wait-locks, the audit log, idempotency keys; lock
+        files and scratch files of killed processes by ages of their own. A file may be deleted as soon as it is
+        yielded.
 
         Files that refer to others come first: a delegation without its conversation would seem never to have been
         carried out. Without `reads_archives`, everything in an archive is taken to be over, which is fast, but only

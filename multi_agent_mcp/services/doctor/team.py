@@ -10,6 +10,7 @@ from itertools import combinations, islice
 
 from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
 from multi_agent_mcp.domain.message import public_key
+from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
@@ -66,6 +67,19 @@ def usage(context: CheckContext) -> Iterator[Finding]:
     for agent_id in context.uncounted():
         if agent_id in hosted:
             yield context.found("usage", NOTE, agent_id, "usage_unknown", host=hosted[agent_id])
+
+
+def checks(context: CheckContext) -> Iterator[Finding]:
+    """Checks of session.yaml whose program is missing, and conditions that name no check. Runs none."""
+    settings = context.checks.settings()
+    for name, check in settings.checks.items():
+        if context.checks.is_found(check) is False:
+            yield context.found("checks", PROBLEM, name, "check_program", program=check.program)
+    wanted = dict.fromkeys(checks_in(settings.done_when), "done_when")
+    wanted |= {name: task.id for task in context.workspace.tasks.open() for name in task.checks}
+    for name, where in wanted.items():
+        if name not in settings.checks:
+            yield context.found("checks", PROBLEM, name, "check_unknown", where=where)
 
 
 def hierarchy(context: CheckContext) -> Iterator[Finding]:

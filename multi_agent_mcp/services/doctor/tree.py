@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.collection import Collection
 
 KINDS = frozenset(
-    {"ipc", "notifications", "tasks", "sessions", "executions", "conversations", "delegations", "questions"}
+    {"ipc", "notifications", "tasks", "sessions", "executions", "handoffs", "conversations", "delegations", "questions"}
     | {"owner_wait", "secrets"}
 )
 """The kinds of files that have a directory of their own in the session's (docs/format.md, The tree)."""

@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.agent import Agent, in_tree_order
 from multi_agent_mcp.domain.entity import age, fields_of
 from multi_agent_mcp.domain.task import TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.text import one_line
-from multi_agent_mcp.domain.times import format_time, json_values
+from multi_agent_mcp.domain.times import format_time, json_values, local_zone
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.texts import Texts, catalogue
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.usage import Usage
     from multi_agent_mcp.store.workspace import Workspace
 
 SUBJECT_CHARACTERS = 120
@@ -221,6 +222,7 @@ class Dashboard:
 
     workspace: Workspace
     snapshots: Snapshots
+    usage: Usage
     texts: Texts
     clock: Callable[[], datetime]
 
@@ -232,10 +234,11 @@ class Dashboard:
             counts = self.snapshots.counts(tasks)
             finished = self.workspace.tasks.closed(limit=FINISHED_SHOWN)
             shown = tasks if open_shown is None else [*islice(self.workspace.tasks.open_in_order(), open_shown)]
+        used = self.usage.by_agent(self.usage.beginning(1, local_zone()))
         return {
             "updated_at": format_time(self.clock()),
             "counts": counts | {"total": sum(counts.values())},
-            "agents": [_agent(row) for row in self.snapshots.agents(tasks)],
+            "agents": [_agent(row, used.get(row.agent.id)) for row in self.snapshots.agents(tasks)],
             "tasks": [_task_line(task) for task in (*sorted(shown, key=age), *finished)],
             "tasks_left_out": len(tasks) - len(shown),
         }
@@ -257,15 +260,16 @@ class Dashboard:
             self.workspace.files.replace(self.workspace.dashboard_path, text.encode(), durable=False)
 
 
-def _agent(row: AgentRow) -> dict[str, Any]:
+def _agent(row: AgentRow, tokens: int | None) -> dict[str, Any]:
     shown = ("id", "role", "alive", "unread", "task_id", "waiting_for", "limited_until")
-    return {name: value for name, value in row.as_answer().items() if name in shown}
+    used = {} if tokens is None else {"tokens_today": tokens}
+    return {name: value for name, value in row.as_answer().items() if name in shown} | used
 
 
 def _task_line(task: Task) -> dict[str, Any]:
     return {
         "task_id": task.id,
-        **fields_of(task, "title", "status", "priority", "assignee_id", "progress", "checklist"),
+        **fields_of(task, "title", "status", "priority", "assignee_id", "progress", "checklist", "proof"),
         "summary": task.completion_summary,
         "blocked_reason": task.blocked_reason,
     }
@@ -290,7 +294,8 @@ def _table(texts: Texts, kind: str, rows: Iterable[Sequence[object]]) -> Iterato
 
 
 def _task_cells(task: dict[str, Any]) -> tuple[object, ...]:
-    return task["task_id"], task["title"], task["status"], task["assignee_id"] or "-", f"{task['progress']}%"
+    status = f"{task['status']} ({task['proof']})" if task["proof"] else task["status"]
+    return task["task_id"], task["title"], status, task["assignee_id"] or "-", f"{task['progress']}%"
 
 
 def _agent_cells(agent: dict[str, Any], texts: Texts) -> tuple[object, ...]:
@@ -298,7 +303,8 @@ def _agent_cells(agent: dict[str, Any], texts: Texts) -> tuple[object, ...]:
     if "limited_until" in agent:
         alive = texts("dashboard.limited", until=agent["limited_until"])
     doing = (agent["task_id"] or "-", agent["waiting_for"] or "-")
-    return agent["id"], agent["role"], alive, agent["unread"], *doing
+    used = f"{agent['tokens_today']:,}" if "tokens_today" in agent else "-"
+    return agent["id"], agent["role"], alive, agent["unread"], *doing, used
 
 
 def _row(*cells: object) -> str:

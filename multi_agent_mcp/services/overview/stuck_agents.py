@@ -313,7 +313,8 @@ class _Work:
     def turn_of(self, agent_id: str) -> tuple[str, datetime] | None:
         """The id of the task that the agent has worked on for longest, and since when it is its turn. None while others
         work on tasks from it, whose last change also restarts its turn: it waits to hear of them."""
-        running = [task for task in self.mine[agent_id] if task.status == "in_progress"]
+        working = [task for task in self.mine[agent_id] if task.status == "in_progress"]
+        running = [task for task in working if not task.is_examined]  # else it waits for its checks
         if not running or self._others_work_for(agent_id):
             return None
         began_at, task_id = min((task.status_since, task.id) for task in running)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.message import Conversation, Message
-from multi_agent_mcp.domain.session import Execution
+from multi_agent_mcp.domain.session import Execution, HandOff
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values, parse_time, stamp
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
 
-# The documents that a search covers: mail, tasks, conversations, the logs of executions.
+# The documents that a search covers: mail, tasks, conversations, hand-offs, the logs of executions.
 
-TOPS = ("ipc", "conversations", "tasks", "executions")
+TOPS = ("ipc", "conversations", "tasks", "handoffs", "executions")
 LOGS = "logs"
 CHUNK_BYTES = 8_192
 """The size of a log's documents, up to the next end of a line."""
 _LINE_TIME = re.compile(r"\[(?P<at>[^\]\n]{20,32})\] ")
 
-Entity = Message | Task | Conversation | Execution
+Entity = Message | Task | Conversation | HandOff | Execution
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,15 @@ class Sources:
         elif path.suffix == ".md" and (entity := self._load(path)) is not None:
             yield _source(entity)
 
-    def _load(self, path: Path) -> Message | Task | Conversation | None:
+    def _load(self, path: Path) -> Message | Task | Conversation | HandOff | None:
         files, directory = self.workspace.files, self.workspace.path / path.parent
         match path.parts:
             case ("ipc", agent_id, *_, name):
                 return EntityFiles(files, directory, Message, receiver_id=agent_id).load(name)
             case ("tasks", _, name) | ("tasks", _, "archive", _, name):
                 return EntityFiles(files, directory, Task).load(name)
+            case ("handoffs", agent_id, name) | ("handoffs", agent_id, "archive", _, name):
+                return EntityFiles(files, directory, HandOff, place={"agent_id": agent_id}).load(name)
             case ("conversations", _, "conversation.md" as name):
                 return EntityFiles(files, directory, Conversation).load(name)
             case ("conversations", _, name):
@@ -110,7 +112,7 @@ class Sources:
         return self.workspace.executions.find(log.stem) or Execution(id=log.stem, agent_id=log.parts[1])
 
 
-def _source(entity: Message | Task | Conversation) -> Source:
+def _source(entity: Message | Task | Conversation | HandOff) -> Source:
     match entity:
         case Message():
             facts = _facts(
@@ -120,6 +122,9 @@ def _source(entity: Message | Task | Conversation) -> Source:
         case Task():
             facts = _facts(**{"from": entity.created_by, "to": entity.assignee_id, "task": entity.id})
             return Source("task", entity, Document(_task_text(entity), entity.created_at, facts))
+        case HandOff():
+            facts = _facts(**{"from": entity.agent_id, "task": entity.task_id})
+            return Source("handoff", entity, Document(entity.content, entity.created_at, facts))
         case Conversation():
             facts = _facts(**{"from": entity.initiator_id, "to": entity.target_agent_id, "task": entity.task_id})
             return Source("conversation", entity, Document(entity.purpose or "", entity.started_at, facts))
@@ -201,9 +206,9 @@ class SearchQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A search result. `kind` is `message`, `task`, `conversation` or `log`; `id` is that of the message, task,
-    conversation or execution. `path` is relative to the session's directory; `line` is the first line of a log, counted
-    from 1, with one of the words."""
+    """A search result. `kind` is `message`, `task`, `conversation`, `handoff` or `log`; `id` is that of the message,
+    task, conversation, hand-off or execution. `path` is relative to the session's directory; `line` is the first
+    line of a log, counted from 1, with one of the words."""
 
     kind: str
     id: str
@@ -346,8 +351,8 @@ class Search:
                 return subject
             case Conversation(purpose=purpose):
                 return purpose or ""
-            case Execution(task_id=task_id):
-                task = self.workspace.tasks.find(task_id)
+            case Execution(task_id=task_id) | HandOff(task_id=task_id):
+                task = self.workspace.tasks.find(task_id) if task_id is not None else None
                 return task.title if task else ""
             case task:
                 return task.title

@@ -96,7 +96,8 @@ class TaskCreation:
     owner_waits: OwnerWaits
     derived: DerivedNotices
     operations: Operations
-    settings: Settings
+    settings: Callable[[], Settings]
+    """The settings as they are now: a person may add a check while servers run."""
     texts: Texts
     clock: Callable[[], datetime]
 
@@ -236,12 +237,13 @@ class TaskCreation:
 
     def _conditions(self, new: NewTask) -> tuple[str, ...]:
         """What has to be true before the task is done. Raises as `require_conditions` and `require_reviewers`."""
-        if new.done_when is None and not self.settings.done_when:
+        settings = self.settings()
+        if new.done_when is None and not settings.done_when:
             return ()
         agents = self.agents.all()
         if new.done_when is None:
-            return applicable(self.settings.done_when, new.assignee_id, agents)
-        conditions = require_conditions(new.done_when, self.settings.checks)
+            return applicable(settings.done_when, new.assignee_id, agents)
+        conditions = require_conditions(new.done_when, settings.checks)
         require_reviewers(conditions, new.assignee_id, agents)
         return conditions
 

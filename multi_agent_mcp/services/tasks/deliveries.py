@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.ids import entity_id
+from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.proof import reviews_in
 from multi_agent_mcp.domain.task import open_reviews, reviews_by, reviews_given
 from multi_agent_mcp.domain.task_history import Change
@@ -28,27 +30,42 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.sessions.executions import Executions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.tasks.checks import Checks, Verdict
     from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.store.workspace import Workspace
 
 
+PASSED, FAILED, CHECKING = "passed", "failed", "checking"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SettleDelivery(TaskChange):
-    """A delivered task goes on to `review` or `done`, which `change.proof` justifies. `delivered_at` names the
-    delivery: another one needs another proof."""
+    """A delivered task goes on to `review` or `done`, which `change.proof` justifies, or back to `in_progress`, because
+    a check has failed. `delivered_at` names the delivery: another one needs another proof. With `told` its assignee
+    gets the outcome as a notification."""
 
     KIND = "settle_delivery"
 
     status: str
     delivered_at: str | None
+    told: bool = False
 
 
 @dataclass(frozen=True)
-class Settled:
-    """A delivered task after an attempt to settle it; `sent` is the mail about its end, if it was sent now."""
+class Examined:
+    """What became of a delivered task. `check`: `passed`, `failed` or `checking`; `failed` names the check, `reason`
+    holds the end of its output; `sent` is the mail about the task's end, if it was sent now."""
 
     task: Task
+    check: str = CHECKING
+    failed: str | None = None
+    reason: str = ""
     sent: Sent | None = None
+
+    def as_answer(self) -> dict[str, Any]:
+        if self.check != FAILED:
+            return {"check": self.check}
+        return {"check": self.check, "failed_check": self.failed, "last_lines": self.reason}
 
 
 @dataclass(eq=False)
@@ -58,6 +75,7 @@ class Deliveries:
     workspace: Workspace
     task_changes: TaskChanges
     task_reports: TaskReports
+    checks: Checks
     executions: Executions
     owner_waits: OwnerWaits
     derived: DerivedNotices
@@ -77,17 +95,101 @@ class Deliveries:
 
         return self.workspace.tasks.update(entity_id("tsk", task_id), deliver)
 
-    def settle(self, task: Task, by: str | None = None) -> Settled:
-        """Moves a delivered task on as far as its conditions are met: to `review`, or to `done`. Raises `NotProven` if
-        its checks have not passed for what is there now."""
-        status = _next_status(task)
+    def settle(self, task: Task, by: str | None = None, *, status: str | None = None, told: bool = False) -> Examined:
+        """Moves a delivered task on as far as its conditions are met: to `review`, or to `done` (or to this `status`,
+        if somebody else than its assignee says so). Raises `NotProven` if its checks have not passed for what is there
+        now."""
+        status = status or _next_status(task)
         if status is None:
-            return Settled(task)
-        proof = {"receipts": self._receipts(task), "reviews": dict(reviews_given(task))}
-        change = Change(by=by or str(task.assignee_id), at=self.clock(), proof=proof)
-        operation = SettleDelivery(task_id=task.id, change=change, status=status, delivered_at=_delivered_at(task))
-        settled: Settled = self.operations.run(operation)
-        return settled
+            return self.outcome_of(task.id)
+        receipts = self.checks.proof_of(task)
+        if receipts is None:
+            raise NotProven(task_id=task.id, conditions=", ".join(task.checks))
+        proof = {"receipts": sorted(receipts.values()), "reviews": dict(reviews_given(task))}
+        return self._run(task, status, Change(by=by or str(task.assignee_id), at=self.clock(), proof=proof), told=told)
+
+    def examine(
+        self, task_id: str, directory: Path, cancelled: Callable[[], bool], told: Callable[[], bool] = lambda: False
+    ) -> Examined | None:
+        """Runs the checks of a delivered task and settles it; None if that was cancelled, or somebody else has. `told`
+        is asked once the outcome is known: whether it is to be a notification. Raises as `Checks.examine`."""
+        task = self.task_changes.get(task_id)
+        lock = self.checks.holding(str(task.assignee_id), cancelled)
+        if lock is None:
+            return None
+        try:
+            task = self.task_changes.get(task_id)
+            if _next_status(task) is None:
+                return None
+            verdict = self.checks.examine(task, directory, lambda: cancelled() or not self._is_wanted(task))
+            if verdict.receipts is not None:
+                return self.settle(task, told=told())
+            return None if verdict.failed is None else self._refuse(task, verdict, told=told())
+        except NotProven:
+            return None  # it was delivered anew, or its files have just changed: it is pending again
+        finally:
+            lock.release()
+
+    def verify(self, task_id: str) -> tuple[Task, Verdict]:
+        """Runs a task's checks again, in its assignee's working directory, on this machine; a delivered task is settled
+        by the outcome. Raises `InvalidArguments` for a task without checks, and as `Checks.examine`."""
+        task = self.task_changes.get(task_id)
+        if not task.checks:
+            raise InvalidArguments("no_checks", task_id=task.id)
+        assignee = self.task_changes.agents.get(task.assignee_id or "")
+        self.task_changes.agents.require_here(assignee)
+        lock = self.checks.holding(assignee.id, lambda: False)
+        try:
+            verdict = self.checks.examine(task, self.checks.directory_of(assignee.id), lambda: False, afresh=True)
+            task = self.task_changes.get(task_id)
+            if _next_status(task) is not None and verdict.receipts is not None:
+                task = self.settle(task, told=True).task
+            elif _next_status(task) is not None and verdict.failed is not None:
+                task = self._refuse(task, verdict, told=True).task
+            return task, verdict
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def pending(self, agent_id: str) -> list[Task]:
+        """The agent's tasks that its server has to examine, those delivered first first: delivered ones, and those that
+        were approved for what is no longer there."""
+        if self.workspace.elsewhere(self.workspace.registry.all().get(agent_id)) is not None:
+            return []
+        found = [task for task in self.workspace.tasks.open(agent_id) if task.delivery and _next_status(task)]
+        return sorted(found, key=lambda task: str(_delivered_at(task)))
+
+    def is_pending(self, task: Task) -> bool:
+        """Whether its checks still have to pass for what is there now."""
+        return _next_status(task) is not None
+
+    def outcome_of(self, task_id: str) -> Examined:
+        """What has become of a delivered task by now."""
+        task = self.task_changes.get(task_id)
+        if _next_status(task) is not None:
+            return Examined(task)
+        if task.status in ("review", "done"):
+            return Examined(task, PASSED)
+        failed = next((item for item in reversed(self.checks.receipts_of(task.id)) if not item.passed), None)
+        said = (failed.check, failed.last_lines()) if failed is not None else (None, "")
+        return Examined(task, FAILED, *said)
+
+    def _refuse(self, task: Task, verdict: Verdict, *, told: bool) -> Examined:
+        change = Change(by=str(task.assignee_id), at=self.clock(), reason=verdict.reason)
+        settled = self._run(task, "in_progress", change, told=told)
+        return Examined(settled.task, FAILED, verdict.failed, verdict.reason)
+
+    def _run(self, task: Task, status: str, change: Change, *, told: bool) -> Examined:
+        operation = SettleDelivery(
+            task_id=task.id, change=change, status=status, delivered_at=_delivered_at(task), told=told
+        )
+        examined: Examined = self.operations.run(operation)
+        return examined
+
+    def _is_wanted(self, task: Task) -> bool:
+        """Whether a delivered task is still the same agent's, and still to be examined."""
+        found = self.workspace.tasks.find(task.id)
+        return found is not None and _key(found) == _key(task) and _next_status(found) is not None
 
     def review(self, reviewer: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
         """Decides on a task in `review`: it becomes `done` once nobody else has to review it and its checks have passed
@@ -109,8 +211,8 @@ class Deliveries:
         self.derived.follow_up(task)
         try:
             return self.settle(task, reviewer.id).task
-        except NotProven:
-            return task  # the assignee's server runs the checks again
+        except NotProven:  # the assignee's server runs the checks again, or has just settled it
+            return self.task_changes.get(task.id)
 
     def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
         """Decides on a request, or on a task in `review`."""
@@ -128,11 +230,19 @@ class Deliveries:
         if status not in ("done", "review") or not task.done_when:
             return self.task_changes.set_status(actor, task_id, status, reason)
         if actor.id == task.assignee_id and previous != "review":
-            return self.settle(self.deliver(actor, task_id, reason)).task, previous
+            return self._deliver_here(actor, task, reason), previous
         task.require_writer(actor.id, self.workspace.registry.all())
         if _next_status(task, said_by_others=True) != status:
             raise NotProven("not_reviewed", task_id=task.id)
-        return self.settle(task, actor.id).task, previous
+        return self.settle(task, actor.id, status=status).task, previous
+
+    def _deliver_here(self, assignee: Agent, task: Task, summary: str | None) -> Task:
+        """Delivers a task for a person or an agent at a command line, and runs its checks in this process."""
+        task = self.deliver(assignee, task.id, summary)
+        if task.is_examined and task.checks:
+            self.examine(task.id, self.checks.directory_of(assignee.id), lambda: False)
+            return self.task_changes.get(task.id)
+        return self.settle(task).task
 
     def overrule(self, person: Agent, task_id: str, reason: str | None) -> tuple[Task, str]:
         """Makes a task `done` although its conditions are not met, because a person says so. Raises `Unauthorized` for
@@ -157,7 +267,7 @@ class Deliveries:
     def applied(self) -> Mapping[type[Operation], Apply]:
         return {SettleDelivery: self.apply}
 
-    def apply(self, operation: SettleDelivery, run: Run) -> Settled:
+    def apply(self, operation: SettleDelivery, run: Run) -> Examined:
         """Moves the task, closes its execution, sends its mail. What a killed process has not moved stays delivered:
         meanwhile the files may have changed, so it needs a new proof."""
         change = operation.change.within(run.intent_id)
@@ -171,14 +281,26 @@ class Deliveries:
 
         task = self.workspace.tasks.update(operation.task_id, settle)
         self.derived.follow_up(task)
+        if operation.told:
+            self._tell(task, operation)
+        if operation.status == "in_progress":
+            return Examined(task, FAILED)
         self._finish_executions(task)
-        return Settled(task, self._report(task))
+        return Examined(task, PASSED, sent=self._report(task))
 
-    def _receipts(self, task: Task) -> list[str]:
-        """The receipts that prove its checks. Raises `NotProven`."""
-        if task.checks:
-            raise NotProven(task_id=task.id, conditions=", ".join(task.checks))
-        return []
+    def _tell(self, task: Task, operation: SettleDelivery) -> None:
+        action = "check_failed" if operation.status == "in_progress" else "check_passed"
+        notice = Notification(
+            id=derived_id(action, task.id, operation.delivered_at, operation.change.at),
+            target_agent_id=str(task.assignee_id),
+            target_purpose="task",
+            type="status_change",
+            action=action,
+            task_id=task.id,
+            created_at=operation.change.at,
+            reason=operation.change.reason,
+        )
+        self.derived.writer.put(notice, f"notice.{action}")
 
     def _reviews(self, actor: Agent, task: Task) -> bool:
         return bool(reviews_by(actor.id, task, self.workspace.registry.all()))
@@ -208,6 +330,10 @@ class Deliveries:
 def _delivered_at(task: Task) -> str | None:
     at = (task.delivery or {}).get("at")
     return None if at is None else str(plain_value(at))
+
+
+def _key(task: Task) -> tuple[str | None, str | None]:
+    return task.assignee_id, _delivered_at(task)
 
 
 def _next_status(task: Task, *, said_by_others: bool = False) -> str | None:

@@ -215,9 +215,7 @@ class NextAction:
         (even if `report_task_completion` was used, too)."""
         self.task_reports.require_sendable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
-        task = self._reported_task(agent, session)
-        if result == "success" and task.done_when and task.status != "done":
-            return self.deliveries.settle(self.deliveries.deliver(agent, task.id, summary, next_steps)).task
+        task = self.reported_task(agent, session)
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
         execution = self.executions.running(session.record)
         operation = ReportCompleted(
@@ -320,7 +318,7 @@ class NextAction:
                 continue  # another session of this agent was faster, or it was blocked meanwhile
         return None
 
-    def _reported_task(self, agent: Agent, session: LiveSession) -> Task:
+    def reported_task(self, agent: Agent, session: LiveSession) -> Task:
         """The task that a completion report is about: the session's; for a session that was given none, the task in
         progress, else the one last interrupted. Raises `TaskNotFound`."""
         if session.record.task_id is not None:

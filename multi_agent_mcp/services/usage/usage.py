@@ -66,7 +66,8 @@ class Usage:
         """Takes in what the hosts have written since the last time; with `recent`, only in conversations that may still
         grow. Never raises."""
         try:
-            if self.is_on:
+            begun = self.ledger.path.exists() or any(True for _ in self.sources.all())
+            if self.is_on and begun:
                 self.ledger.use(lambda database: self._refresh(database, recent=recent))
         except Refusal as refusal:
             logger.info("the usage could not be updated: %s", refusal)
@@ -114,6 +115,15 @@ class Usage:
         """The midnight at which the last `days` days began."""
         return _midnight(self.clock() - timedelta(days=min(days, DAYS_MAX) - 1), zone)
 
+    def by_agent(self, since: datetime) -> dict[str, int]:
+        """All tokens of each agent since a time, as far as they were read before; none of agents that used none. Writes
+        nothing."""
+        found: dict[str, int] = {}
+        for row in self.known(since):
+            if row.tokens is not None and row.agent_id is not None:
+                found[row.agent_id] = found.get(row.agent_id, 0) + row.tokens.total
+        return found
+
     def prices(self) -> Prices | None:
         """The prices that `{root}/prices.yaml` says, if there is one. Raises `InvalidArguments`."""
         found = read_prices(self.workspace.root / "prices.yaml")
@@ -121,12 +131,12 @@ class Usage:
 
     def unread_agents(self) -> list[str]:
         """The agents of whose usage since yesterday something is not known, for `doctor`. Writes nothing."""
-        rows = self.known(self.clock() - timedelta(days=1)) if self.ledger.path.exists() else []
+        rows = self.known(self.clock() - timedelta(days=1)) if self.ledger.path.exists() else ()
         return sorted({str(row.agent_id) for row in rows if row.tokens is None})
 
     def _ask(self, question: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         try:
-            return self.ledger.use(question) if self.is_on else otherwise
+            return self.ledger.use(question) if self.is_on and self.ledger.path.exists() else otherwise
         except Refusal as refusal:
             logger.info("the usage could not be read: %s", refusal)
             return otherwise

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.web.serializers import moment, task_card
+from multi_agent_mcp.web.serializers import handoff_row, moment, task_card
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.limit import Limit
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.web.request import ApiRequest
 
 NOTIFICATIONS_MAX = 20
+HAND_OFFS_SHOWN = 5
 ACTIONS = ("blocked", "cancel", "pause")
 
 
@@ -36,7 +37,8 @@ def show(call: ApiRequest) -> dict[str, Any]:
     rows = call.services.snapshots.agents(stuck=call.services.stuck_agents.find())
     (mine,) = (row for row in rows if row.agent.id == agent.id)
     below = [row.agent.id for row in rows if row.agent.parent_id == agent.id]
-    return {"agent": _agent(call, mine), "subordinates": below}
+    kept = [handoff_row(item.hand_off) for item in call.services.hand_offs.all(agent.id)[:HAND_OFFS_SHOWN]]
+    return {"agent": _agent(call, mine), "subordinates": below, "handoffs": kept}
 
 
 def interrupt(call: ApiRequest) -> dict[str, Any]:

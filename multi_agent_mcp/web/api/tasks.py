@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.services.questions.questions import as_answer
 from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.web.serializers import conversation_head, execution_row, messages_whole, task_card, task_whole
+from multi_agent_mcp.web.serializers import (
+    conversation_head,
+    execution_row,
+    handoff_row,
+    messages_whole,
+    receipt_row,
+    task_card,
+    task_whole,
+)
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.web.request import ApiRequest
 
 EXECUTIONS_SHOWN = 10
+HAND_OFFS_SHOWN = 5
 MESSAGES_SHOWN = 30
+RECEIPTS_SHOWN = 20
 
 
 def board(call: ApiRequest) -> dict[str, Any]:
@@ -47,8 +57,11 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "dependency_cards": [task_card(item) for item in services.board.existing(task.dependencies)],
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
         "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
+        "receipts": [receipt_row(item) for item in services.checks.receipts_of(task.id)[-RECEIPTS_SHOWN:]],
         "questions": [as_answer(question) for question in services.questions.about(task.id)],
+        "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
+        "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }
     return {"task": _with_targets(call, task, record)}
 

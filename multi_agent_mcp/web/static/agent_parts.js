@@ -3,7 +3,7 @@
 // where everything of the kind is listed; a `wide` part takes the width of the page.
 
 import { settledOrOpen } from "./asked.js";
-import { age, api, chip, face, facts, h, prose, query, statusChip, t, visible, who } from "./core.js";
+import { age, api, chip, face, facts, h, handoff, prose, query, statusChip, t, visible, who } from "./core.js";
 import { screenOf } from "./pane.js";
 
 const SHOWN = 8;
@@ -14,6 +14,7 @@ export const PARTS = [
   { name: "mail", topics: ["messages"], show: mail, all: (agent) => `/messages#box=inbox&whose=${agent}` },
   { name: "questions", topics: ["questions"], show: questions },
   { name: "conversations", topics: ["conversations"], show: conversations, all: () => "/conversations" },
+  { name: "handoffs", topics: ["executions", "tasks"], show: handoffs },
   { name: "log", topics: ["executions"], show: log, all: () => "/executions" },
   { name: "screen", topics: ["agents"], show: screen, wide: true },
 ];
@@ -70,6 +71,12 @@ async function conversations(agent) {
     face(item.initiator_id === agent ? item.target_agent_id : item.initiator_id),
     h("bdi", { class: "grow" }, visible(item.purpose ?? "") || t("conversations.no_purpose")),
     chip(`conversation-${item.status}`, t(`conversations.${item.status}`)), age(item.started_at)))))] : [];
+}
+
+// What it left for whoever goes on, itself above all.
+async function handoffs(agent) {
+  const { handoffs: kept } = await api(`/agents/${agent}`);
+  return kept.map(handoff);
 }
 
 // The end of the log of what it does, or did last.

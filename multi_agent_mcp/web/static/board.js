@@ -79,6 +79,8 @@ function marks(task) {
     ["urgent", "high"].includes(task.priority) && chip(`priority-${task.priority}`, t(`priority.${task.priority}`)),
     task.approval_status === "pending" && chip("pending", t("board.pending_approval")),
     task.approval_status === "rejected" && chip("rejected", t("board.rejected")),
+    task.is_examined && chip("pending", t("board.examined")),
+    ["proven", "overruled"].includes(task.proof) && chip(`proof-${task.proof}`, t(`board.proof.${task.proof}`)),
     task.checklist.total > 0 && h("span", { class: "tally", title: t("board.checklist") }, icon("check"), `${task.checklist.completed}/${task.checklist.total}`),
     task.subtasks.total > 0 && h("span", { class: "tally", title: t("board.subtasks") }, icon("tree"), `${task.subtasks.done}/${task.subtasks.total}`),
   ].filter(Boolean);
@@ -164,6 +166,7 @@ async function create() {
     { name: "title", label: t("board.title"), required: true, most: 500 },
     { name: "description", label: t("board.description"), kind: "long", rows: 6 },
     { name: "assignee_id", label: t("board.assignee"), kind: "choice", options, value: "" },
+    { name: "done_when", label: t("board.done_when"), hint: t("board.done_when_hint") },
     { name: "priority", label: t("board.priority"), kind: "choice", options: facts.priorities.map((name) => [name, t(`priority.${name}`)]), value: "medium" },
   ];
   await ask(t("board.new"), fields, t("board.create"), async (given) => {

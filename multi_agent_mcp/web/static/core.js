@@ -36,6 +36,11 @@ export function icon(name) {
 }
 
 // The server renders and sanitizes agents' Markdown (markdown.py); no other HTML may be inserted.
+// What somebody left for whoever goes on.
+export const handoff = (item) => h("details", { class: "handoff" },
+  h("summary", { class: "marks" }, who(item.agent_id), item.kind === "derived" && h("small", { class: "hint" }, t("board.handoff_derived")), age(item.created_at)),
+  h("pre", { class: "log", tabindex: "0" }, visible(item.content)));
+
 export function prose(shown) {
   const element = h("div", { class: "prose" });
   element.innerHTML = shown.html;

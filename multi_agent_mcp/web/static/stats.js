@@ -26,8 +26,10 @@ function everything(found) {
     h("div", { class: "charts" },
       chart("stats.busy_by_day", found.days, (day) => day.busy, took),
       chart("stats.done_by_day", found.days, (day) => day.done, String),
-      chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), String)),
+      chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), String),
+      found.usage.days.some((day) => sum(day.tokens)) && chart("stats.tokens_by_day", found.usage.days, (day) => day.tokens, tokens)),
     h("section", null, h("h2", null, t("stats.agents")), agents(found.agents)),
+    found.usage.rows.length > 0 && h("section", null, h("h2", null, t("stats.tokens")), usage(found.usage)),
     found.tasks.some(isWorked) && h("section", null, h("h2", null, t("stats.tasks")), tasks(found.tasks)),
     found.left_out > 0 && h("p", { class: "hint" }, t("stats.left_out", { count: found.left_out })),
   ].filter(Boolean);
@@ -66,6 +68,7 @@ function column(values, highest, words, day, label) {
 // ---- tables
 
 const length = (seconds) => (seconds === null ? NONE : took(seconds));
+const tokens = (number) => (number === "unknown" ? t("stats.unknown") : new Intl.NumberFormat(facts.language, { notation: "compact" }).format(number));
 const count = (number) => (number ? String(number) : NONE);
 
 function table(kind, head, rows) {
@@ -110,6 +113,18 @@ function tasks(found) {
     table("tasks", head, rows),
     rows.length < worked.length && h("button", { type: "button", class: "ghost more", onclick: () => { all = true; again(); } }, t("more")),
   ];
+}
+
+// What models took: a row for each agent, task and model; "unknown" where the host's files do not say it.
+function usage({ rows, currency }) {
+  const head = ["stats.agent", "stats.task", "stats.model", "stats.input", "stats.output", "stats.cache_read", "stats.cache_write", currency && "stats.cost"].filter((title) => title !== null);
+  return table("usage", head, rows.map((row) => [
+    who(row.agent_id),
+    row.task_id ? h("a", { href: `/#${row.task_id}` }, row.task_id) : NONE,
+    row.model ? h("bdi", null, visible(row.model)) : NONE,
+    ...[row.input, row.output === "unknown" ? row.output : row.output + (row.reasoning ?? 0), row.cache_read, row.cache_write].map(tokens),
+    ...(currency ? [row.cost === undefined ? NONE : `${row.cost.toFixed(2)} ${visible(currency)}`] : []),
+  ]));
 }
 
 // A bar of these lengths, of which the longest row fills the cell, with the words for them below.

@@ -1,7 +1,7 @@
 // One task in a sheet: its details, kept up to date while the sheet is open.
 
 import { settledOrOpen } from "./asked.js";
-import { age, api, at, attempt, chip, h, prose, statusChip, t, visible, who } from "./core.js";
+import { age, api, at, attempt, chip, h, handoff, prose, statusChip, t, visible, who } from "./core.js";
 import { dialog, menu } from "./dialogs.js";
 import { watch } from "./live.js";
 
@@ -42,12 +42,17 @@ function whole(task, board) {
     task.next_steps && section("board.next_steps", h("p", null, h("bdi", null, visible(task.next_steps)))),
     task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
     task.messages.length + task.questions.length > 0 && section("board.thread", thread(task)),
+    task.receipts.length > 0 && section("board.receipts", receipts(task.receipts)),
     task.subtask_cards.length > 0 && section("board.subtasks", links(task.subtask_cards)),
     task.dependency_cards.length > 0 && section("board.dependencies", links(task.dependency_cards)),
     task.conversations.length > 0 && section("board.conversations", h("ul", { class: "links" }, task.conversations.map((item) => h("li", null,
       h("a", { href: `/conversations#${item.conversation_id}` }, h("bdi", null, visible(item.purpose ?? item.conversation_id))), " ", who(item.initiator_id), " → ", who(item.target_agent_id))))),
+    task.handoffs.length > 0 && section("board.handoffs", task.handoffs.map(handoff)),
     task.executions.length > 0 && section("board.executions", h("ul", { class: "links" }, task.executions.map((item) => h("li", null,
       h("a", { href: `/executions#${item.execution_id}` }, item.execution_id), " ", chip(`execution-${item.status}`, t(`executions.${item.status}`)), " ", age(item.started_at))))),
+    task.usage.length > 0 && section("stats.tokens", h("ul", { class: "links" }, task.usage.map((row) => h("li", null,
+      who(row.agent_id), row.model && [" ", h("bdi", null, visible(row.model))], " ",
+      h("small", { class: "hint" }, ["input", "output", "cache_read", "cache_write"].map((name) => `${t(`stats.${name}`)} ${row[name].toLocaleString()}`).join(" · ")))))),
     section("board.history", history(task.history)),
   ].filter(Boolean);
 }
@@ -72,6 +77,8 @@ function details(task) {
     ["board.created", at(task.created_at)],
     task.started_at && ["board.started", at(task.started_at)],
     task.completed_at && ["board.finished", at(task.completed_at)],
+    task.done_when.length > 0 && ["board.done_when", h("bdi", null, visible(task.done_when.join(", ")))],
+    task.proof && ["board.proof", chip(`proof-${task.proof}`, t(`board.proof.${task.proof}`))],
     task.parent_task_id && ["board.parent", h("a", { href: `#${task.parent_task_id}` }, h("bdi", null, visible(task.parent_title ?? task.parent_task_id)))],
     [null, h("code", null, task.task_id)],
   ].filter(Boolean);
@@ -91,6 +98,14 @@ function checklist(items) {
       !item.reported && chip("pending", t("board.not_reported")), isAsked && !item.asked && chip("kind", t("board.not_asked"))))),
   ];
 }
+
+// What the checks printed, the newest first; those that failed are open.
+const receipts = (all) => h("ul", { class: "receipts" }, [...all].reverse().map((item) => h("li", null,
+  h("details", { open: !item.passed && item === all.at(-1) },
+    h("summary", null, h("b", null, item.check), " ", chip(item.passed ? "status-done" : "status-blocked", item.passed ? t("board.passed") : (item.failure ?? `exit ${item.exit_code}`)), " ",
+      h("small", { class: "hint" }, `${item.seconds.toFixed(1)} s · ${item.head.slice(0, 12)}${item.dirty ? "+" : ""} · `), age(item.finished_at)),
+    h("p", null, h("code", null, visible(item.command))),
+    item.last_lines && h("pre", null, visible(item.last_lines))))));
 
 // The request, the reports and the result, as they were said.
 function thread(task) {
@@ -121,7 +136,7 @@ const LABELS = {
 };
 
 function changes(entry) {
-  const told = new Set(["at", "by", "reason", "message_id", "conversation_id", "intent_id"]);
+  const told = new Set(["at", "by", "reason", "message_id", "conversation_id", "intent_id", "proof"]);
   const words = { status: (value) => (value ? t(`status.${value}`) : "–") };
   const isChange = ([key, value]) => !told.has(key) && !(Array.isArray(value) && value.every((one) => one === null));
   return Object.entries(entry).filter(isChange).map(([key, value]) => {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, InvalidId, TaskNotFound, Unauthorized
+from multi_agent_mcp.services.search.search import SearchQuery
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read
@@ -57,6 +59,11 @@ def test_the_last_one_about_each_open_task_counts_and_the_others_are_archived(se
     services.sessions.recover("worker-a")
     assert names(services) == []
     assert [kept.hand_off.content for kept in services.hand_offs.all(task_id=task.id)] == ["second", "first"]
+    found = services.search.find(SearchQuery.parse(["second"])).found
+    assert [(item.kind, item.title, item.task_id) for item in found] == [("handoff", task.title, task.id)]
+    later = datetime.now(UTC) + timedelta(days=900)
+    prunable = [item.kind for item in services.pruning.prunable(later, timedelta(days=30))]
+    assert prunable.count("handoffs") == 2
 
 
 def test_one_is_derived_once_after_each_progress_and_not_after_one_was_written(
