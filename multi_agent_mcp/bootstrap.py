@@ -54,6 +54,9 @@ class LocalConsequences:
             if self.services.derived_notices.is_news(notice):
                 self.services.doorbell.announce_notification(notice)
 
+    def edited(self, agent_id: str) -> None:
+        self.services.edits.arrived(agent_id)
+
     def moved_in(self, agent: Agent) -> None:
         try:
             if self.services.workspace.is_here(self.services.agents.get(agent.id)):

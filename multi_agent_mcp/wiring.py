@@ -504,6 +504,17 @@ class Services:
 
         return Merging(self.workspace, self.worktrees, self.messages, self.operations, self.texts)
 
+    def proof_section(self, holds: Holds) -> str | None:
+        """What is to be proven of an agent's task, and what waits for its review, for its briefing."""
+        task, reviews = holds.row.task, self.deliveries.waiting_for(holds.row.agent.id)
+        lines = []
+        if task is not None and task.done_when:
+            key = "briefing.examined" if task.is_examined else "briefing.done_when"
+            lines.append(self.texts(key, conditions=", ".join(task.done_when)))
+        if reviews:
+            lines.append(self.texts("briefing.reviews", count=len(reviews), task_id=reviews[0].id))
+        return "\n".join(lines) or None
+
     def worktree_section(self, holds: Holds) -> str | None:
         """The briefing's words about the worktree in which an agent works."""
         worktree = self.worktrees.of(holds.row.agent.id)
@@ -785,7 +796,7 @@ class Services:
             self.delegations,
             self.hand_offs,
             self.texts,
-            (self.answering.section, self.worktree_section),
+            (self.answering.section, self.proof_section, self.worktree_section),
         )
 
     @part

@@ -51,9 +51,8 @@ def answer(
     if asked is None:
         _show_all(context)
         return
-    services = context.services
-    if asked not in services.agents.all():
-        asked = services.lookup.full_id(asked, PREFIX.removesuffix("_"))
+    if asked not in context.services.agents.all():
+        asked = context.services.lookup.full_id(asked, "qst")
     if asked.startswith(PREFIX):
         if question is not None:
             raise InvalidArguments("option_of_hosts", name="--question")

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, excerpt, indented, session_command, text_of
-from multi_agent_mcp.cli.rendering import titled_table
+from multi_agent_mcp.cli.rendering import (
+    Styled,
+    duration_words,
+    is_terminal,
+    local_time,
+    local_words,
+    status_words,
+    titled_table,
+)
 from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.domain.times import format_duration, format_time
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.questions.questions import as_answer
 
@@ -54,12 +62,13 @@ def _table(found: Iterable[Question], now: datetime, texts: Texts, *, more: bool
 
 
 def _row(question: Question, now: datetime, texts: Texts) -> tuple[str, ...]:
-    until = "-" if question.deadline is None else format_time(question.deadline)[:16]
-    status = texts("questions.overdue") if question.is_due(now) else question.status
+    until = "-" if question.deadline is None else local_words(question.deadline, now, texts)
+    is_due = question.is_due(now)
+    status = Styled(texts("questions.overdue"), "bold red") if is_due else status_words(question.status, texts)
     words = question.question if question.answer is None else f"{question.question} → {question.answer}"
-    length = format_duration(max((question.answered_at or now) - question.created_at, timedelta(0)))
+    length = duration_words(max((question.answered_at or now) - question.created_at, timedelta(0)), texts)
     names = display_id(question.asker_id), display_id(question.to_id)
-    return question.id, one_line(status), *names, length, until, excerpt(words)
+    return question.id, status, *names, length, until, one_line(words) if is_terminal() else excerpt(words)
 
 
 def lines_of(question: Question, texts: Texts) -> Iterator[str]:
@@ -72,7 +81,7 @@ def lines_of(question: Question, texts: Texts) -> Iterator[str]:
         mark = texts("question.default") if choice == question.default else ""
         yield f"   {number}  {one_line(choice)}{mark}"
     if question.deadline is not None:
-        yield texts("question.until", deadline=format_time(question.deadline))
+        yield texts("question.until", deadline=local_time(format_time(question.deadline), texts))
     if question.settled:
         answer = one_line(question.answer or "-")
         yield texts("question.settled", status=question.status, answer=answer, by=question.answered_by or "-")

@@ -25,7 +25,21 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 WORDS = frozenset(
-    {"title", "words", "says", "purpose", "reason", "finding", "repair", "note", "now", "command", "question"}
+    {
+        "title",
+        "words",
+        "says",
+        "purpose",
+        "reason",
+        "finding",
+        "repair",
+        "note",
+        "now",
+        "command",
+        "question",
+        "path",
+        "patterns",
+    }
 )
 """The columns of free text, which take the room that the others leave."""
 WRAPPED = frozenset({"now", "note"})

@@ -10,22 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import Id, SessionContext, excerpt, session_command
-from multi_agent_mcp.cli.rendering import column_table
+from multi_agent_mcp.cli.rendering import column_table, local_words
 from multi_agent_mcp.domain.text import display_id
-from multi_agent_mcp.domain.times import format_time
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.edits import FileEdit
     from multi_agent_mcp.domain.reservation import Reservation
-
-RESERVATION_COLUMNS: dict[str, Callable[[Reservation], object]] = {
-    "reservation": attrgetter("id"),
-    "agent": lambda one: display_id(one.agent_id),
-    "until": lambda one: "-" if one.expires_at is None else format_time(one.expires_at),
-    "task": lambda one: one.task_id or "-",
-    "patterns": lambda one: ", ".join(one.patterns),
-    "reason": lambda one: excerpt(one.reason or "-"),
-}
 
 
 WORKSPACE_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -52,7 +42,7 @@ def edits(context: SessionContext, path: str | None) -> None:
     found = service.recent(path)
     shared = service.shared(found)
     marked: dict[str, Callable[[FileEdit], object]] = {
-        "at": lambda edit: format_time(edit.at),
+        "at": lambda edit: local_words(edit.at, context.services.clock(), context.texts),
         "agent": lambda edit: display_id(edit.agent_id),
         "task": lambda edit: edit.task_id or "-",
         "path": lambda edit: f"{'! ' if (edit.path, edit.repository) in shared else ''}{edit.path}",
@@ -72,7 +62,7 @@ def reservations(context: SessionContext, agent_id: str | None) -> None:
     context.services.reservations.settle()
     chosen = context.services.agents.filtered(agent_id)
     found = [one for one in context.services.reservations.open() if chosen in (None, one.agent_id)]
-    lines = column_table(context.texts, found, RESERVATION_COLUMNS) if found else [context.texts("reserve.none")]
+    lines = column_table(context.texts, found, _columns(context)) if found else [context.texts("reserve.none")]
     context.answer({"reservations": list(map(as_answer, found))}, lines)
 
 
@@ -129,7 +119,7 @@ def add_workspace(context: SessionContext, agent_id: str) -> None:
 
 
 @workspace.command("merge")
-@click.argument("task_id", metavar="TASK")
+@click.argument("task_id", metavar="TASK", type=Id("tsk"))
 @session_command(acting=True)
 def merge_workspace(context: SessionContext, task_id: str) -> None:
     """Merge what a task delivered into the branch that the project has checked out; conflicts go to its author.
@@ -170,3 +160,15 @@ def remove_workspace(context: SessionContext, agent_id: str) -> None:
     context.answer(answer, [context.texts(f"workspace.{state.keeps or 'removed'}", **facts)])
     if state.keeps is not None:
         raise click.exceptions.Exit(1)
+
+
+def _columns(context: SessionContext) -> dict[str, Callable[[Reservation], object]]:
+    texts, now = context.texts, context.services.clock()
+    return {
+        "reservation": attrgetter("id"),
+        "agent": lambda one: display_id(one.agent_id),
+        "until": lambda one: "-" if one.expires_at is None else local_words(one.expires_at, now, texts),
+        "task": lambda one: one.task_id or "-",
+        "patterns": lambda one: ", ".join(one.patterns),
+        "reason": lambda one: excerpt(one.reason or "-"),
+    }

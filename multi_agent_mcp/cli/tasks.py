@@ -152,6 +152,11 @@ def show(context: SessionContext, task_id: str) -> None:
     record = {**as_json(task), "proof": task.proof, "receipts": [item.as_answer() for item in receipts]}
     facts = {"proof": task.proof if task.done_when else None}
     checked = [line for receipt in receipts for line in ("", *_receipt_lines(receipt, context.texts))]
+    delivered = context.services.worktrees.delivered(task.id)
+    if delivered is not None:
+        key = "task.merged" if delivered["merged"] else "task.delivered"
+        named = {"commit": delivered["commit"][:10], "branch": delivered["branch"], "task_id": task.id}
+        record, checked = record | {"delivery": delivered}, ["", context.texts(key, **named), *checked]
     context.answer({"task": record}, [*entity_lines(task, context.texts, facts), *checked])
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -24,7 +25,7 @@ from multi_agent_mcp.windows.agent_command import examples_directory
 if TYPE_CHECKING:
     from multi_agent_mcp.demo.stage import Stage
     from multi_agent_mcp.domain.message import Conversation, Message
-    from multi_agent_mcp.domain.session import Execution
+    from multi_agent_mcp.domain.session import Execution, HandOff
     from multi_agent_mcp.domain.task import Task
 
 
@@ -177,6 +178,63 @@ class InterruptScene(Scene):
 
     def _log(self, execution: Execution) -> list[str]:
         return self.services.executions.read_log(execution, tail=12).lines
+
+
+class MorningScene(Scene):
+    """The morning after (docs/protocol.md, Briefing): the tmux server dies under a team at work; after `up` everybody
+    goes on where the last hand-off says, and introduces itself to nobody again."""
+
+    steps = 4
+
+    def begin(self) -> None:
+        for agent_id in self.stage.actors:
+            self.create_task(self.texts("demo.morning"), self.texts("demo.morning.what"), agent_id)
+        super().begin()
+        directories = [f"handoffs/{agent_id}" for agent_id in self.stage.actors]
+        if not self.stage.wait_for(directories, self._is_half_done):
+            raise SceneFailed(self.texts("demo.morning.not_half"))
+        print_line("$ tmux kill-server")
+        self.stage.tmux.cmd("kill-server")
+        print_line("$ multi-agent-mcp up")
+        super().begin()
+
+    def report(self) -> Iterator[str]:
+        """Yields each agent's hand-offs, oldest first."""
+        columns = ("agent", "after", "says")
+        rows = [(item.agent_id, since(self._began, item.created_at), item.content) for item in self._hand_offs()]
+        yield from ("", *titled_table(self.texts, columns, rows))
+
+    def checks(self) -> Mapping[str, bool]:
+        """Returns whether every step was done once, and every agent introduced itself once."""
+        texts, actors = self.texts, self.stage.actors
+        steps = Counter(item.agent_id for item in self._hand_offs())
+        sent = Counter(
+            item.sender_id for item in self.services.mail_search.page().messages if item.message_type == "request"
+        )
+        return {
+            **{
+                texts("demo.task_status", task=task.id, status=task.status, wanted="done"): task.status == "done"
+                for task in self.services.board.all()
+            },
+            **{
+                texts("demo.morning.steps", agent=name, count=steps[name]): steps[name] == self.steps for name in actors
+            },
+            **{texts("demo.morning.introduced", agent=name, count=sent[name]): sent[name] == 1 for name in actors},
+        }
+
+    def _hand_offs(self) -> list[HandOff]:
+        return [kept.hand_off for kept in reversed(self.services.hand_offs.all())]
+
+    @property
+    def _began(self) -> datetime:
+        return min(item.created_at for item in self._hand_offs())
+
+    def _is_half_done(self) -> bool:
+        steps = Counter(item.agent_id for item in self._hand_offs())
+        return all(steps[agent_id] >= self.steps // 2 for agent_id in self.stage.actors)
+
+    def _is_over(self) -> bool:
+        return all(task.status == "done" for task in self.services.board.all())
 
 
 SPOKEN = ("after", "who", "until_rung", "until_submitted", "until_read", "says")
@@ -392,6 +450,7 @@ SCENES: Mapping[str, tuple[str, type[Scene]]] = {
     "shiritori": ("shiritori.yaml", ShiritoriScene),
     "proven": ("proven.yaml", ProvenScene),
     "question": ("question.yaml", QuestionScene),
+    "morning": ("morning.yaml", MorningScene),
     "office": ("office.yaml", OfficeScene),
 }
 """The team file and the class of each scene."""

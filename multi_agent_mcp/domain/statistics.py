@@ -41,7 +41,7 @@ class AgentFigures:
 @dataclass(frozen=True, kw_only=True)
 class TaskFigures:
     """The statistics of a task, in seconds. `lead` is the time from its creation to its end (None: not ended);
-    `working` and `blocked` are the times in progress and blocked within the period."""
+    `working`, `blocked` and `review` are the times in progress, blocked and in review within the period."""
 
     task_id: str
     title: str
@@ -50,6 +50,7 @@ class TaskFigures:
     lead: float | None
     working: float
     blocked: float
+    review: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,7 @@ def _task(task: Task, mine: Sequence[Bar], period: Interval) -> TaskFigures:
         lead=_lead(task),
         working=total(_spans(mine, "in_progress", period)),
         blocked=total(_spans(mine, "blocked", period)),
+        review=total(_spans(mine, "review", period)),
     )
 
 

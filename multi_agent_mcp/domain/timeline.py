@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from multi_agent_mcp.domain.task import FINAL, Task
@@ -156,6 +158,44 @@ class Timeline:
     talks: tuple[Talk, ...] = ()
     answers: tuple[PaneAnswer, ...] = ()
     left_out: int = 0
+
+    def since(self, start: datetime) -> Timeline:
+        """What of it overlaps the time from `start` on."""
+        lasts = lambda item: item.end is None or item.end >= start  # noqa: E731
+        return replace(
+            self,
+            start=start,
+            arrows=tuple(arrow for arrow in self.arrows if arrow.sent_at >= start),
+            bars=tuple(filter(lasts, self.bars)),
+            marks=tuple(mark for mark in self.marks if mark.at >= start),
+            lives=tuple(filter(lasts, self.lives)),
+            talks=tuple(filter(lasts, self.talks)),
+            answers=tuple(answer for answer in self.answers if answer.at >= start),
+        )
+
+    def occurrences(self) -> Counter[str]:
+        """How often each agent occurs."""
+        pairs = (
+            *((arrow.sender_id, arrow.receiver_id) for arrow in self.arrows),
+            *((bar.agent_id,) for bar in self.bars),
+            *((mark.agent_id,) for mark in self.marks),
+            *((answer.agent_id, answer.by) for answer in self.answers),
+            *((life.agent_id,) for life in self.lives),
+        )
+        return Counter(chain.from_iterable(pairs))
+
+    def on_lanes(self, agents: Collection[str]) -> Timeline:
+        """What of it is on the lanes of these agents, or between two of them."""
+        shown = set(agents)
+        return replace(
+            self,
+            lanes=tuple(lane for lane in self.lanes if lane.agent_id in shown),
+            arrows=tuple(arrow for arrow in self.arrows if {arrow.sender_id, arrow.receiver_id} <= shown),
+            bars=tuple(bar for bar in self.bars if bar.agent_id in shown),
+            marks=tuple(mark for mark in self.marks if mark.agent_id in shown),
+            lives=tuple(life for life in self.lives if life.agent_id in shown),
+            answers=tuple(answer for answer in self.answers if answer.agent_id in shown),
+        )
 
     def as_answer(self) -> dict[str, Any]:
         """The timeline as JSON-ready values, without the unset fields of shared sessions (`BETWEEN_MACHINES`)."""

@@ -328,7 +328,7 @@ class Doorbell:
             if stored is not None and self.log.found_silent(agent_id, asked):
                 self.log.defer(agent_id, [stored.id], TmuxTimeout.code)
                 return Delivery("stored", TmuxTimeout.code), Due((stored,))
-            if (limit := self._limit(agent)) is not None:
+            if (limit := self._limit(agent, purpose)) is not None:
                 return self._ring_limited(agent, purpose, limit)
             last = self.log.last(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             if (resting := self._resting(agent_id, last)) is not None:
@@ -346,7 +346,7 @@ class Doorbell:
         were left to a waiter do not count: they have not happened yet."""
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             agent = self._agent(agent_id)
-            if (limit := self._limit(agent)) is not None:
+            if (limit := self._limit(agent, purpose)) is not None:
                 decision = self._decide_limited(agent, purpose, limit)
                 if not decision.items:
                     return None, decision
@@ -362,12 +362,17 @@ class Doorbell:
 
     def awaits_reset(self, agent_id: str) -> bool:
         """Whether the agent's usage limit has a ring to come."""
-        return self._limit(self._agent(agent_id)) is not None
+        limit = None if self.limits is None else self.limits.of(agent_id)
+        return limit is not None and limit.next_ring is not None
 
-    def _limit(self, agent: Agent) -> Limit | None:
-        """The episode that decides about rings for an agent, None if there is none, or it has had its ring."""
+    def _limit(self, agent: Agent, purpose: str | None) -> Limit | None:
+        """The episode that decides about rings for an agent, None if there is none. After its one ring it decides until
+        the agent acts, unless something has arrived since."""
         limit = None if self.limits is None else self.limits.of(agent.id)
-        return None if limit is None or limit.next_ring is None else limit
+        if limit is None or limit.next_ring is not None or limit.rung_at is None:
+            return limit
+        unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
+        return None if any(item.created_at > limit.rung_at for item in unread) else limit
 
     def _ring_limited(
         self, agent: Agent, purpose: str | None, limit: Limit
@@ -385,6 +390,8 @@ class Doorbell:
     def _decide_limited(self, agent: Agent, purpose: str | None, limit: Limit) -> Due[DoorbellItem]:
         assert self.limits is not None  # noqa: S101 - who has a limit has its source
         now, policy = self.clock(), self.limits.policy(agent)
+        if limit.next_ring is None:
+            return Due()
         if policy != "off" and (until := limit.holds_until(now)) is not None:
             return Due(after=until - now)
         unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
@@ -465,7 +472,7 @@ class Doorbell:
         agent = self._agent(agent_id, purpose, place)
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             steps = self.workspace.delivery_log(agent_id).steps().get(prompt.id, ())
-            is_limited = self._limit(agent) is not None
+            is_limited = self._limit(agent, purpose) is not None
             if (
                 is_limited
                 or any(step.get("state") != "deferred" for step in steps)
@@ -531,7 +538,8 @@ class Doorbell:
             agent = self.workspace.registry.get(agent_id)
             if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # the agent's home machine rings
-            if (limit := self._limit(agent)) is not None and limit.holds_until(self.clock()) is not None:
+            limit = None if self.limits is None else self.limits.of(agent_id)
+            if limit is not None and limit.holds_until(self.clock()) is not None:
                 return self._deferred(agent_id, item, LIMITED)
             served = self.workspace.served_purposes(agent_id)
             reason = _nobody_to_ring(item, served or {"task"})

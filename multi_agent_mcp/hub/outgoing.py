@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HAND_MADE = frozenset({"ipc", "agents.json", "session.yaml"}) | directories(Rule.SHARED)
 """Files and directories in which people may write by hand."""
-TRAVELLING = HAND_MADE | {"notifications", "owner_wait", "audit"} | directories(Rule.STATE, Rule.COPY)
+TRAVELLING = HAND_MADE | {"notifications", "owner_wait", "audit", ".edits"} | directories(Rule.STATE, Rule.COPY)
 _BY_AGENT = frozenset({"ipc", "notifications"}) | directories(Rule.STATE, Rule.COPY)
 """Directories that hold one directory for each agent (or another partition), named by its id."""
 _ASIDE = frozenset({QUARANTINE})
@@ -37,7 +37,8 @@ def travels(path: Path) -> bool:
         return False
     if path.parts[0] in _BY_AGENT and not (len(path.parts) > 2 and is_name(path.parts[1])):
         return False  # such as a copy of an agent's directory, `ipc/worker-a.bak`
-    logs = (".log",) if path.parts[0] == "executions" else (".jsonl",) if path.parts[0] == "audit" else ()
+    lines = (".jsonl",) if path.parts[0] in ("audit", ".edits") else ()
+    logs = (".log",) if path.parts[0] == "executions" else lines
     return len(path.parts) == 1 or path.suffix in (".md", *logs)
 
 
@@ -146,6 +147,8 @@ class Noticing:
     path: Path
     hub: Hub
     publishing: Publishing
+    is_whole: Callable[[], bool] = lambda: True
+    """Whether this machine has back what it once wrote: before, a letter may still lack its mark, and look unread."""
     due: DueFiles = field(default_factory=DueFiles)
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
     _watch: TreeWatch | None = None
@@ -204,11 +207,11 @@ class Noticing:
         """Publishes due files, forever."""
         while True:
             self._asked.clear()
-            if self.hub.usable:
+            if self.hub.usable and self.is_whole():
                 ready = self.due.ready()
                 for start in range(0, len(ready), AT_ONCE):
                     await asyncio.gather(*map(self._publish, ready[start : start + AT_ONCE]))
-            pause = max(self.due.pause(LONGEST_SECONDS), 0.02 if self.hub.usable else 0.5)
+            pause = max(self.due.pause(LONGEST_SECONDS), 0.02 if self.hub.usable and self.is_whole() else 0.5)
             try:
                 await asyncio.wait_for(self._asked.wait(), pause)
             except TimeoutError:

@@ -12,7 +12,7 @@ import logging
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -41,6 +41,9 @@ REMEMBERED = 10_000
 """The number of entities whose last location a process remembers, and of those that are over and were parsed."""
 WHOLE = ""
 """The name of the only partition of a collection that is flat, or whose entities have directories of their own."""
+
+Chosen = str | Sequence[str] | None
+"""Which partitions: the one of this name, those of these names, or (None) all."""
 
 logger = logging.getLogger(__name__)
 
@@ -217,13 +220,13 @@ class Collection(Generic[E]):
                 self._remember(entity.id, chosen, chosen.home)
         return found
 
-    def open_in_order(self, partition: str | None = None) -> Iterator[E]:
-        """Yields the open entities, of one partition or of all, in the order of the layout."""
+    def open_in_order(self, partition: Chosen = None) -> Iterator[E]:
+        """Yields the open entities, of the chosen partitions or of all, in the order of the layout."""
         return heapq.merge(*(chosen.open() for chosen in self._chosen(partition)), key=self.layout.order)
 
     def closed(
         self,
-        partition: str | None = None,
+        partition: Chosen = None,
         *,
         label: str | None = None,
         group: str | None = None,
@@ -263,7 +266,7 @@ class Collection(Generic[E]):
         recent = takewhile(lambda place: place.changed_at >= since.timestamp(), self._newest_over())
         return sum(place.changed_at <= until.timestamp() for place in recent)
 
-    def closed_counts(self, partition: str | None = None) -> Counter[str]:
+    def closed_counts(self, partition: Chosen = None) -> Counter[str]:
         """Returns how many entities are over, by what they ended as."""
         return sum((chosen.counts() for chosen in self._chosen(partition)), Counter[str]())
 
@@ -408,9 +411,10 @@ class Collection(Generic[E]):
         yield from ((partition, partition.home) for partition in partitions)
         yield from ((partition, month) for partition in partitions for month in partition.archive.months())
 
-    def _chosen(self, name: str | None) -> list[Partition[E]]:
-        """Returns the partition of this name, or all partitions for None."""
-        return [self.partition(each) for each in (self.partitions() if name is None else [name])]
+    def _chosen(self, names: Chosen) -> list[Partition[E]]:
+        """Returns the partitions of these names, or all for None."""
+        chosen = self.partitions() if names is None else [names] if isinstance(names, str) else names
+        return [self.partition(each) for each in chosen]
 
     def _belonging_to(self, entity: E) -> Partition[E] | None:
         """Returns the partition an entity belongs to; None if the name in its file is not plain."""
@@ -419,7 +423,7 @@ class Collection(Generic[E]):
         return None
 
     def _newest_over(
-        self, partition: str | None = None, label: str | None = None, group: str | None = None
+        self, partition: Chosen = None, label: str | None = None, group: str | None = None
     ) -> Iterator[Place[E]]:
         found = (chosen.newest_over(label, group) for chosen in self._chosen(partition))
         return heapq.merge(*found, key=attrgetter("changed_at"), reverse=True)

@@ -29,6 +29,9 @@ TOPIC_OF_DIRECTORY = {
     "delegations": "conversations",
     "questions": "questions",
     "executions": "executions",
+    "reservations": "files",
+    ".edits": "files",
+    ".workspaces": "files",
     "audit": "agents",
 }
 TOPICS = tuple(sorted(set(TOPIC_OF_DIRECTORY.values())))

@@ -55,6 +55,13 @@ class ApiRequest:
             raise InvalidArguments(reason=Reason("argument.bool", name=name))
         return value
 
+    def whole_number(self, name: str) -> int:
+        """A required whole number of the body, at least 0."""
+        value = self.body.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _NUMBER_MAX:
+            raise InvalidArguments(reason=Reason("argument.int", name=name))
+        return value
+
     def parameter(self, name: str) -> str | None:
         """A parameter of the query; None if it is missing or empty."""
         return self.query.get(name) or None

@@ -68,7 +68,7 @@ class HostLooks:
     def _ring(self) -> None:
         """Rings for agents that have a limit and no server that would do it."""
         for agent_id, agent in self.services.agents.all().items():
-            if not agent.may_be_human and self.services.limits.of(agent_id) is not None:
-                with suppress(Refusal):
-                    if not self.services.sessions.served_purposes(agent_id):
-                        self.services.doorbell.ring(agent_id)
+            with suppress(Refusal):
+                awaits = not agent.may_be_human and self.services.doorbell.awaits_reset(agent_id)
+                if awaits and not self.services.sessions.served_purposes(agent_id):
+                    self.services.doorbell.ring(agent_id)

@@ -62,3 +62,10 @@ def test_a_hostile_question_commands_no_terminal_and_options_of_the_other_kind_a
         assert run(*wrong).stderr.startswith("multi-agent-mcp: invalid_arguments: "), wrong
     assert run("answer", "qst_nothing", "x").stderr.startswith("multi-agent-mcp: invalid_id: ")
     assert ask("answer", question.id, "1")["answer"] == "1"
+
+
+def test_the_first_digits_of_a_question_are_enough_to_show_and_to_answer_it(session: Path, ask: Ask, run: Run) -> None:
+    question = asked(session, words="Which colour?")
+    assert ask("show", question.id[4:12])["question"]["id"] == question.id
+    assert ask("answer", question.id[:9], "blue")["status"] == "answered"
+    assert "blue" in run("questions").stdout

@@ -59,6 +59,7 @@ def test_a_worktree_is_made_merged_from_and_removed(ask: Ask, run: Run, session:
     merged = ask("workspace", "merge", task_id)
     assert (merged["merged"], merged["conflicts"]) == (True, [])
     assert (project / "a.txt").read_text() == "two\n"
+    assert ask("task", "show", task_id)["task"]["delivery"]["merged"]
     (row,) = ask("workspace", "list")["workspaces"]
     assert [one["merged"] for one in row["delivered"]] == [True]
     assert ask("workspace", "remove", "worker-a")["removed"]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.overview.supervision import Slot
 from tests.end_to_end.chat_support import new_task, task_of
 from tests.end_to_end.literal import TEXTS, arguments_of, told_to_call
@@ -30,6 +31,8 @@ agents:
   - {{id: worker-a, role: worker, parent: admin, command: "{command}"{spawn}}}
 """
 TASKS = 3
+COMPACTING = "detailed summary"
+"""Words of Claude Code's request for the summary of a conversation."""
 BRIEFED = "You are going on with earlier work"
 
 
@@ -43,6 +46,8 @@ class LiteralModel:
         self.holds = False
 
     def decide(self, request: Request) -> Reply:
+        if COMPACTING in request.news:
+            return Say("<summary>It works on a task.</summary>")
         told = told_to_call(request.news)
         if told is None:
             return Say("OK")
@@ -114,15 +119,16 @@ class LastingTeam:
 
 @dataclass(frozen=True)
 class LastingScenario:
-    """A scenario of a team that `up` opened, played by every host."""
+    """A scenario of a team that `up` opened, played by every host, or by those of `only`."""
 
     title: str
     play: Callable[[LastingTeam], Measured]
     silent: int = 0
     on_demand: bool = False
+    only: frozenset[str] = frozenset()
 
-    def fits(self, host: Host) -> bool:  # noqa: ARG002 - every host has to
-        return True
+    def fits(self, host: Host) -> bool:
+        return not self.only or host.name in self.only
 
     def run(self, host: Host, binaries: Path) -> Measured:
         with lasting_team(host, binaries, silent=self.silent, on_demand=self.on_demand) as built:
@@ -181,8 +187,8 @@ def is_told_once_more(team: LastingTeam) -> Measured:
     return Measured((told.at - began) * 1000, "`up` → told once more, after a turn without a call")
 
 
-def goes_on_after_a_crash(team: LastingTeam) -> Measured:
-    """The tmux server dies while a task is in hand; `up` continues the conversation, and the model is briefed once."""
+def _at_work(team: LastingTeam) -> Task:
+    """Starts the team; returns the task that the worker holds when its turn ends."""
     team.mind.holds = True
     team.up()
     task = new_task(team.team, "Paint the house")
@@ -190,6 +196,33 @@ def goes_on_after_a_crash(team: LastingTeam) -> Measured:
         lambda: task_of(team.team, task.id).status == "in_progress", "it has begun the task", 2 * PATIENCE_SECONDS
     )
     wait_until(lambda: team.model.requests[-1].reply == Say("I am at it"), "its turn ends", PATIENCE_SECONDS)
+    return task
+
+
+def goes_on_after_a_compaction(team: LastingTeam) -> Measured:
+    """A person types `/compact` while a task is in hand; with the next line the model is briefed once."""
+    task, services = _at_work(team), team.team.services
+    before, began = len(team.model.requests), time.monotonic()
+    pane = str(services.agents.get("worker-a").pane_id)
+    wait_until(
+        lambda: services.screen(services.agents.get("worker-a")).endswith("idle"), "it is idle", PATIENCE_SECONDS
+    )
+    for keys in (("-l", "/compact"), ("Enter",)):
+        team.terminal("send-keys", "-t", pane, *keys)
+        time.sleep(0.5)
+    (kept,) = wait_until(lambda: services.hand_offs.all("worker-a"), "a hand-off is derived", PATIENCE_SECONDS)
+    assert (kept.hand_off.kind, kept.hand_off.task_id) == ("derived", task.id)
+    team.mind.holds = False
+    team.team.send("worker-a", "go on", sender="admin")
+    wait_until(lambda: task_of(team.team, task.id).status == "done", "the task is done", 2 * PATIENCE_SECONDS)
+    told = sum(request.news.count(BRIEFED) for request in team.model.requests[before:])
+    assert told == 1, f"briefed {told} times"
+    return Measured((time.monotonic() - began) * 1000, "/compact → task done, briefed once, a hand-off derived")
+
+
+def goes_on_after_a_crash(team: LastingTeam) -> Measured:
+    """The tmux server dies while a task is in hand; `up` continues the conversation, and the model is briefed once."""
+    task = _at_work(team)
     before, began = len(team.model.requests), time.monotonic()
     team.terminal("kill-server")
     team.mind.holds = False
@@ -212,6 +245,9 @@ def goes_on_after_a_crash(team: LastingTeam) -> Measured:
 
 LASTING_SCENARIOS = (
     LastingScenario("tmux dies with a task in hand: goes on, briefed once", goes_on_after_a_crash),
+    LastingScenario(
+        "compacted with a task in hand: goes on, briefed once", goes_on_after_a_compaction, only=frozenset({"claude"})
+    ),
     LastingScenario("stays: three tasks, then three without a supervisor", works_on_and_on),
     LastingScenario("nobody types: told once more after a turn without us", is_told_once_more, silent=1),
     LastingScenario("on demand: three tasks, a window for each", is_opened_for_each_task, on_demand=True),

@@ -1,15 +1,19 @@
-"""Reservations of files on several machines: known everywhere, and where they are enforced the hub decides."""
+"""Reservations and edits of files on several machines: known everywhere; where reservations are enforced the hub
+decides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Barrier, Thread
 
 from multi_agent_mcp.errors import Reserved
 from multi_agent_mcp.wiring import Services
 from tests.hub.support import Machine, eventually
+from tests.hub.test_machines import task_for
+from tests.hub.test_notices import move
 
 TRIES = 10
 
@@ -60,3 +64,20 @@ def test_of_two_at_once_exactly_one_wins(desk: Machine, laptop: Machine) -> None
     contenders = {"admin": enforced(desk), "worker-a": enforced(laptop)}
     for number in range(TRIES):
         assert len(winners(contenders, f"file-{number}.py")) == 1
+
+
+def has_overlap(machine: Machine, agent_id: str) -> bool:
+    unread = machine.services.workspace.notices(agent_id).unread()
+    return any(notice.action == "edit_overlap" for _, notice in unread)
+
+
+def test_who_edits_one_file_on_two_machines_is_told(desk: Machine, laptop: Machine, tmp_path: Path) -> None:
+    for agent_id in ("admin", "worker-a"):
+        task_id = task_for(desk, agent_id)
+        eventually(lambda task_id=task_id: laptop.services.workspace.tasks.find(task_id))  # type: ignore[misc]
+        move(desk, task_id, "in_progress")
+    eventually(lambda: laptop.services.workspace.tasks.in_progress("worker-a"))
+    path = str(tmp_path / "app.py")
+    for machine, agent_id in ((desk, "admin"), (laptop, "worker-a")):
+        machine.services.edits.note(agent_id, [path], str(tmp_path))
+    eventually(lambda: has_overlap(desk, "admin") and has_overlap(laptop, "worker-a"))

@@ -83,6 +83,15 @@ function cutOff() {
     .map((element) => element.outerHTML.slice(0, 120));
 }
 
+// On a phone every control can be hit by a finger: 24 by 24 pixels (WCAG 2.2, Target Size), except links in a sentence.
+function tooSmall() {
+  if (innerWidth > 760) return [];
+  const inText = (element) => element.matches("a") && getComputedStyle(element).display === "inline";
+  return [...document.querySelectorAll("a[href], button, input, select, textarea, summary")].filter(isShown).filter((element) => !inText(element) && !element.disabled)
+    .filter((element) => { const { width, height } = (element.closest("label") ?? element).getBoundingClientRect(); return width < 23.5 || height < 23.5; })
+    .map((element) => element.outerHTML.slice(0, 120));
+}
+
 function everythingAsked() {
-  return { pale: paleTexts(), nameless: nameless(), unreachable: unreachable(), sideways: Math.max(sideways(), 0), cutOff: cutOff() };
+  return { tooSmall: tooSmall(), pale: paleTexts(), nameless: nameless(), unreachable: unreachable(), sideways: Math.max(sideways(), 0), cutOff: cutOff() };
 }

@@ -502,3 +502,20 @@ def test_where_there_is_one_machine_nothing_of_machines_is_to_be_seen(team: Team
     assert {"elsewhere", "away"} & guest.see("/agents")["agents"][-1].keys() == set()
     told = team.services.timeline.of().as_answer()
     assert all("machine" not in lane for lane in told["lanes"])
+
+
+def test_files_that_several_agents_edit_show_on_cards_and_pages(visitor: Visitor, team: Team) -> None:
+    for agent_id in ("worker-a", "worker-b"):
+        task = make(visitor, agent_id, agent_id)
+        visitor.act(f"/tasks/{task['task_id']}/status", {"status": "in_progress"})
+    services = team.services
+    for agent_id in ("worker-a", "worker-b"):
+        services.edits.note(agent_id, ["/nowhere/src/app.py"], "/nowhere")
+        services.edits.tell(agent_id, ["/nowhere/src/app.py"], "/nowhere")
+    services.reservations.reserve(services.agents.get("worker-a"), ["src/"], minutes=5)
+    cards = column(visitor.see("/tasks"), "in_progress")["tasks"]
+    assert [card["shared_files"] for card in cards] == [["src/app.py"], ["src/app.py"]]
+    files = visitor.see("/agents/worker-a/files")
+    assert [(edit["path"], edit["others"]) for edit in files["edits"]] == [("src/app.py", ["worker-b"])]
+    assert [one["patterns"] for one in files["reservations"]] == [["src/"]]
+    assert files["workspace"] is None

@@ -36,7 +36,7 @@ def test_what_waits_is_there_at_once_and_gone_when_it_is_solved_elsewhere(team: 
     services.task_changes.set_status(owner, task.id, "in_progress")
     services.task_changes.set_status(worker, task.id, "blocked", "no <u>spade</u>")
     expect(waiting).to_have_count(1)
-    expect(waiting.locator(".says")).to_have_attribute("title", re.compile("^<i>dig</i>.*no <u>spade</u>"))
+    expect(waiting.locator(".says")).to_have_attribute("title", re.compile("^no <u>spade</u>.*<i>dig</i>"))
     team.post("owner", "Which colour?")
     expect(waiting).to_have_count(2)
     expect(person.page.locator("#badge-board")).to_have_text("2")

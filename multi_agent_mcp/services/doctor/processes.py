@@ -64,7 +64,7 @@ def stuck(context: CheckContext) -> Iterator[Finding]:
     patience = replace(agents.patience, pane=timedelta(0))
     for agent_id, found in agents.find(looks, patience).items():
         host = found.facts.pane.host if found.facts.pane else "-"
-        facts = {"what": agents.sentence(found), "host": host, "agent_id": agent_id}
+        facts = {"what": agents.sentence(found, titled=True), "host": host, "agent_id": agent_id}
         # A team that is down may have tasks in progress without any running agent; that is no problem.
         level = PROBLEM if found.facts.alive or found.facts.pane else NOTE
         kind = found.cause if found.kind == "gone" else found.kind

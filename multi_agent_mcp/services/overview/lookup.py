@@ -122,8 +122,8 @@ class Lookup:
             "exec": _filed("execution", workspace.executions),
             "ses": _filed("session", workspace.sessions),
             "hnd": Kind("handoff", Stamped(agents, workspace.hand_offs), _nothing),
-            "rsv": _filed("reservation", workspace.reservations),
             "rcp": _filed("receipt", workspace.receipts),
+            "rsv": _filed("reservation", workspace.reservations),
         }
         """The kinds, by the prefix of their ids; messages have none in theirs. A new kind is a line here."""
 

@@ -45,8 +45,13 @@ class Timelines:
     def of(self, start: datetime | None = None, end: datetime | None = None, most: int | None = None) -> Timeline:
         """The timeline of a period. Without a start it begins with the first event; without an end it extends to now,
         or to the last event if no session runs. `most` is the limit of messages, finished tasks and ended sessions
-        each, by default as many as a picture has room for."""
-        return self.with_tasks(start, end, most)[0]
+        each, by default as many as a picture has room for. Where older messages are left out, it begins with the first
+        that is held: an axis that promises more would lie."""
+        found = self.with_tasks(start, end, most)[0]
+        if len(found.arrows) < (most or ARROWS_MAX) or not found.left_out:
+            return found
+        held = found.since(found.arrows[0].sent_at)
+        return replace(held, lanes=tuple(self._lanes(held)))
 
     def with_tasks(
         self, start: datetime | None, end: datetime | None, most: int | None = None
@@ -150,7 +155,7 @@ class Timelines:
     def _lanes(self, found: Timeline) -> Iterator[Lane]:
         """The agents in tree order, removed ones only if they occur in the timeline; then, if needed, one for
         others."""
-        seen = _participants(found)
+        seen = found.occurrences().keys()
         known = self.workspace.registry.all()
         shown = {key: agent for key, agent in known.items() if not agent.removed or key in seen}
         for agent, depth in in_tree_order(shown):
@@ -188,16 +193,6 @@ def _extents(found: Timeline) -> Iterator[tuple[datetime, datetime | None]]:
     yield from ((bar.start, bar.end) for bar in found.bars)
     yield from ((life.start, life.end) for life in found.lives)
     yield from ((talk.start, talk.end) for talk in found.talks)
-
-
-def _participants(found: Timeline) -> set[str]:
-    return {
-        *(agent_id for arrow in found.arrows for agent_id in (arrow.sender_id, arrow.receiver_id)),
-        *(bar.agent_id for bar in found.bars),
-        *(mark.agent_id for mark in found.marks),
-        *(agent_id for answer in found.answers for agent_id in (answer.agent_id, answer.by)),
-        *(life.agent_id for life in found.lives),
-    }
 
 
 def _overlapping(items: Iterable[T], start: datetime, end: datetime) -> tuple[T, ...]:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ARRIVED_MAX = 20
+"""The newest files of another machine's agent that are looked at."""
+
 
 @dataclass(eq=False)
 class Edits:
@@ -60,6 +63,18 @@ class Edits:
         """Tells the agents with open tasks that edit one of these files, among them this one, once for each file and
         episode. Never raises: the next edit tries again."""
         for edited in self._located(paths, cwd):
+            try:
+                self.tell_overlap(edited, agent_id)
+            except Refusal as refusal:
+                logger.warning("that %s is edited by several is not told: %s", edited.path, refusal)
+
+    def arrived(self, agent_id: str) -> None:
+        """Tells of the overlaps of edits that have come from the agent's own machine: whoever edited at the same time
+        here did not see them. Never raises."""
+        since = time.time() - self.minutes * 60
+        lines = edit_log.all_edits(str(self.workspace.path), since)
+        mine = (edit_log.Edited(line.path, line.repository) for line in lines if line.agent_id == agent_id)
+        for edited in list(dict.fromkeys(mine))[:ARRIVED_MAX]:
             try:
                 self.tell_overlap(edited, agent_id)
             except Refusal as refusal:
@@ -100,6 +115,16 @@ class Edits:
             if self._is_at_work(edit):
                 found.setdefault((edit.path, edit.repository), []).append(edit.agent_id)
         return {file: sorted(agents) for file, agents in found.items() if len(agents) > 1}
+
+    def overlaps(self) -> dict[str, list[str]]:
+        """The files that were told of as edited by several agents which still work, by agent; without reading logs."""
+        found: dict[str, list[str]] = {}
+        for key, (moment, agents) in edit_log.told(str(self.workspace.path)).items():
+            working = [name for name in agents if self.workspace.tasks.in_progress(name)]
+            if time.time() - moment < self.minutes * 60 and len(working) > 1:
+                for name in working:
+                    found.setdefault(name, []).append(key.partition(":")[2])
+        return found
 
     def _is_at_work(self, edit: FileEdit) -> bool:
         """Whether the task of an edit is still open and its agent's."""

@@ -249,6 +249,11 @@ class Worktrees:
         self._delivery_record(delivery.task_id).write(asdict(delivery))
         return delivery
 
+    def delivered(self, task_id: str) -> dict[str, Any] | None:
+        """What a task delivered, and whether it is merged, for commands and the console; None if nothing."""
+        known = self.delivery(task_id)
+        return None if known is None else {**asdict(known), "merged": self.is_merged(known)}
+
     def deliveries(self) -> list[Delivery]:
         """All deliveries, the newest last."""
         names = self.workspace.files.names(self._place / "tasks")

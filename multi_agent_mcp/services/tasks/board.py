@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,25 +12,67 @@ from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, status_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.store import workspace
+from multi_agent_mcp.store.search_index import folded
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 
+UNASSIGNED = workspace.UNASSIGNED
+"""What names nobody among the assignees of a filter."""
+ID_LETTERS = 4
+"""How many letters of an id a filter's word must have to be taken for its beginning."""
+FINISHED_LOOKED_AT = 300
+"""How many finished tasks of a status are read for those that a filter wants, as only reading tells."""
+
+
 @dataclass(frozen=True)
 class Column:
-    """A page of the tasks of one status; `total` counts all of them."""
+    """A page of the tasks of one status; `total` counts all of them, or all that were looked at (`more`: there are
+    others)."""
 
     status: str
     tasks: Sequence[Task]
     total: int
+    more: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which tasks a board shows: those of these `assignees` (None: everybody's), of this priority, with all these words
+    in title, reason or result, or as the beginning of the id. Case and width do not matter."""
+
+    assignees: Sequence[str] | None = None
+    priority: str | None = None
+    words: str = ""
+
+    @property
+    def reads(self) -> bool:
+        """Whether only a task's content tells if it is wanted, not its place."""
+        return self.priority is not None or bool(self.words.strip())
+
+    def wants(self, task: Task) -> bool:
+        """Whether a task of one of the assignees is shown."""
+        if self.priority not in (None, task.priority):
+            return False
+        said = " ".join(filter(None, (task.title, task.blocked_reason, task.completion_summary)))
+        text = folded(said)
+        ids = (task.id, task.id.removeprefix("tsk_"))
+        return all(
+            word in text or (len(word) >= ID_LETTERS and any(each.startswith(word) for each in ids))
+            for word in folded(self.words).split()
+        )
+
+
+EVERYTHING = Filter()
 
 
 class Board:
     """The tasks of one team. Finished tasks are counted without parsing them; only those on the page are read."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.tasks = workspace.tasks
+    def __init__(self, of: Workspace) -> None:
+        self.tasks = of.tasks
 
     def all(self) -> list[Task]:
         """Every task, oldest first."""
@@ -64,23 +106,36 @@ class Board:
         return tasks[:limit], total
 
     def columns(
-        self, status: str | None = None, assignee_id: str | None = None, *, offset: int = 0, limit: int = 50
+        self, status: str | None = None, wanted: Filter = EVERYTHING, *, offset: int = 0, limit: int = 50
     ) -> list[Column]:
-        """A column for each status, or only for `status`, of all tasks or one assignee's: open tasks in the order of
-        work, finished ones newest first. Raises `InvalidArguments`."""
+        """A column for each status, or only for `status`, of the wanted tasks: open tasks in the order of work,
+        finished ones newest first. Raises `InvalidArguments`."""
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
-        tasks = list(self.tasks.open_in_order(assignee_id))
-        closed = self.tasks.closed_counts(assignee_id)
+        tasks = [task for task in self.tasks.open_in_order(wanted.assignees) if wanted.wants(task)]
+        closed = self.tasks.closed_counts(wanted.assignees)
         columns = []
         for name in TASK_STATUSES if status is None else (status,):
             mine = [task for task in tasks if task.status == name]
+            if wanted.reads and closed[name]:
+                read = self.tasks.closed(wanted.assignees, label=name, limit=FINISHED_LOOKED_AT)
+                mine += filter(wanted.wants, read)
+                columns.append(_page(name, mine, offset, limit, more=closed[name] > len(read)))
+                continue
             shown = mine[offset : offset + limit]
             if name in FINAL and len(shown) < limit:
                 skipped = max(offset - len(mine), 0)
-                shown += self.tasks.closed(assignee_id, label=name, offset=skipped, limit=limit - len(shown))
+                shown += self.tasks.closed(wanted.assignees, label=name, offset=skipped, limit=limit - len(shown))
             columns.append(Column(name, shown, len(mine) + closed[name]))
         return columns
+
+    def groups(self, key: Callable[[Task], str | None], wanted: Filter = EVERYTHING) -> dict[str | None, Counter[str]]:
+        """The numbers of wanted open tasks by status, for each group that has some."""
+        found: dict[str | None, Counter[str]] = {}
+        for task in self.tasks.open_in_order(wanted.assignees):
+            if wanted.wants(task):
+                found.setdefault(key(task), Counter())[task.status] += 1
+        return found
 
     def subtask_counts(self) -> Mapping[str, Counter[str]]:
         """The number of subtasks of each status, by the parent's id."""
@@ -101,6 +156,10 @@ class Board:
         """The tasks with these ids that exist."""
         found = (self.tasks.find(task_id) for task_id in ids if task_id is not None)
         return [task for task in found if task is not None]
+
+
+def _page(status: str, tasks: Sequence[Task], offset: int, limit: int, *, more: bool) -> Column:
+    return Column(status, tasks[offset : offset + limit], len(tasks), more)
 
 
 def open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.errors import InvalidArguments, Unauthorized
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.web.serializers import conversation_head, message_head, message_whole
+from multi_agent_mcp.web.serializers import conversation_head, message_head, message_whole, task_card
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
@@ -32,8 +32,8 @@ def page(call: ApiRequest) -> dict[str, Any]:
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
-    """One message with its content, the verdict on its signature, the delivery steps of each copy, and the conversation
-    that an answer would belong to. Marks nothing read."""
+    """One message with its content, the verdict on its signature, the delivery steps of each copy, the conversation
+    that an answer would belong to, and the task that it names. Marks nothing read."""
     message = call.services.mail_search.get(call.path["message_id"])
     verdict = call.services.signatures.verdict(message)
     conversation = call.services.conversations.of_mail(call.me.id, message)
@@ -41,6 +41,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "message": message_whole(message) | {"signature": verdict},
         "copies": call.services.tracking.trace(message.id),
         "conversation": conversation_head(conversation) if conversation else None,
+        "task": task_card(tasks[0]) if (tasks := call.services.board.existing([_task_id(message)])) else None,
     }
 
 
@@ -74,6 +75,13 @@ def mark_read(call: ApiRequest) -> dict[str, Any]:
     return {"message_id": message_id, "unread": answer["unread_remaining"]}
 
 
+def mark_all_read(call: ApiRequest) -> dict[str, Any]:
+    """Marks the `count` oldest unread messages to the Owner read: as many as the page has seen, not what came since."""
+    count = call.whole_number("count")
+    answer = call.services.reading.read(call.me, Query(limit=count, whole=True, polling=False)) if count else {}
+    return {"marked": answer.get("count", 0), "unread": call.services.unread_mail_count(call.me.id)}
+
+
 def _filters(call: ApiRequest) -> dict[str, Any]:
     between = call.parameter("between")
     if between is not None:
@@ -86,6 +94,11 @@ def _filters(call: ApiRequest) -> dict[str, Any]:
         raise InvalidArguments("no_such_choice", name="box", value=f"{box!r:.60}", allowed=", ".join(BOXES))
     whose = call.agent_id("agent") or call.me.id
     return {"inbox": {"receiver_id": whose}, "sent": {"sender_id": whose}, "all": {}}[box]
+
+
+def _task_id(message: Message) -> str | None:
+    named = message.metadata.get("task_id")
+    return named if isinstance(named, str) else None
 
 
 def _require_mine(call: ApiRequest, message: Message) -> None:

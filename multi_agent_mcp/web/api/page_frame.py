@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp import __version__
+from multi_agent_mcp.domain.agent import in_tree_order
+from multi_agent_mcp.domain.entity import fields_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.web.request import ApiRequest
@@ -23,6 +25,14 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "unread": services.unread_mail_count(call.me.id),
         "waiting_for": wait.admin_id if wait else None,
         **homes(services),
+    }
+
+
+def team(call: ApiRequest) -> dict[str, Any]:
+    """The agents by name, in tree order: cheaper than what they do (`/agents`)."""
+    agents = in_tree_order(call.services.agents.all())
+    return {
+        "agents": [fields_of(agent, "id", "name", "role", "parent_id") | {"depth": depth} for agent, depth in agents]
     }
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import parse_done_when
+from multi_agent_mcp.domain.task import TASK_PRIORITIES
 from multi_agent_mcp.services.questions.questions import as_answer
+from multi_agent_mcp.services.tasks.board import UNASSIGNED, Filter
 from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.serializers import (
     conversation_head,
     execution_row,
@@ -18,10 +21,13 @@ from multi_agent_mcp.web.serializers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.web.request import ApiRequest
 
 EXECUTIONS_SHOWN = 10
+GROUPS = ("assignee", "superior", "priority")
 HAND_OFFS_SHOWN = 5
 MESSAGES_SHOWN = 30
 RECEIPTS_SHOWN = 20
@@ -29,22 +35,61 @@ RECEIPTS_SHOWN = 20
 
 def board(call: ApiRequest) -> dict[str, Any]:
     """The columns of the board: for each status the number of tasks and a page of them, open tasks in the order of
-    work, finished ones newest first. `?status=` selects one column, `?assignee=` one agent's tasks, `?offset=` and
-    `?limit=` the page."""
+    work, finished ones newest first. `?status=` selects one column, `?offset=` and `?limit=` the page; `?assignee=` (an
+    agent, or `_unassigned`), `?superior=` (the agents directly below one), `?priority=` and `?words=` the tasks."""
     status, services = call.parameter("status"), call.services
-    columns = services.board.columns(
-        status, call.agent_id("assignee"), offset=call.number("offset", 0), limit=call.limit
-    )
-    subtasks = services.board.subtask_counts()
+    columns = services.board.columns(status, _wanted(call), offset=call.number("offset", 0), limit=call.limit)
+    subtasks, overlaps = services.board.subtask_counts(), services.edits.overlaps()
+
+    def card(task: Task) -> dict[str, Any]:
+        shared = overlaps.get(task.assignee_id or "", []) if task.status == "in_progress" else []
+        return _with_targets(call, task, task_card(task, subtasks.get(task.id))) | {"shared_files": shared}
+
     shown = [
         {
             "status": column.status,
             "total": column.total,
-            "tasks": [_with_targets(call, task, task_card(task, subtasks.get(task.id))) for task in column.tasks],
+            "more": column.more,
+            "tasks": list(map(card, column.tasks)),
         }
         for column in columns
     ]
     return {"columns": shown}
+
+
+def groups(call: ApiRequest) -> dict[str, Any]:
+    """The open tasks of the board, selected as there, counted by `?by=assignee|superior|priority`: the largest group
+    first, agents by name."""
+    by = call.parameter("by") or GROUPS[0]
+    require_choice("by", by, GROUPS)
+    superiors = {agent.id: agent.parent_id for agent in call.services.agents.known().values()}
+    keys: dict[str, Callable[[Task], str | None]] = {
+        "assignee": lambda task: task.assignee_id,
+        "superior": lambda task: superiors.get(task.assignee_id or ""),
+        "priority": lambda task: task.priority,
+    }
+    found = call.services.board.groups(keys[by], _wanted(call))
+    ranks = {name: rank for rank, name in enumerate(reversed(TASK_PRIORITIES))} if by == "priority" else {}
+    order = sorted(found, key=lambda key: (key is None, ranks.get(key or "", 0), key or ""))
+    return {"groups": [{"key": key, "counts": dict(found[key])} for key in order]}
+
+
+def _wanted(call: ApiRequest) -> Filter:
+    """The filter that the query names. Raises `InvalidArguments`, `InvalidId` and `AgentNotFound`."""
+    assignee, superior, priority = (call.parameter(name) for name in ("assignee", "superior", "priority"))
+    if priority is not None:
+        require_choice("priority", priority, TASK_PRIORITIES)
+    assignees = None if assignee is None else [assignee if assignee == UNASSIGNED else call.agent_id("assignee") or ""]
+    if superior is not None:
+        below = _below(call, None if superior == UNASSIGNED else call.agent_id("superior"))
+        assignees = [name for name in below if assignees is None or name in assignees]
+    return Filter(assignees=assignees, priority=priority, words=call.parameter("words") or "")
+
+
+def _below(call: ApiRequest, superior: str | None) -> list[str]:
+    """The agents directly below this one; without one those at the top, and nobody."""
+    agents = call.services.agents.known().values()
+    return [agent.id for agent in agents if agent.parent_id == superior] + ([] if superior else [UNASSIGNED])
 
 
 def show(call: ApiRequest) -> dict[str, Any]:
@@ -61,6 +106,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "questions": [as_answer(question) for question in services.questions.about(task.id)],
         "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
+        "delivery": services.worktrees.delivered(task.id),
         "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }
     return {"task": _with_targets(call, task, record)}
@@ -106,7 +152,13 @@ def decide(call: ApiRequest) -> dict[str, Any]:
 
 
 def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[str, Any]:
-    """The record with `targets`, which maps each other status to null, or to why the task cannot be moved there."""
+    """The record with `targets`, which maps each other status to null, or to why the task cannot be moved there, and
+    whether the agent that works on it is `paused`."""
     sentence = call.services.texts.sentence
     refusals = call.services.task_changes.targets(call.me, task)
-    return record | {"targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()}}
+    worker = task.assignee_id if task.status == "in_progress" else None
+    paused = worker is not None and call.services.derived_notices.pause_of(worker) is not None
+    return record | {
+        "paused": paused,
+        "targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()},
+    }

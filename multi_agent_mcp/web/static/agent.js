@@ -44,8 +44,10 @@ const sections = PARTS.map((part) => {
     h("header", null, h("h2", { id: `part-${part.name}` }, t(`agent.part.${part.name}`)), part.all && h("a", { href: part.all(facts.agent) }, t("agent.all"))), body);
   watch(part.topics, async () => {
     const nodes = (await part.show(facts.agent)).filter(Boolean);
+    const isNew = section.hidden && nodes.length > 0;
     section.hidden = !nodes.length;
     settle(body, nodes);
+    if (isNew && location.hash === `#part-${part.name}`) section.scrollIntoView({ block: "start" }); // when it came, the address had been followed already
   });
   return section;
 });

@@ -10,12 +10,13 @@ const SHOWN = 8;
 const LINES = 14;
 
 export const PARTS = [
-  { name: "tasks", topics: ["tasks"], show: tasks },
+  { name: "tasks", topics: ["tasks"], show: tasks, all: (agent) => `/${query({ assignee: agent })}` },
   { name: "mail", topics: ["messages"], show: mail, all: (agent) => `/messages#box=inbox&whose=${agent}` },
   { name: "questions", topics: ["questions"], show: questions },
-  { name: "conversations", topics: ["conversations"], show: conversations, all: () => "/conversations" },
+  { name: "conversations", topics: ["conversations"], show: conversations, all: (agent) => `/conversations${query({ agent })}` },
   { name: "handoffs", topics: ["executions", "tasks"], show: handoffs },
-  { name: "log", topics: ["executions"], show: log, all: () => "/executions" },
+  { name: "log", topics: ["executions"], show: log, all: (agent) => `/executions${query({ agent })}` },
+  { name: "files", topics: ["files", "tasks"], show: files },
   { name: "screen", topics: ["agents"], show: screen, wide: true },
 ];
 
@@ -90,6 +91,17 @@ async function log(agent) {
       h("a", { href: `/executions#${newest.execution_id}` }, h("bdi", null, visible(newest.task_title) || newest.task_id)), age(newest.started_at)),
     lines.length > 0 && h("pre", { class: "log", tabindex: "0" }, lines.slice(-LINES).map((line) => `${visible(line)}\n`)),
   ];
+}
+
+// What it edits, with the others who edit the same; what it has reserved; its worktree.
+async function files(agent) {
+  const { edits, reservations, workspace } = await api(`/agents/${agent}/files`);
+  return [
+    edits.length > 0 && h("ul", { class: "links" }, edits.slice(0, SHOWN).map((edit) => h("li", null, h("bdi", null, visible(edit.path)), " ",
+      edit.others.length > 0 && chip("pending", t("agent.files.others", { agents: edit.others.join(", ") })), " ", age(edit.at)))),
+    reservations.length > 0 && h("p", null, t("agent.files.reserved"), " ", reservations.map((one) => h("bdi", null, visible(one.patterns.join(", ")), " "))),
+    workspace && h("p", null, t("agent.files.workspace", { branch: workspace.branch, ahead: workspace.ahead, dirty: workspace.dirty.length }), " ", h("code", null, visible(workspace.path))),
+  ].filter(Boolean);
 }
 
 const screens = new Map(); // one for each agent, which follows its pane by itself

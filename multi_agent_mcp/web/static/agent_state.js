@@ -1,8 +1,9 @@
 // What an agent does, in the list of all and on its own page: its life, its work, what can be done about it.
 
-import { age, api, attempt, chip, facts, h, icon, isAway, statusChip, t, toast, told, visible, why } from "./core.js";
+import { age, api, chip, facts, h, icon, isAway, statusChip, t, told, visible, why } from "./core.js";
 import { ask } from "./dialogs.js";
 import { openPane } from "./pane.js";
+import { release, resume } from "./task_acts.js";
 import { compose } from "./writing.js";
 
 export function life(agent) {
@@ -26,10 +27,10 @@ export function troubles(agent) {
     agent.stuck && h("div", { class: "waits" }, chip("status-blocked", t("agents.stuck")), " ", agent.stuck.what),
     agent.interrupts > 0 && chip("status-blocked", t("agents.interrupts", { n: agent.interrupts })),
     agent.paused && h("div", { class: "waits" }, t("agents.paused"), agent.pause_reason && [": ", h("bdi", null, visible(agent.pause_reason))], " ",
-      h("button", { type: "button", "data-mark": "resume", onclick: () => resume(agent) }, t("agents.resume"))),
+      h("button", { type: "button", "data-mark": "resume", onclick: () => resume(agent.id) }, t("agents.resume"))),
     waiting(agent.notifications),
     agent.wait && h("div", { class: "waits" }, t("agents.waits", { agent: agent.wait.admin_id }), " ", age(agent.wait.since), " ",
-      h("button", { type: "button", "data-mark": "release", onclick: () => release(agent) }, t("agents.release"))),
+      h("button", { type: "button", "data-mark": "release", onclick: () => release(agent.id) }, t("agents.release"))),
   ].filter(Boolean);
 }
 
@@ -66,15 +67,3 @@ async function stop(agent) {
   await ask(t("agents.stop_title", { agent: agent.id }), fields, t("agents.stop"), act, t(isAway(agent.id) ? "board.will_interrupt_away" : "board.will_interrupt", { agent: agent.id }));
 }
 
-async function resume(agent) {
-  await attempt(async () => {
-    told(await api(`/agents/${agent.id}/resume`, {}), "agents.resumed", agent.id);
-  });
-}
-
-async function release(agent) {
-  await attempt(async () => {
-    await api(`/agents/${agent.id}/release`, {});
-    toast(t("agents.released", { agent: agent.id }));
-  });
-}

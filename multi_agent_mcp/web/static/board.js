@@ -1,248 +1,108 @@
-// The board: columns by status, live; tasks are moved by dragging, by keyboard and by menu.
+// The board: columns by status, live; in lanes, if it is grouped. What waits for the human stands above it.
 
-import { showAttention } from "./attention.js";
-import { age, announce, api, attempt, chip, facts, h, icon, isAway, query, t, toast, told, visible, who } from "./core.js";
-import { ask, menu } from "./dialogs.js";
-import { keyed, MOST } from "./lists.js";
+import { showAttention } from "./attention_list.js";
+import { api, chip, copying, facts, h, icon, query, t, who } from "./core.js";
+import { columnsIn } from "./columns.js";
+import { chosen, filters } from "./filters.js";
+import { settle } from "./lists.js";
 import { watch } from "./live.js";
-import { carry, dragged, lift } from "./moving.js";
-import { openTask } from "./task.js";
+import { closeTask, openTask } from "./task.js";
+import { create } from "./task_acts.js";
 
-const PAGE = 30;
 const columns = document.getElementById("columns");
-const filter = document.getElementById("filter");
-const wanted = Object.fromEntries(facts.statuses.map((status) => [status, PAGE]));
-let agents = [];
-
-const tasks = new Map();
-const titleOf = (task) => visible(task.title);
-
-// ---- showing the board
+const lanes = document.getElementById("lanes");
+const nothing = document.getElementById("nothing");
+const FILTERS = ["words", "assignee", "superior", "priority"];
+const priorities = [...facts.priorities].reverse().map((name) => [name, t(`priority.${name}`)]);
+const wanted = () => chosen(FILTERS);
+const lookAtAll = columnsIn(columns, wanted);
 
 async function look() {
-  const assignee = filter.value;
-  const answer = await api(`/tasks${query({ limit: PAGE, assignee })}`);
-  for (const column of answer.columns) {
-    const wish = Math.min(wanted[column.status], column.total);
-    while (column.tasks.length < wish) {
-      const limit = Math.min(wish - column.tasks.length, MOST);
-      const more = await api(`/tasks${query({ status: column.status, assignee, offset: column.tasks.length, limit })}`);
-      if (!more.columns[0].tasks.length) break;
-      column.tasks.push(...more.columns[0].tasks);
-    }
-  }
-  tasks.clear();
-  for (const column of answer.columns) for (const task of column.tasks) tasks.set(task.task_id, task);
-  keyed(columns, answer.columns.map(({ status }) => ({ status })), (column) => column.status, emptyColumn);
-  for (const column of answer.columns) fill(column);
+  const { group } = chosen(["group"]);
+  columns.hidden = Boolean(group);
+  lanes.hidden = !group;
+  if (group) columns.replaceChildren(); // a task stands on the page once
+  else closeLanes();
+  const total = group ? await lookAtLanes(group) : await lookAtAll();
   columns.setAttribute("aria-busy", "false");
-  rove();
+  const isFiltered = Object.keys(wanted()).length > 0;
+  nothing.hidden = total > 0;
+  if (!total) nothing.replaceChildren(...(isFiltered ? [h("p", null, t("filter.nothing"))] : firstSteps()));
 }
 
-function emptyColumn({ status }) {
-  const column = h(
-    "section", { class: `column status-${status}`, "data-status": status, "aria-label": t(`status.${status}`) },
-    h("header", null, h("h2", null, t(`status.${status}`)), h("span", { class: "count" })),
-    h("p", { class: "refusal", hidden: true }),
-    h("ul", { class: "cards" }),
-    h("button", { class: "ghost more", type: "button", hidden: true, onclick: () => { wanted[status] += 100; again(); } }, t("more")),
-  );
-  dragged(column, { taskOf: (id) => tasks.get(id), move, announce });
-  return column;
-}
-
-function fill({ status, total, tasks: cards }) {
-  const column = columns.querySelector(`[data-status="${status}"]`);
-  column.querySelector(".count").textContent = total;
-  keyed(column.querySelector(".cards"), cards, (task) => task.task_id, card);
-  column.querySelector(".more").hidden = cards.length >= total;
-}
-
-function card(task) {
-  const title = titleOf(task);
-  const element = h(
-    "li", { class: `card priority-${task.priority}`, tabindex: "-1", draggable: "true", "aria-label": `${title}, ${t(`status.${task.status}`)}`, "data-task": task.task_id },
-    h("div", { class: "title" },
-      h("a", { href: `#${task.task_id}`, tabindex: "-1", "aria-label": t("board.open_card", { title }) }, h("bdi", null, title)),
-      h("button", { class: "ghost square dots", type: "button", tabindex: "-1", "data-mark": "dots", "aria-label": t("board.move_card", { title }), onclick: (event) => showMenu(task, event.currentTarget) }, icon("dots"))),
-    task.blocked_reason && h("p", { class: "reason" }, h("bdi", null, visible(task.blocked_reason))),
-    marks(task),
-    (task.progress > 0 && task.status !== "done") && progress(task.progress),
-    h("div", { class: "foot" }, task.assignee_id ? who(task.assignee_id) : h("span", { class: "who nobody" }, t("board.unassigned")), age(task.status_changed_at)),
-  );
-  carry(element, task);
-  return element;
-}
-
-function marks(task) {
-  const all = [
-    ["urgent", "high"].includes(task.priority) && chip(`priority-${task.priority}`, t(`priority.${task.priority}`)),
-    task.approval_status === "pending" && chip("pending", t("board.pending_approval")),
-    task.approval_status === "rejected" && chip("rejected", t("board.rejected")),
-    task.is_examined && chip("pending", t("board.examined")),
-    ["proven", "overruled"].includes(task.proof) && chip(`proof-${task.proof}`, t(`board.proof.${task.proof}`)),
-    task.checklist.total > 0 && h("span", { class: "tally", title: t("board.checklist") }, icon("check"), `${task.checklist.completed}/${task.checklist.total}`),
-    task.subtasks.total > 0 && h("span", { class: "tally", title: t("board.subtasks") }, icon("tree"), `${task.subtasks.done}/${task.subtasks.total}`),
-  ].filter(Boolean);
-  return all.length ? h("div", { class: "marks" }, all) : null;
-}
-
-function progress(value) {
-  return h("div", { class: "progress", role: "progressbar", "aria-valuenow": value, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": t("board.progress"), vars: { "--value": `${value}%` } });
-}
-
-// ---- changing tasks
-
-async function decide(task, approve) {
-  const act = (given) => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null });
-  if (approve) await attempt(() => act({}));
-  else await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
-}
-
-async function move(task, status) {
-  const stops = (status === "blocked" || status === "cancelled");
-  const note = stops && task.assignee_id && task.assignee_id !== facts.me ? t(isAway(task.assignee_id) ? "board.will_interrupt_away" : "board.will_interrupt", { agent: task.assignee_id }) : null;
-  const returns = task.status === "review" && status === "in_progress";
-  const act = async (given) => {
-    const answer = await api(`/tasks/${task.task_id}/status`, { status, reason: given.reason || null });
-    const words = { title: titleOf(task), from: t(`status.${answer.previous_status}`), to: t(`status.${answer.task.status}`), agent: answer.interrupted };
-    const later = isAway(answer.interrupted) ? "board.moved_interrupt_away" : "board.moved_interrupt";
-    toast(t(answer.interrupted ? later : "board.moved", words));
-    await again();
-    columns.querySelector(`[data-task="${task.task_id}"]`)?.focus();
-  };
-  if (returns) await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
-  else if (stops) await ask(t(`board.why_${status}`), [reasonField()], t(`status.${status}`), act, note);
-  else await attempt(() => act({}));
-}
-
-async function pause(task) {
-  const act = async (given) => {
-    told(await api(`/agents/${task.assignee_id}/interrupt`, { action: "pause", task_id: task.task_id, reason: given.reason || null }), "board.paused", task.assignee_id);
-  };
-  await ask(t("board.why_paused", { agent: task.assignee_id }), [reasonField()], t("board.pause"), act);
-}
-
-async function resume(agent) {
-  await attempt(async () => {
-    told(await api(`/agents/${agent}/resume`, {}), "agents.resumed", agent);
-  });
-}
-
-async function assign(task) {
-  const options = [["", t("board.unassigned")], ...agents.map((agent) => [agent.id, agent.id])];
-  const field = { name: "assignee_id", label: t("board.assignee"), kind: "choice", options, value: task.assignee_id ?? "" };
-  await ask(titleOf(task), [field], t("board.assignee"), async (given) => {
-    await api(`/tasks/${task.task_id}/assignee`, { assignee_id: given.assignee_id || null });
-    toast(t("board.assigned", { title: titleOf(task), agent: given.assignee_id || t("nobody") }));
-  });
-}
-
-const reasonField = () => ({ name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") });
-
-function moves(task) {
-  return Object.entries(task.targets).map(([status, why]) => ({
-    text: t(`status.${status}`), why, kind: `status-${status}`, act: () => move(task, status),
-  }));
-}
-
-function otherActs(task) {
-  const stoppable = task.status === "in_progress" && task.assignee_id && task.assignee_id !== facts.me;
-  const paused = agents.some((agent) => agent.id === task.assignee_id && agent.paused);
+// What to do where there is no task yet.
+function firstSteps() {
   return [
-    ...(stoppable ? [{ text: t("board.pause"), act: () => pause(task) }] : []),
-    ...(paused ? [{ text: t("board.resume"), act: () => resume(task.assignee_id) }] : []),
-    ...(["done", "cancelled"].includes(task.status) ? [] : [{ text: `${t("board.assignee")}…`, act: () => assign(task) }]),
+    h("h2", null, t("board.first")),
+    h("p", { class: "hint" }, t("board.first_hint")),
+    h("p", { class: "acts" }, h("button", { type: "button", class: "primary", onclick: create }, t("board.first_do")), copying('multi-agent-mcp task add "…" --assignee worker-a')),
   ];
 }
 
-function showMenu(task, button) {
-  menu(button, [...moves(task), ...otherActs(task)], t("board.move"));
-}
+// ---- lanes: a group of tasks each, counted; its columns are there while it is unfolded
 
-async function create() {
-  const options = [["", t("board.unassigned")], ...agents.map((agent) => [agent.id, agent.id])];
-  const fields = [
-    { name: "title", label: t("board.title"), required: true, most: 500 },
-    { name: "description", label: t("board.description"), kind: "long", rows: 6 },
-    { name: "assignee_id", label: t("board.assignee"), kind: "choice", options, value: "" },
-    { name: "done_when", label: t("board.done_when"), hint: t("board.done_when_hint") },
-    { name: "priority", label: t("board.priority"), kind: "choice", options: facts.priorities.map((name) => [name, t(`priority.${name}`)]), value: "medium" },
-  ];
-  await ask(t("board.new"), fields, t("board.create"), async (given) => {
-    await api("/tasks", { ...given, assignee_id: given.assignee_id || null });
-    toast(t("board.created_task", { title: visible(given.title) }));
+const known = new Map();
+
+async function lookAtLanes(by) {
+  const { groups } = await api(`/tasks/groups${query({ ...wanted(), by })}`);
+  const shown = groups.map(({ key, counts }) => {
+    const name = `${by} ${key}`;
+    if (!known.has(name)) known.set(name, lane(by, key));
+    return { ...known.get(name), counts };
   });
+  for (const { tally, counts } of shown) tally.replaceChildren(...facts.statuses.filter((status) => counts[status]).map((status) => h("span", null, chip(`status-${status}`, t(`status.${status}`)), ` ${counts[status]}`)));
+  settle(lanes, shown.map(({ element }) => element));
+  await Promise.all(shown.filter(({ element }) => element.open).map((one) => one.look()));
+  return groups.length;
 }
 
-// ---- keyboard: one card is in the tab order, the arrows go from card to card
-
-function rove() {
-  const cards = [...columns.querySelectorAll(".card")];
-  if (cards.length && !cards.some((one) => one.tabIndex === 0)) cards[0].tabIndex = 0;
+function closeLanes() {
+  lanes.replaceChildren();
+  known.clear();
 }
 
-columns.addEventListener("focusin", (event) => {
-  const focused = event.target.closest(".card");
-  if (!focused) return;
-  for (const one of columns.querySelectorAll(".card[tabindex='0']")) one.tabIndex = -1;
-  focused.tabIndex = 0;
-});
-
-columns.addEventListener("keydown", (event) => {
-  const focused = event.target;
-  if (!focused.classList.contains("card") || event.defaultPrevented) return;
-  const task = tasks.get(focused.dataset.task);
-  const act = {
-    Enter: () => open(task.task_id),
-    " ": () => lift(focused, task, { columns, move, announce }),
-    m: () => showMenu(task, focused.querySelector(".dots")),
-    ArrowDown: () => focused.nextElementSibling?.focus(),
-    ArrowUp: () => focused.previousElementSibling?.focus(),
-    ArrowRight: () => beside(focused, 1),
-    ArrowLeft: () => beside(focused, -1),
-  }[event.key];
-  if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
-  event.preventDefault();
-  act();
-});
-
-function beside(focused, step) {
-  const all = [...columns.children];
-  const row = [...focused.parentElement.children].indexOf(focused);
-  let next = all.indexOf(focused.closest(".column")) + step;
-  while (all[next] && !all[next].querySelector(".card")) next += step;
-  const cards = all[next]?.querySelectorAll(".card");
-  cards?.[Math.min(row, cards.length - 1)]?.focus();
+function lane(by, key) {
+  const place = h("div", { class: "columns" });
+  const look = columnsIn(place, () => ({ ...wanted(), [by]: key ?? "_unassigned" }));
+  const tally = h("span", { class: "marks" });
+  const name = by === "priority" ? chip(`priority-${key}`, t(`priority.${key}`)) : who(key);
+  const element = h("details", { class: "lane", "data-group": key ?? "" }, h("summary", null, icon("unfold"), name, tally), place);
+  element.addEventListener("toggle", () => element.open && look());
+  return { element, tally, look };
 }
 
 // ---- one task, named in the address so that it can be linked to
 
-function open(taskId) {
-  location.hash = taskId;
-}
+let deep = 0; // how many entries of the history lie between the board and the open task
 
-function followAddress() {
+function followAddress(event) {
   const named = location.hash.slice(1);
-  if (named.startsWith("tsk_")) openTask(named, { moves, otherActs, decide, progress, onclose: () => closed(named) });
+  if (!named.startsWith("tsk_")) {
+    deep = 0;
+    closeTask();
+    return;
+  }
+  if (event && history.state?.deep === undefined) history.replaceState({ deep: deep + 1 }, "");
+  deep = history.state?.deep ?? 0;
+  openTask(named, () => closed(named));
 }
 
 function closed(taskId) {
-  if (location.hash === `#${taskId}`) history.replaceState(null, "", location.pathname);
-  columns.querySelector(`[data-task="${taskId}"]`)?.focus();
+  document.querySelector(`[data-task="${taskId}"]`)?.focus();
+  if (location.hash !== `#${taskId}`) return; // Back has closed it, or another one was opened
+  if (deep) history.go(-deep);
+  else history.replaceState(null, "", location.pathname + location.search);
 }
 
 addEventListener("hashchange", followAddress);
 document.getElementById("new").addEventListener("click", create);
-filter.addEventListener("change", () => again());
-
-watch(["agents", "notifications"], async () => {
-  const known = (await api("/agents")).agents;
-  agents = known;
-  const chosen = filter.value;
-  filter.replaceChildren(h("option", { value: "" }, t("board.filter")), ...known.map(({ id }) => h("option", { value: id }, id)));
-  filter.value = chosen;
-});
-const again = watch(["tasks"], look);
-showAttention(document.getElementById("attention"), decide);
+filters(document.getElementById("filters"), {
+  words: ["words"],
+  assignee: ["agent", t("board.assignee")],
+  superior: ["superior", t("agent.superior")],
+  priority: ["choice", t("board.priority"), priorities],
+  group: ["choice", t("filter.group"), [["assignee", t("filter.by", { what: t("board.assignee") })], ["superior", t("filter.by", { what: t("agent.superior") })], ["priority", t("filter.by", { what: t("board.priority") })]]],
+}, () => again());
+const again = watch(["tasks", "files"], look);
+showAttention(document.getElementById("attention"));
 followAddress();

@@ -1,7 +1,8 @@
 // Conversations, live, with the delegation and the task they belong to; the Owner takes part in their own.
 
-import { age, api, at, attempt, chip, face, facts, h, prose, query, statusChip, t, visible, who } from "./core.js";
+import { age, agentLink, api, at, attempt, chip, face, facts, h, prose, query, said, statusChip, t, visible, who } from "./core.js";
 import { ask } from "./dialogs.js";
+import { chosen, filters } from "./filters.js";
 import { markRead } from "./frame.js";
 import { counted, keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
@@ -18,7 +19,7 @@ let followed = { id: null };
 const purposeOf = (item) => visible(item.purpose ?? "") || t("conversations.no_purpose");
 
 async function look() {
-  const answer = await counted("/conversations", "conversations", wanted);
+  const answer = await counted("/conversations", "conversations", wanted, chosen(["agent"]));
   keyed(list, answer.conversations, (item) => item.conversation_id, (item) => row(item.conversation_id, `#${item.conversation_id}`, item.status !== "ended",
     face(item.initiator_id),
     h("span", { class: "first" }, h("bdi", null, `${item.initiator_id} ↔ ${item.target_agent_id}`), chip(`conversation-${item.status}`, t(`conversations.${item.status}`))),
@@ -30,7 +31,7 @@ async function look() {
   waiting.hidden = !answer.delegations.length;
   waiting.replaceChildren(h("h2", null, t("conversations.waiting", { n: answer.delegations.length })), h("ul", null, answer.delegations.map((item) => h("li", null,
     who(item.agent_id), " → ", who(item.target_agent_id), h("bdi", { class: "grow" }, purposeOf(item)), age(item.created_at)))));
-  chosen.mark();
+  choice.mark();
 }
 
 // Messages already shown keep their nodes, so that a selection in them survives.
@@ -43,18 +44,16 @@ async function show(id, isChosen) {
   }
   keyed(followed.talk, messages, (message) => message.id, (message) => h("li", { class: message.sender_id === conversation.initiator_id ? "one" : "other" },
     h("div", { class: "by" }, who(message.sender_id), age(message.created_at)),
-    h("div", { class: "bubble" }, message.content ? prose(message.content) : preview(id, message))));
+    h("div", { class: "bubble" }, said(message) ?? preview(id, message))));
   if (isChosen) see(messages.filter((message) => message.content && unread.includes(message.id)));
   const open = conversation.status !== "ended" && [conversation.initiator_id, conversation.target_agent_id].includes(facts.me);
   return [
     h("div", { class: "acts" },
       h("h2", { class: "grow" }, h("bdi", null, purposeOf(conversation))),
       open && h("button", { type: "button", "data-mark": "end", onclick: () => end(id) }, t("conversations.end"))),
-    h("p", { class: "between" }, who(conversation.initiator_id), " ↔ ", who(conversation.target_agent_id), " ", chip(`conversation-${conversation.status}`, t(`conversations.${conversation.status}`)),
+    h("p", { class: "between" }, agentLink(conversation.initiator_id), " ↔ ", agentLink(conversation.target_agent_id), " ", chip(`conversation-${conversation.status}`, t(`conversations.${conversation.status}`)),
       h("span", { class: "hint" }, at(conversation.started_at), conversation.ended_by && ` · ${t("conversations.ended_by", { agent: conversation.ended_by })}`)),
-    (task || conversation.delegation_id) && h("dl", { class: "details" },
-      task && h("div", null, h("dt", null, t("conversations.task")), h("dd", null, statusChip(task.status), " ", h("a", { href: `/#${task.task_id}` }, h("bdi", null, visible(task.title))))),
-      conversation.delegation_id && h("div", null, h("dt", null, t("conversations.delegation")), h("dd", null, h("code", null, conversation.delegation_id)))),
+    task && h("p", { class: "between" }, h("span", { class: "hint" }, t("conversations.task")), statusChip(task.status), h("a", { href: `/#${task.task_id}` }, h("bdi", null, visible(task.title)))),
     context && context.length > 0 && h("section", null, h("h3", null, t("conversations.context")), prose(context)),
     followed.talk,
     answerBox(id, t("conversations.say"), open, (values) => api(`/conversations/${id}/messages`, values)),
@@ -88,5 +87,6 @@ function preview(conversation, message) {
 
 more.addEventListener("click", () => { wanted += 100; again(); });
 document.getElementById("start").addEventListener("click", () => converse());
-const chosen = choosing(["conversations", "messages", "tasks"], show);
+filters(document.getElementById("filters"), { agent: ["agent", t("conversations.everybody")] }, () => again());
+const choice = choosing(["conversations", "messages", "tasks"], show);
 const again = watch(["conversations"], look);

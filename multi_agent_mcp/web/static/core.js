@@ -51,6 +51,9 @@ export function prose(shown) {
     shown.truncated && h("p", { class: "hint" }, t("truncated", { shown: 20000, length: shown.length })));
 }
 
+// The words of a message, its subject if it has no others; null if they were not sent along.
+export const said = ({ subject, content }) => content && (content.length ? prose(content) : h("p", { class: "only-subject" }, h("bdi", null, visible(subject) || t("messages.no_words"))));
+
 export async function api(path, body) {
   const change = body === undefined ? {} : {
     method: "POST",
@@ -91,12 +94,13 @@ export async function attempt(act) {
   }
 }
 
-export function toast(text, kind = "good") {
+// Says something for some seconds; with `further`, {text, act}, a button for what can be done about it.
+export function toast(text, kind = "good", further = null, seconds = kind === "bad" ? 9 : 5) {
   const toasts = document.getElementById("toasts");
-  const element = h("p", { class: `toast ${kind}` }, visible(text));
+  const element = h("p", { class: `toast ${kind}` }, visible(text), further && h("button", { type: "button", "data-mark": "undo", onclick: () => { element.remove(); further.act(); } }, further.text));
   for (const same of [...toasts.children].filter((one) => one.isEqualNode(element))) same.remove(); // said once is enough
   toasts.append(element);
-  setTimeout(() => element.remove(), kind === "bad" ? 9000 : 5000);
+  setTimeout(() => element.remove(), seconds * 1000);
 }
 
 // What was said to an agent: done, or why it waits here for the machine of that agent.

@@ -1,8 +1,10 @@
 // Sheets, forms and menus.
 
 import { h, icon, t, visible } from "./core.js";
+import { agentField } from "./team.js";
 
-export function dialog(title, ...content) {
+// A sheet. Back closes it, unless it is called by `address` already: `null` says that the page sees to that itself.
+export function dialog(title, address, ...content) {
   const box = h(
     "dialog", { "aria-label": visible(title), class: "sheet" },
     h("header", null, h("h2", null, visible(title)),
@@ -14,10 +16,40 @@ export function dialog(title, ...content) {
   box.addEventListener("click", (event) => event.target === box && !box.querySelector("form") && box.close());
   document.body.append(box);
   box.showModal();
+  if (address !== null) enter(box, address);
   return box;
 }
 
-// A small form. fields: [{name, label, kind: "text"|"long"|"choice", value, options, hint, required}]. `act(values)` does
+// ---- every sheet has an entry of its own in the window's history
+
+const open = []; // the newest last
+let leaving = Promise.resolve(); // until the entry of a sheet that was closed is left
+
+// Acts when the address is that of the page again.
+export const afterLeaving = (act) => leaving.then(act);
+
+async function enter(box, address) {
+  await leaving;
+  if (!box.isConnected) return;
+  open.push(box);
+  history.pushState({ ...history.state, sheets: open.length }, "", address);
+  box.addEventListener("close", () => {
+    if (!open.includes(box)) return; // Back has closed it
+    open.splice(open.indexOf(box), 1);
+    if (!(history.state?.sheets > open.length)) return;
+    leaving = new Promise((left) => addEventListener("popstate", left, { once: true }));
+    history.back();
+  });
+}
+
+if (history.state?.sheets) history.replaceState(null, ""); // of the page before it was loaded anew
+addEventListener("popstate", () => {
+  const entry = history.state?.sheets ?? 0;
+  for (const box of open.splice(entry)) box.close();
+  if (entry > open.length) history.back(); // its sheet is gone, as after Forward
+});
+
+// A small form. fields: [{name, label, kind: "text"|"long"|"choice"|"agent", value, options, hint, required}]. `act(values)` does
 // the work; when it fails, the form shows the reason and keeps the input. Resolves to whether it was done.
 export function ask(title, fields, submit, act, note) {
   return new Promise((resolve) => {
@@ -44,7 +76,7 @@ export function ask(title, fields, submit, act, note) {
         trouble.hidden = false;
       }
     });
-    const box = dialog(title, form);
+    const box = dialog(title, location.href, form);
     box.classList.add("small");
     box.addEventListener("close", () => resolve(done));
     form.querySelector("input, textarea, select")?.focus();
@@ -54,6 +86,7 @@ export function ask(title, fields, submit, act, note) {
 function input(field) {
   const shared = { name: field.name, required: field.required };
   if (field.kind === "long") return h("textarea", { ...shared, rows: field.rows ?? 4 }, field.value ?? "");
+  if (field.kind === "agent") return agentField(field);
   if (field.kind === "choice") {
     const options = field.options.map(([value, text]) => h("option", { value, selected: value === field.value }, text));
     return h("select", shared, options);

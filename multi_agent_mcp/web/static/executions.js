@@ -1,6 +1,7 @@
 // Executions and their logs, followed while they run.
 
-import { age, api, at, chip, face, h, query, t, took, visible, who } from "./core.js";
+import { age, agentLink, api, at, chip, face, h, query, t, took, visible } from "./core.js";
+import { chosen, filters } from "./filters.js";
 import { counted, keyed } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
@@ -8,12 +9,11 @@ import { choosing, row } from "./split.js";
 const PAGE = 50;
 const list = document.getElementById("executions");
 const more = document.getElementById("more");
-const whose = document.getElementById("whose");
 let wanted = PAGE;
 let followed = { id: null };
 
 async function look() {
-  const answer = await counted("/executions", "executions", wanted, { agent: whose.value });
+  const answer = await counted("/executions", "executions", wanted, chosen(["agent"]));
   keyed(list, answer.executions, (item) => item.execution_id, (item) => row(item.execution_id, `#${item.execution_id}`, item.status === "running",
     face(item.agent_id),
     h("span", { class: "first" }, h("bdi", null, item.agent_id), chip(`execution-${item.status}`, t(`executions.${item.status}`))),
@@ -22,7 +22,7 @@ async function look() {
   list.setAttribute("aria-busy", "false");
   if (!answer.executions.length) list.replaceChildren(h("li", { class: "empty" }, t("empty")));
   more.hidden = answer.executions.length >= answer.total;
-  chosen.mark();
+  choice.mark();
 }
 
 // Lines are only appended, so that a selection in the log survives.
@@ -36,13 +36,12 @@ async function show(id) {
   for (const line of lines) log.append(h("span", { class: tone(line) }, `${visible(line)}\n`));
   known.next = answer.next_offset;
   known.head.replaceChildren(
-    h("h2", null, t("executions.log", { execution: execution.execution_id })),
-    h("p", { class: "between" }, who(execution.agent_id), " ", chip(`execution-${execution.status}`, t(`executions.${execution.status}`)), " ",
-      h("a", { href: `/#${execution.task_id}` }, h("bdi", null, visible(execution.task_title ?? execution.task_id))),
+    h("h2", null, h("a", { href: `/#${execution.task_id}` }, h("bdi", null, visible(execution.task_title ?? execution.task_id)))),
+    h("p", { class: "between" }, agentLink(execution.agent_id), " ", chip(`execution-${execution.status}`, t(`executions.${execution.status}`)), " ",
       h("span", { class: "hint" }, at(execution.started_at), lasted(execution))),
     execution.error_message ? h("p", { class: "reason" }, visible(execution.error_message)) : "");
   if (atEnd) requestAnimationFrame(() => { log.scrollTop = log.scrollHeight; });
-  if (known.next < total) chosen.look();
+  if (known.next < total) choice.look();
   return [known.head, log];
 }
 
@@ -55,13 +54,7 @@ function beginning() {
 const lasted = (execution) => (execution.duration_seconds === null ? "" : ` · ${took(execution.duration_seconds)}`);
 const tone = (line) => (/interrupt/.test(line) ? "stop" : /error|failed/i.test(line) ? "bad" : "");
 
-whose.addEventListener("change", () => again());
+filters(document.getElementById("filters"), { agent: ["agent", t("executions.everybody")] }, () => again());
 more.addEventListener("click", () => { wanted += 100; again(); });
-const chosen = choosing(["executions"], show);
+const choice = choosing(["executions"], show);
 const again = watch(["executions"], look);
-watch(["agents"], async () => {
-  const { agents } = await api("/agents");
-  const now = whose.value;
-  whose.replaceChildren(whose.firstElementChild, ...agents.map(({ id }) => h("option", { value: id }, id)));
-  whose.value = now;
-});

@@ -14,12 +14,12 @@ const again = watch(["agents"], async () => {
     findings.replaceChildren(h("p", { class: "empty" }, t("health.clean")));
     return;
   }
-  const head = ["", "check", "subject", "finding", "repair"].map((key) => h("th", { scope: "col" }, key && t(`health.${key}`)));
+  const head = ["weight", "check", "subject", "finding", "repair"].map((key) => h("th", { scope: "col" }, t(`health.${key}`)));
   const rows = answer.findings.map((item) => h("tr", null,
     h("td", null, chip(`level-${item.level}`, t(`health.level.${item.level}`))),
     h("td", null, item.check),
     ...[item.subject, item.finding, item.repair].map((text) => h("td", null, h("bdi", null, visible(text))))));
-  findings.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows))));
+  findings.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "plain findings" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows))));
 });
 
 document.getElementById("again").addEventListener("click", () => { asked = true; again(); });

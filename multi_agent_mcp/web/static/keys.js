@@ -3,13 +3,19 @@
 import { pick } from "./asked.js";
 import { h, t } from "./core.js";
 import { dialog } from "./dialogs.js";
+import { openPalette } from "./palette.js";
 
-const PAGES = { b: "board", a: "agents", m: "messages", c: "conversations", l: "timeline", e: "executions", s: "stats", h: "health" };
+export const PAGES = { b: "board", a: "agents", m: "messages", c: "conversations", l: "timeline", e: "executions", s: "stats", h: "health" };
 const SOON = 1500; // milliseconds between `g` and the page's letter
 
 export function useKeys() {
   let going = 0; // when `g` was pressed
   document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "k") {
+      event.preventDefault(); // browsers have a search of their own there
+      openPalette();
+      return;
+    }
     const writing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (writing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const page = Date.now() - going < SOON && PAGES[event.key];
@@ -24,7 +30,8 @@ export function useKeys() {
 
 const acts = {
   "/": () => document.getElementById("sought").select(),
-  "?": () => dialog(t("keys.title"), list()).classList.add("small"),
+  u: () => document.querySelector(".toast [data-mark=undo]")?.click(),
+  "?": () => dialog(t("keys.title"), location.href, list()).classList.add("small"),
   j: () => beside(1),
   k: () => beside(-1),
 };
@@ -38,7 +45,7 @@ function beside(step) {
 }
 
 function list() {
-  const general = [["/", t("page.search")], ["?", t("keys.title")], ["j", t("keys.next")], ["k", t("keys.previous")], ["1–9", t("keys.choice")], ["Esc", t("close")]];
+  const general = [["Ctrl K", t("palette.title")], ["/", t("page.search")], ["u", t("undo")], ["?", t("keys.title")], ["j", t("keys.next")], ["k", t("keys.previous")], ["1–9", t("keys.choice")], ["Esc", t("close")]];
   const pages = Object.entries(PAGES).map(([key, page]) => [`g ${key}`, t(`page.${page}`)]);
   const row = ([keys, words]) => h("div", null, h("dt", null, keys.split(" ").map((key) => h("kbd", null, key))), h("dd", null, words));
   return [h("dl", { class: "keys" }, [...general, ...pages].map(row)), h("p", { class: "hint" }, t("board.keys"))];

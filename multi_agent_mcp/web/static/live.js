@@ -7,30 +7,32 @@ const failed = new Set(); // looks to be repeated as soon as the console answers
 const held = new Set(); // looks put off until what is being dragged is let go: nothing may move under the pointer
 let dragging = false;
 
-// Calls `look` now and after every change of one of the topics; never twice at once, and no change is missed.
+// Calls `look` now and after every change of one of the topics; never twice at once, and no change is missed. Returns a
+// function that looks again and resolves when what it asked for is shown.
 export function watch(topics, look) {
-  let running = false;
+  let running = null;
   let again = false;
-  const run = async () => {
-    if (dragging) { held.add(run); return; }
-    if (running) { again = true; return; }
-    running = true;
+  const repeat = async () => {
     do {
       again = false;
       if (await attempt(look)) failed.delete(run);
       else failed.add(run);
     } while (again);
-    running = false;
+    running = null;
+  };
+  const run = async () => {
+    if (dragging) { held.add(run); return; }
+    again = true;
+    running ??= repeat();
+    await running;
   };
   for (const topic of topics) listeners.set(topic, [...(listeners.get(topic) ?? []), run]);
   run();
   return run;
 }
 
-// Something has changed about these topics.
-export function lookAgain(topics) {
-  for (const look of new Set(topics.flatMap((topic) => listeners.get(topic) ?? []))) look();
-}
+// Something has changed about these topics; resolves when everybody has looked.
+export const lookAgain = (topics) => Promise.all([...new Set(topics.flatMap((topic) => listeners.get(topic) ?? []))].map((look) => look()));
 
 addEventListener("dragstart", ({ target }) => {
   dragging = true;

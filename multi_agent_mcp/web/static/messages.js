@@ -1,17 +1,20 @@
 // Everybody's mail, newest first; the Owner's own is read and answered here.
 
-import { age, api, at, chip, face, facts, h, prose, query, t, took, visible, who, why } from "./core.js";
+import { age, agentLink, api, at, chip, face, facts, h, query, said, t, took, visible, why } from "./core.js";
+import { markAllRead } from "./attention_list.js";
 import { markRead } from "./frame.js";
 import { keyed, MOST } from "./lists.js";
 import { watch } from "./live.js";
 import { choosing, row } from "./split.js";
+import { agentField } from "./team.js";
 import { answerBox, compose } from "./writing.js";
 
 const PAGE = 50;
 const THREAD = 20;
 const list = document.getElementById("messages");
 const more = document.getElementById("more");
-const whose = document.getElementById("whose");
+const whose = agentField({ name: "whose", label: t("messages.of"), chosen: (agent) => { if (agent) location.hash = address({ whose: agent, id: null }); } });
+const all = document.getElementById("read-all");
 let wanted = PAGE;
 let thread = { between: null, wanted: THREAD };
 let opened = { id: null };
@@ -45,7 +48,8 @@ async function look() {
   more.hidden = !earlier;
   for (const button of document.querySelectorAll("#boxes button")) button.setAttribute("aria-pressed", String(button.dataset.box === box));
   whose.hidden = box === "all";
-  whose.value = agent;
+  if (document.activeElement !== whose) whose.value = agent;
+  all.hidden = !(facts.acts && box === "inbox" && agent === facts.me && messages.some((message) => !message.read_at));
   chosen.mark();
 }
 
@@ -61,23 +65,23 @@ function messageRow(message) {
 // ---- one message, its delivery, and the thread of its two agents
 
 async function show(id, isChosen) {
-  const { message, copies, conversation } = await api(`/messages/${id}`);
-  const said = await betweenThem(message);
+  const { message, copies, conversation, task } = await api(`/messages/${id}`);
+  const talk = await betweenThem(message);
   if (isChosen && message.receiver_id === facts.me && !message.read_at) markRead(message.id);
-  if (opened.id !== id) opened = { id, words: h("div", { class: "words" }, prose(message.content)) }; // it never changes
+  if (opened.id !== id) opened = { id, words: h("div", { class: "words" }, said(message)) }; // it never changes
   const over = conversation?.status === "ended";
   return [
     h("h2", null, h("bdi", null, visible(message.subject) || t("messages.no_subject"))),
-    h("p", { class: "between" }, who(message.sender_id), " → ", who(message.receiver_id), " ", chip("kind", message.message_type),
+    h("p", { class: "between" }, agentLink(message.sender_id), " → ", agentLink(message.receiver_id), " ", chip("kind", message.message_type),
       ["urgent", "high"].includes(message.priority) && chip(`priority-${message.priority}`, t(`priority.${message.priority}`)),
       message.signature !== "signed" && chip(`signature-${message.signature}`, t(`messages.signature.${message.signature}`)), h("span", { class: "hint" }, at(message.created_at))),
-    references(message),
+    references(message, task, conversation),
     opened.words,
     over && h("p", { class: "hint" }, t("messages.conversation_over")),
     message.receiver_id === facts.me && answerBox(id, t("messages.reply"), !over, (values) => api(`/messages/${id}/reply`, values)),
     h("h3", null, t("messages.steps")),
     ...copies.filter((copy) => copy.id === message.id || copies.length === 1).map((copy) => way(copy)),
-    ...said,
+    ...talk,
   ];
 }
 
@@ -97,10 +101,11 @@ async function betweenThem({ id, sender_id: one, receiver_id: other }) {
   ];
 }
 
-function references(message) {
+// What it belongs to, by name; by its id only if it is gone.
+function references(message, task, conversation) {
   const links = [
-    message.task_id && h("a", { href: `/#${message.task_id}` }, message.task_id),
-    message.conversation_id && h("a", { href: `/conversations#${message.conversation_id}` }, message.conversation_id),
+    message.task_id && h("span", null, t("conversations.task"), " ", h("a", { href: `/#${message.task_id}` }, h("bdi", null, visible(task?.title ?? message.task_id)))),
+    message.conversation_id && h("span", null, t("page.conversations"), " ", h("a", { href: `/conversations#${message.conversation_id}` }, h("bdi", null, visible(conversation?.purpose ?? "") || t("conversations.no_purpose")))),
     message.broadcast_id && chip("kind", t("messages.broadcast")),
   ].filter(Boolean);
   return links.length ? h("p", { class: "hint marks" }, links) : null;
@@ -122,14 +127,11 @@ document.getElementById("boxes").addEventListener("click", (event) => {
   const { box } = event.target.dataset;
   if (box) location.hash = address({ box, id: null });
 });
-whose.addEventListener("change", () => { location.hash = address({ whose: whose.value, id: null }); });
+all.addEventListener("click", () => markAllRead());
+document.getElementById("whose").append(whose);
 document.getElementById("write").addEventListener("click", () => compose());
 more.addEventListener("click", () => { wanted += 100; again(); });
 
 const chosen = choosing(["messages"], show);
 const again = watch(["messages"], look);
-watch(["agents"], async () => {
-  const { agents } = await api("/agents");
-  whose.replaceChildren(...agents.map(({ id }) => h("option", { value: id, selected: id === settings().whose }, id)));
-});
 addEventListener("hashchange", again);

@@ -8,11 +8,11 @@ import { question } from "./question.js";
 const EVERY = 500; // milliseconds; the server looks no more often either
 
 export function openPane(agent) {
-  const shown = screenOf(agent);
-  const box = dialog(t("pane.title", { agent }), shown);
+  const address = `#pane=${agent}`;
+  const isCalled = location.hash === address;
+  const box = dialog(t("pane.title", { agent }), isCalled ? null : address, screenOf(agent));
   box.classList.add("wide");
-  history.replaceState(null, "", `#pane=${agent}`);
-  box.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
+  if (isCalled) box.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
   return box;
 }
 
@@ -61,7 +61,8 @@ function show(element, shown) {
     element.replaceChildren(h("p", { class: "reason" }, t("pane.nothing", { reason: why(shown.reason) })));
     return;
   }
-  element.replaceChildren(...shown.screen.rows.map((row) => h("div", { class: "row" }, row.map(piece))));
+  const palette = getComputedStyle(element);
+  element.replaceChildren(...shown.screen.rows.map((row) => h("div", { class: "row" }, row.map((part) => piece(part, palette)))));
   if (shown.screen.cursor) {
     const [column, row] = shown.screen.cursor;
     element.append(h("i", { class: "cursor", "aria-hidden": "true", vars: { "--column": column, "--row": row } }));
@@ -71,18 +72,34 @@ function show(element, shown) {
 const MARKED = /[^\p{Mn}\p{Me}\p{Cf}][\p{Mn}\p{Me}\p{Cf}]*|[\p{Mn}\p{Me}\p{Cf}]+/gsu;
 const LOOKS = ["bold", "faint", "italic", "underline", "strike"];
 
-function piece(part) {
+function piece(part, palette) {
   const text = visible(part.text);
-  const [fg, bg] = part.inverse ? [part.bg ?? "var(--ground)", part.fg ?? "var(--ink)"] : [part.fg, part.bg];
+  const [front, back] = part.inverse ? [part.bg ?? "ground", part.fg ?? "ink"] : [part.fg, part.bg];
+  const bg = back && resolved(back, "back", palette);
+  const fg = (front || bg) && readable(resolved(front ?? "ink", "ansi", palette), bg ?? resolved("ground", "ansi", palette));
   const looks = LOOKS.filter((name) => part[name]);
   if (!fg && !bg && !looks.length && !part.wide) return text;
-  const vars = { ...(fg && { color: colour(fg) }), ...(bg && { "background-color": colour(bg) }) };
+  const vars = { ...(fg && { color: fg }), ...(bg && { "background-color": bg }) };
   // a letter of two cells, with the marks on it, is as wide as two others, whatever font it comes from
   const letters = part.wide ? text.match(MARKED).map((letter) => h("span", { class: "cells" }, letter)) : text;
   return h("span", { class: looks.join(" ") || undefined, vars }, letters);
 }
 
-const colour = (of) => (/^[0-9]+$/.test(of) ? `var(--ansi-${of})` : of);
+// ---- colours: grounds are darker than letters of the same name, and what could not be read on its ground is set apart
+
+const LEAST = 4.5; // WCAG AA
+const resolved = (of, kind, palette) => (of.startsWith("#") ? of : palette.getPropertyValue(/^\d+$/.test(of) ? `--${kind}-${of}` : `--${of}`).trim());
+
+function luminance(colour) {
+  const [r, g, b] = colour.match(/[0-9a-f]{2}/gi).map((part) => Number.parseInt(part, 16) / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function readable(front, back) {
+  const [one, other] = [luminance(front), luminance(back)];
+  if ((Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05) >= LEAST) return front;
+  return other > 0.18 ? "#000000" : "#ffffff";
+}
 
 function asks(agent, asked) {
   return asked ? [h("h3", null, t(`pane.asks.${asked.topic}`)), question(agent, asked)] : [];
@@ -113,7 +130,7 @@ async function scrollback(agent) {
     const shown = await api(`/agents/${agent}/scrollback`);
     const screen = h("div", { class: "screen", role: "region", tabindex: "0", dir: "ltr", "aria-label": t("pane.scrollback") });
     show(screen, shown);
-    dialog(t("pane.scrollback_of", { agent }), screen).classList.add("wide");
+    dialog(t("pane.scrollback_of", { agent }), location.href, screen).classList.add("wide");
     screen.scrollTop = screen.scrollHeight;
   });
 }

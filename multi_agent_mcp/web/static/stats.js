@@ -72,7 +72,7 @@ const tokens = (number) => (number === "unknown" ? t("stats.unknown") : new Intl
 const count = (number) => (number ? String(number) : NONE);
 
 function table(kind, head, rows) {
-  const titles = head.map((key) => key && t(key));
+  const titles = head.map((key) => t(key));
   return h("div", { class: "scroll" }, h("table", { class: `plain numbers ${kind}` },
     h("thead", null, h("tr", null, titles.map((title) => h("th", { scope: "col" }, title)))),
     h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, index) => h("td", { "data-title": titles[index], class: cell === NONE ? "none" : "" }, cell)))))));
@@ -108,7 +108,7 @@ function tasks(found) {
     length(task.working || null),
     length(task.blocked || null),
   ]);
-  const head = ["stats.task", "stats.lead", "", "board.assignee", "stats.busy", "stats.blocked"];
+  const head = ["stats.task", "stats.lead", "filter.state", "board.assignee", "stats.busy", "stats.blocked"];
   return [
     table("tasks", head, rows),
     rows.length < worked.length && h("button", { type: "button", class: "ghost more", onclick: () => { all = true; again(); } }, t("more")),

@@ -1,43 +1,49 @@
 // One task in a sheet: its details, kept up to date while the sheet is open.
 
 import { settledOrOpen } from "./asked.js";
-import { age, api, at, attempt, chip, h, handoff, prose, statusChip, t, visible, who } from "./core.js";
+import { progress } from "./columns.js";
+import { age, agentLink, api, at, attempt, chip, h, handoff, prose, said, statusChip, t, visible, who } from "./core.js";
 import { dialog, menu } from "./dialogs.js";
 import { watch } from "./live.js";
+import { decide, moves, otherActs } from "./task_acts.js";
 
 let shown = null;
 let refresh = null;
 
-export async function openTask(taskId, board) {
+// Calls `onclose` when the sheet was closed.
+export async function openTask(taskId, onclose) {
   await attempt(async () => {
     const { task } = await api(`/tasks/${taskId}`);
     shown?.box.close();
-    const content = h("div", { class: "task" }, whole(task, board));
-    const box = dialog(task.title, content);
-    shown = { taskId, box, content, board, says: JSON.stringify(task) };
-    box.addEventListener("close", () => { shown = shown?.box === box ? null : shown; board.onclose(); });
+    const content = h("div", { class: "task" }, whole(task));
+    const box = dialog(task.title, null, content);
+    shown = { taskId, box, content, says: JSON.stringify(task) };
+    box.addEventListener("close", () => { shown = shown?.box === box ? null : shown; onclose(); });
     refresh ??= watch(["tasks", "executions", "conversations", "messages", "questions"], again);
   });
 }
 
+export const closeTask = () => shown?.box.close();
+
 async function again() {
   if (!shown) return;
-  const { taskId, content, box, board } = shown;
+  const { taskId, content, box } = shown;
   const { task } = await api(`/tasks/${taskId}`);
   const says = JSON.stringify(task);
   if (shown?.taskId !== taskId || shown.says === says || document.querySelector(".menu")) return; // a click must not lose its button
   shown.says = says;
-  content.replaceChildren(...whole(task, board));
+  content.replaceChildren(...whole(task));
   box.querySelector("h2").textContent = visible(task.title);
 }
 
-function whole(task, board) {
+function whole(task) {
   return [
-    acts(task, board),
+    acts(task),
     task.blocked_reason && h("p", { class: "reason" }, h("b", null, `${t("board.blocked_reason")}: `), h("bdi", null, visible(task.blocked_reason))),
     details(task),
-    (task.progress > 0 || task.status === "in_progress") && board.progress(task.progress),
+    (task.progress > 0 || task.status === "in_progress") && progress(task.progress),
     task.description.length > 0 && section("board.description", prose(task.description)),
+    task.delivery && section("board.delivery", h("p", null, h("code", null, task.delivery.commit.slice(0, 10)), " ", t(task.delivery.merged ? "board.merged" : "board.not_merged", { branch: task.delivery.branch }))),
     task.completion_summary && section("board.summary", h("p", null, h("bdi", null, visible(task.completion_summary)))),
     task.next_steps && section("board.next_steps", h("p", null, h("bdi", null, visible(task.next_steps)))),
     task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
@@ -49,7 +55,7 @@ function whole(task, board) {
       h("a", { href: `/conversations#${item.conversation_id}` }, h("bdi", null, visible(item.purpose ?? item.conversation_id))), " ", who(item.initiator_id), " → ", who(item.target_agent_id))))),
     task.handoffs.length > 0 && section("board.handoffs", task.handoffs.map(handoff)),
     task.executions.length > 0 && section("board.executions", h("ul", { class: "links" }, task.executions.map((item) => h("li", null,
-      h("a", { href: `/executions#${item.execution_id}` }, item.execution_id), " ", chip(`execution-${item.status}`, t(`executions.${item.status}`)), " ", age(item.started_at))))),
+      h("a", { href: `/executions#${item.execution_id}` }, h("bdi", null, item.agent_id)), " ", chip(`execution-${item.status}`, t(`executions.${item.status}`)), " ", age(item.started_at))))),
     task.usage.length > 0 && section("stats.tokens", h("ul", { class: "links" }, task.usage.map((row) => h("li", null,
       who(row.agent_id), row.model && [" ", h("bdi", null, visible(row.model))], " ",
       h("small", { class: "hint" }, ["input", "output", "cache_read", "cache_write"].map((name) => `${t(`stats.${name}`)} ${row[name].toLocaleString()}`).join(" · ")))))),
@@ -57,13 +63,13 @@ function whole(task, board) {
   ].filter(Boolean);
 }
 
-function acts(task, board) {
-  const moving = h("button", { type: "button", class: "primary", onclick: (event) => menu(event.currentTarget, board.moves(task), t("board.move")) }, t("board.move"));
-  const others = board.otherActs(task).map((one) => h("button", { type: "button", class: "ghost", onclick: one.act }, one.text));
+function acts(task) {
+  const moving = h("button", { type: "button", class: "primary", onclick: (event) => menu(event.currentTarget, moves(task), t("board.move")) }, t("board.move"));
+  const others = otherActs(task).map((one) => h("button", { type: "button", class: "ghost", onclick: one.act }, one.text));
   const isReviewed = task.status === "review" && !task.targets.done;
   const decisions = task.approval_status !== "pending" && !isReviewed ? [] : [
-    h("button", { type: "button", class: "good", onclick: () => board.decide(task, true) }, t("board.approve")),
-    h("button", { type: "button", class: "ghost", onclick: () => board.decide(task, false) }, t("board.reject")),
+    h("button", { type: "button", class: "good", onclick: () => decide(task, true) }, t("board.approve")),
+    h("button", { type: "button", class: "ghost", onclick: () => decide(task, false) }, t("board.reject")),
   ];
   const movable = Object.values(task.targets).some((why) => !why);
   return h("div", { class: "acts" }, statusChip(task.status), h("span", { class: "grow" }), movable && moving, decisions, others);
@@ -71,9 +77,9 @@ function acts(task, board) {
 
 function details(task) {
   const rows = [
-    ["board.assignee", task.assignee_id ? who(task.assignee_id) : t("board.unassigned")],
+    ["board.assignee", task.assignee_id ? agentLink(task.assignee_id) : t("board.unassigned")],
     ["board.priority", chip(`priority-${task.priority}`, t(`priority.${task.priority}`))],
-    ["board.created_by", who(task.created_by)],
+    ["board.created_by", agentLink(task.created_by)],
     ["board.created", at(task.created_at)],
     task.started_at && ["board.started", at(task.started_at)],
     task.completed_at && ["board.finished", at(task.completed_at)],
@@ -109,8 +115,8 @@ const receipts = (all) => h("ul", { class: "receipts" }, [...all].reverse().map(
 
 // The request, the reports and the result, as they were said.
 function thread(task) {
-  const said = [...task.messages.map((one) => [one.created_at, message(task, one)]), ...task.questions.map((one) => [one.created_at, asked(task, one)])];
-  return h("ol", { class: "talk" }, said.sort(([one], [other]) => one.localeCompare(other)).map(([, node]) => node));
+  const talk = [...task.messages.map((one) => [one.created_at, message(task, one)]), ...task.questions.map((one) => [one.created_at, asked(task, one)])];
+  return h("ol", { class: "talk" }, talk.sort(([one], [other]) => one.localeCompare(other)).map(([, node]) => node));
 }
 
 const asked = (task, question) => h("li", { class: question.asker_id === task.assignee_id ? "one" : "other" },
@@ -120,7 +126,7 @@ const asked = (task, question) => h("li", { class: question.asker_id === task.as
 const message = (task, message) => h("li", { class: message.sender_id === task.assignee_id ? "one" : "other" },
   h("div", { class: "by" }, who(message.sender_id), chip("kind", message.message_type),
     h("a", { href: `/messages#${new URLSearchParams({ box: "all", id: message.id })}`, "aria-label": t("attention.open") }, age(message.created_at))),
-  h("div", { class: "bubble" }, message.content ? prose(message.content) : h("p", null, h("bdi", null, visible(message.preview)), "…")));
+  h("div", { class: "bubble" }, said(message) ?? h("p", null, h("bdi", null, visible(message.preview)), "…")));
 
 const links = (cards) => h("ul", { class: "links" }, cards.map((card) => h("li", null, statusChip(card.status), " ",
   h("a", { href: `#${card.task_id}` }, h("bdi", null, visible(card.title))), " ", card.assignee_id && who(card.assignee_id))));

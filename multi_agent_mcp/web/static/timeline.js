@@ -1,6 +1,6 @@
 // The timeline; the server draws the requested period, so it stays sharp at any zoom.
 
-import { api, query, visible } from "./core.js";
+import { api, face, h, query, t, visible } from "./core.js";
 import { watch } from "./live.js";
 
 const ZOOM = 1.6;
@@ -16,13 +16,57 @@ const iso = (milliseconds) => (milliseconds === null ? null : new Date(milliseco
 
 async function look() {
   turned = false;
-  const asked = { from: iso(period.from), to: iso(period.to), zone, theme: document.documentElement.dataset.theme };
+  const asked = { from: iso(period.from), to: iso(period.to), zone, theme: document.documentElement.dataset.theme, lanes: chosenLanes() };
   const answer = await api(`/timeline${query({ ...asked, width: picture.clientWidth - 2 })}`);
   shown = { from: Date.parse(answer.from), to: Date.parse(answer.to), plot: answer.plot };
+  showLanes(answer);
   picture.innerHTML = answer.svg; // drawn by us, every text in it escaped (templates/timeline.svg)
   picture.setAttribute("aria-busy", String(turned));
   document.getElementById("save").href = `/timeline.svg${query({ ...asked, width: 1600 })}`;
 }
+
+// ---- the lanes: whose are drawn; the address names them, if they were chosen
+
+const lanes = document.getElementById("lanes");
+const words = document.getElementById("lanes-words");
+const chosenLanes = () => new URLSearchParams(location.search).get("lanes");
+let listed = null;
+
+function showLanes({ lanes: shown, all_lanes: all }) {
+  document.getElementById("choose-lanes").textContent = t("timeline.lanes_of", { n: shown.length, all: all.length });
+  document.getElementById("lanes-reset").disabled = chosenLanes() === null;
+  const drawn = new Set(shown);
+  if (JSON.stringify(all) !== listed) {
+    listed = JSON.stringify(all);
+    lanes.replaceChildren(...all.map((id) => h("li", null, h("label", null, h("input", { type: "checkbox", value: id }), face(id), h("bdi", null, id || t("timeline.others"))))));
+    narrow();
+  }
+  for (const box of lanes.querySelectorAll("input")) box.checked = drawn.has(box.value);
+}
+
+function narrow() {
+  const sought = words.value.trim().toLowerCase();
+  for (const lane of lanes.children) lane.hidden = !lane.textContent.toLowerCase().includes(sought);
+}
+
+function chooseLanes(names) {
+  const now = new URLSearchParams(location.search);
+  if (names === null) now.delete("lanes");
+  else now.set("lanes", names);
+  history.replaceState(null, "", `${location.pathname}${now.size ? `?${now}` : ""}`);
+  again();
+}
+
+words.addEventListener("input", narrow);
+lanes.addEventListener("change", () => chooseLanes([...lanes.querySelectorAll("input:checked")].map(({ value }) => value).join(",")));
+document.getElementById("lanes-reset").addEventListener("click", () => chooseLanes(null));
+document.getElementById("lanes-menu").addEventListener("toggle", (event) => {
+  if (event.newState !== "open") return;
+  const place = document.getElementById("choose-lanes").getBoundingClientRect();
+  event.target.style.left = `${Math.max(8, Math.min(place.left, innerWidth - event.target.offsetWidth - 8))}px`;
+  event.target.style.top = `${place.bottom + 4}px`;
+  words.focus();
+});
 
 // ---- moving through time
 

@@ -3,14 +3,12 @@
 import { api, attempt, facts, h, t, toast, visible } from "./core.js";
 import { ask } from "./dialogs.js";
 
-const others = async () => (await api("/agents")).agents.filter(({ id }) => id !== facts.me).map(({ id }) => [id, id]);
-
 // Opens the form; resolves when the message was sent or the form was closed.
-export const compose = (receiver = null) => attempt(async () => {
-  const agents = await others();
-  const send = once((values) => api("/messages", { ...values, receiver_id: values.receiver_id || null }));
+export const compose = (receiver = "") => attempt(async () => {
+  const everybody = t("messages.everybody");
+  const send = once((values) => api("/messages", { ...values, receiver_id: values.receiver_id === everybody ? null : values.receiver_id }));
   await ask(t("messages.write"), [
-    { name: "receiver_id", label: t("messages.to"), kind: "choice", options: [...agents, ["", t("messages.everybody")]], value: receiver ?? agents[0]?.[0] ?? "" },
+    { name: "receiver_id", label: t("messages.to"), kind: "agent", value: receiver, required: true, others: [everybody], empty: t("messages.to_hint", { everybody }) },
     { name: "subject", label: t("messages.subject"), most: 500 },
     { name: "content", label: t("messages.content"), kind: "long", rows: 8, required: true },
     { name: "priority", label: t("messages.priority"), kind: "choice", options: facts.messagePriorities.map((name) => [name, t(`priority.${name}`)]), value: "normal" },
@@ -19,10 +17,10 @@ export const compose = (receiver = null) => attempt(async () => {
 
 // The same for a conversation, which is shown when it has begun.
 export const converse = () => attempt(async () => {
-  const [agents, { columns }] = await Promise.all([others(), api("/tasks")]);
+  const { columns } = await api("/tasks");
   const tasks = columns.filter(({ status }) => !["done", "cancelled"].includes(status)).flatMap((column) => column.tasks);
   await ask(t("conversations.start"), [
-    { name: "target_agent_id", label: t("messages.to"), kind: "choice", options: agents },
+    { name: "target_agent_id", label: t("messages.to"), kind: "agent", required: true },
     { name: "purpose", label: t("conversations.purpose"), most: 500 },
     { name: "task_id", label: t("conversations.task"), kind: "choice", options: [["", t("conversations.no_task")], ...tasks.map((task) => [task.task_id, visible(task.title).slice(0, 80)])] },
     { name: "content", label: t("messages.content"), kind: "long", rows: 6, required: true },

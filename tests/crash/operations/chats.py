@@ -1,9 +1,11 @@
-"""Operations on delegations and conversations, and reports of a chat session to its task session."""
+"""Operations on delegations and conversations, reports of a chat session to its task session, and what an agent leaves
+for going on: hand-offs, and the conversation of its host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import conversations, mail, notices
 from tests.crash.operations.judging import whole
@@ -108,6 +110,40 @@ def notified(after: Aftermath) -> Iterator[str]:
 
 CHAT = (("worker-a", "chat"),)
 
+
+def with_a_hand_off(services: Services) -> Facts:
+    """Work about which its agent has left a hand-off."""
+    told = with_work(services)
+    services.hand_offs.write(services.agents.get("worker-a"), "the walls stand", str(told["task_id"]), None)
+    return told
+
+
+def hand_off(deed: Deed) -> None:
+    deed.acknowledge(deed.seat("worker-a").call("hand_off", content="the roof is on", task_id=deed.told["task_id"]))
+
+
+def handed_off(after: Aftermath) -> Iterator[str]:
+    """Yields a complaint, too, if the earlier hand-off is lost, or the last one is not the one that counts."""
+    contents = [kept.hand_off.content for kept in after.services.hand_offs.all("worker-a")]
+    yield from whole(after, hand_off=contents.count("the roof is on"))
+    if contents.count("the walls stand") != 1:
+        yield f"the earlier hand-off is there {contents.count('the walls stand')} times"
+    current = after.services.hand_offs.about(after.told["task_id"])
+    if current is None or current.hand_off.content != contents[0]:
+        yield "another hand-off than the last one counts"
+
+
+def converse(deed: Deed) -> None:
+    seat = deed.seat("worker-a")
+    deed.services.hooks.answer("worker-a", "task", Event("SessionStart", "c-1", "claude", source="startup"))
+    deed.acknowledge(seat.call("get_unread_count"))
+
+
+def recorded(after: Aftermath) -> Iterator[str]:
+    found = [session.host_session for session in after.services.sessions.all(ended=True)]
+    yield from whole(after, conversation=found.count("c-1"))
+
+
 OPERATIONS = (
     Operation("delegate_to_chat_session", delegate, delegated, with_work, (("worker-a", "task"),)),
     Operation("start_conversation", start, started, seats=CHAT),
@@ -116,4 +152,6 @@ OPERATIONS = (
     Operation("end_conversation", end, ended, with_a_conversation, CHAT),
     Operation("end_conversation_silently", end_silently, ended_silently, with_a_conversation, CHAT),
     Operation("notify_task_session", notify, notified, with_a_conversation, CHAT),
+    Operation("hand_off", hand_off, handed_off, with_a_hand_off, (("worker-a", "task"),)),
+    Operation("host_conversation", converse, recorded, with_work, (("worker-a", "task"),)),
 )

@@ -91,7 +91,11 @@ def test_the_doorbell_waits_and_rings_once_after_the_reset(
     clock.now = until + GRACE
     ring(services)
     ring(services)
+    clock.advance(3600)
+    ring(services)
     assert lines(recorder) == ["[IPC] New message: request from admin"]
+    send(services, "admin", AGENT)
+    assert len(lines(recorder)) == 2
 
 
 def test_an_agent_with_a_task_and_nothing_unread_is_told_to_go_on_once(

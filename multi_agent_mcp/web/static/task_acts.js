@@ -1,0 +1,104 @@
+// What a person does with tasks: create, move, hand over, decide, stop; a move can be taken back.
+
+import { api, attempt, facts, isAway, t, toast, told, visible } from "./core.js";
+import { ask } from "./dialogs.js";
+import { lookAgain } from "./live.js";
+
+const UNDO = 12; // seconds
+const titleOf = (task) => visible(task.title);
+const reasonField = () => ({ name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") });
+
+export async function decide(task, approve) {
+  const act = (given) => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null });
+  if (approve) await attempt(() => act({}));
+  else await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
+}
+
+export async function move(task, status) {
+  const stops = (status === "blocked" || status === "cancelled");
+  const note = stops && task.assignee_id && task.assignee_id !== facts.me ? t(isAway(task.assignee_id) ? "board.will_interrupt_away" : "board.will_interrupt", { agent: task.assignee_id }) : null;
+  const returns = task.status === "review" && status === "in_progress";
+  const act = async (given) => {
+    const answer = await api(`/tasks/${task.task_id}/status`, { status, reason: given.reason || null });
+    tellOfMove(task, answer);
+    await lookAgain(["tasks"]);
+    document.querySelector(`[data-task="${task.task_id}"]`)?.focus();
+  };
+  if (returns) await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
+  else if (stops) await ask(t(`board.why_${status}`), [reasonField()], t(`status.${status}`), act, note);
+  else await attempt(() => act({}));
+}
+
+// Says what was done and offers to take it back, where the task may go back.
+function tellOfMove(task, answer) {
+  const { status } = answer.task; // a task that is to be checked may be in review instead of done
+  const was = answer.previous_status;
+  const words = { title: titleOf(task), from: t(`status.${was}`), to: t(`status.${status}`), agent: answer.interrupted };
+  const later = isAway(answer.interrupted) ? "board.moved_interrupt_away" : "board.moved_interrupt";
+  const goesBack = was !== status && was in answer.task.targets && !answer.task.targets[was];
+  const undo = goesBack && { text: t("undo"), act: () => attempt(async () => {
+    await api(`/tasks/${task.task_id}/status`, { status: was });
+    toast(t("board.moved", { ...words, from: words.to, to: words.from }));
+    await lookAgain(["tasks"]);
+    document.querySelector(`[data-task="${task.task_id}"]`)?.focus();
+  }) };
+  toast(t(answer.interrupted ? later : "board.moved", words), "good", undo, UNDO);
+}
+
+async function pause(task) {
+  const act = async (given) => {
+    told(await api(`/agents/${task.assignee_id}/interrupt`, { action: "pause", task_id: task.task_id, reason: given.reason || null }), "board.paused", task.assignee_id);
+  };
+  await ask(t("board.why_paused", { agent: task.assignee_id }), [reasonField()], t("board.pause"), act);
+}
+
+export async function resume(agent) {
+  await attempt(async () => {
+    told(await api(`/agents/${agent}/resume`, {}), "agents.resumed", agent);
+  });
+}
+
+export async function release(agent) {
+  await attempt(async () => {
+    await api(`/agents/${agent}/release`, {});
+    toast(t("agents.released", { agent }));
+  });
+}
+
+const assigneeField = (value = "") => ({ name: "assignee_id", label: t("board.assignee"), kind: "agent", value, empty: t("board.unassigned") });
+
+async function assign(task) {
+  await ask(titleOf(task), [assigneeField(task.assignee_id ?? "")], t("board.assignee"), async (given) => {
+    await api(`/tasks/${task.task_id}/assignee`, { assignee_id: given.assignee_id || null });
+    toast(t("board.assigned", { title: titleOf(task), agent: given.assignee_id || t("nobody") }));
+  });
+}
+
+export function moves(task) {
+  return Object.entries(task.targets).map(([status, why]) => ({
+    text: t(`status.${status}`), why, kind: `status-${status}`, act: () => move(task, status),
+  }));
+}
+
+export function otherActs(task) {
+  const stoppable = task.status === "in_progress" && task.assignee_id && task.assignee_id !== facts.me;
+  return [
+    ...(stoppable ? [{ text: t("board.pause"), act: () => pause(task) }] : []),
+    ...(task.paused ? [{ text: t("board.resume"), act: () => resume(task.assignee_id) }] : []),
+    ...(["done", "cancelled"].includes(task.status) ? [] : [{ text: `${t("board.assignee")}…`, act: () => assign(task) }]),
+  ];
+}
+
+export async function create() {
+  const fields = [
+    { name: "title", label: t("board.title"), required: true, most: 500 },
+    { name: "description", label: t("board.description"), kind: "long", rows: 6 },
+    assigneeField(),
+    { name: "done_when", label: t("board.done_when"), hint: t("board.done_when_hint") },
+    { name: "priority", label: t("board.priority"), kind: "choice", options: facts.priorities.map((name) => [name, t(`priority.${name}`)]), value: "medium" },
+  ];
+  await ask(t("board.new"), fields, t("board.create"), async (given) => {
+    await api("/tasks", { ...given, assignee_id: given.assignee_id || null });
+    toast(t("board.created_task", { title: visible(given.title) }));
+  });
+}
