@@ -17,7 +17,6 @@ from benchmarks.timing import in_turns, ms, processor_seconds, seconds
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.stream import Hub
-from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.hub.support import DESK, LAPTOP, Machines, eventually, machines
@@ -133,11 +132,11 @@ def _publishing(made: Machines) -> Iterator[Callable[[], object]]:
     numbers = itertools.count()
     with asyncio.Runner() as runner:
         client = runner.run(connected_once(membership.urls, share.seed(), None, LAPTOP))
-        hub = Hub(Names(membership.uuid), LAPTOP, client=client)
+        hub = Hub(membership.names, LAPTOP, client=client)
 
         async def publish() -> None:
             name = str(next(numbers))
-            await hub.put(hub.names.own(LAPTOP, "floor", "x", name), KILOBYTE, name, {}, expected=0)
+            await hub.put(hub.names.own(LAPTOP, "ses", "x", name), KILOBYTE, name, {}, expected=0)
 
         yield lambda: runner.run(publish())
         runner.run(client.close())

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nats.aio.client import Client
 
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.kinds import KINDS, Rule
 from multi_agent_mcp.hub.share_directory import shared_settings
-from multi_agent_mcp.hub.stream import FAILED, MACHINE, NO_STREAM, OP, TIME, WAS, protected
+from multi_agent_mcp.hub.stream import FAILED, FORM, MACHINE, NO_STREAM, OP, TIME, WAS, protected
 from multi_agent_mcp.hub.subjects import Names, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.shared_collection import LINE
@@ -32,41 +33,68 @@ CONNECT_SECONDS = 3.0
 CREATE_SECONDS = 5.0
 ADMINISTER_SECONDS = 10.0
 LOG_SECONDS = 90 * 24 * 3600
+VALUES, VALUE_BYTES, LOG_BYTES = 300_000, 512 << 20, 128 << 20
+"""The most that a stream holds. One machine can fill no more than its own lane, and what all share."""
 
 
 async def make_streams(client: Client, names: Names, identity: str, *, first: int = 1, replicas: int = 1) -> None:
     """Creates the streams of a session unless they exist; the values' sequence begins at `first`. Requires the
     administrator's permissions, which no machine has. Raises `HubUnreachable`."""
-    common = {"storage": "file", "num_replicas": replicas, "allow_direct": True, "max_msg_size": PAYLOAD_BYTES}
-    values = {
-        "name": names.stream,
-        "description": identity,
-        "subjects": list(names.stored),
-        "max_msgs_per_subject": 1,
-        "discard": "new",
+    common = {
+        "description": f"{FORM} {identity}",
+        "storage": "file",
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "max_msg_size": PAYLOAD_BYTES,
         "deny_delete": True,
         "deny_purge": True,
-        "first_seq": first,
     }
-    logs = {"name": names.log_stream, "description": identity, "subjects": [names.logs], "max_age": LOG_SECONDS * 10**9}
+    values = {"max_msgs_per_subject": 1, "max_msgs": VALUES, "max_bytes": VALUE_BYTES, "discard": "new"}
+    logs = {"max_age": LOG_SECONDS * 10**9, "max_msgs": VALUES, "max_bytes": LOG_BYTES, "discard": "old"}
     beats = {
-        "name": names.beat_stream,
-        "description": identity,
         "subjects": [names.heartbeats],
         "max_msgs_per_subject": 1,
         "republish": {"src": names.heartbeats, "dest": names.heard.replace("*", "{{wildcard(1)}}")},
     }
-    for config in (values, logs, beats):
-        await _create(client, f"$JS.API.STREAM.CREATE.{config['name']}", json.dumps({**config, **common}).encode())
+    for stream in names.streams:
+        kind = values if stream in names.values else logs
+        begins = {"first_seq": first} if stream == names.stream else {}
+        news = {"src": ">", "dest": names.news, "headers_only": True}
+        config = {**common, **kind, **begins, "subjects": names.subjects_of(stream), "republish": news}
+        await _create(client, stream, config)
+    await _create(client, names.beat_stream, {**common, **beats})
 
 
-async def _create(client: Client, call: str, config: bytes) -> None:
+async def take_new_kinds(server: Server) -> None:
+    """Lets the streams of a hub that an earlier version has made take the kinds that were added since. Raises
+    `HubUnreachable`."""
+    client, names = await connected_as_administrator(server), server.names
+    try:
+        for stream in names.streams:
+            answer = json.loads((await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", ADMINISTER_SECONDS)).data)
+            config, taken = answer.get("config", {}), names.subjects_of(stream)
+            if config.get("description", "").startswith(FORM) and set(config["subjects"]) != set(taken):
+                data = json.dumps({**config, "subjects": taken}).encode()
+                await administer(client, f"$JS.API.STREAM.UPDATE.{stream}", data)
+    except FAILED as error:
+        raise HubUnreachable from error
+    finally:
+        await client.close()
+
+
+async def connected_as_administrator(server: Server) -> Client:
+    """Returns a connection with the rights to make streams. Raises `HubUnreachable`."""
+    return await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
+
+
+async def _create(client: Client, stream: str, config: Mapping[str, Any]) -> None:
     """Creates a stream. A server that is still removing the files of a deleted stream of this name refuses; then it is
     asked again, for at most `CREATE_SECONDS`."""
+    call, data = f"$JS.API.STREAM.CREATE.{stream}", json.dumps({**config, "name": stream}).encode()
     deadline = time.monotonic() + CREATE_SECONDS
     while True:
         try:
-            await administer(client, call, config, but=NAME_TAKEN)
+            await administer(client, call, data, but=NAME_TAKEN)
         except HubUnreachable as refusal:
             if STORE_REFUSED not in str(refusal.values.get("words")) or time.monotonic() > deadline:
                 raise
@@ -90,8 +118,13 @@ async def administer(
 
 async def connected_once(urls: Sequence[str], seed: str, certificate: str | None, name: str) -> Client:
     """Returns a connection for one request. Retries for `CONNECT_SECONDS`, as a server may not know a new user yet.
-    Raises `HubUnreachable`."""
+    Raises `HubUnreachable`, and says so if somebody else answers."""
     deadline = time.monotonic() + CONNECT_SECONDS
+    said: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        said.append(error)
+
     while True:
         client = Client()
         try:
@@ -104,19 +137,17 @@ async def connected_once(urls: Sequence[str], seed: str, certificate: str | None
                 max_reconnect_attempts=1,
                 reconnect_time_wait=0,
                 connect_timeout=2,
-                error_cb=_ignore,
+                error_cb=note,
             )
             return client
         except FAILED as error:
             with suppress(Exception):  # it may be in any state
                 await asyncio.wait_for(client.close(), 0.5)
             if time.monotonic() > deadline:
-                raise HubUnreachable from error
+                is_stranger = any(isinstance(each, ssl.SSLCertVerificationError) for each in (*said, error))
+                key = "hub_stranger" if is_stranger else "hub_not_reached"
+                raise HubUnreachable(key, urls=", ".join(urls)) from error
             await asyncio.sleep(0.1)
-
-
-async def _ignore(_: Exception) -> None:
-    """Ignores an error, as the caller gets it, too."""
 
 
 # Recreates a hub from the files of one machine, after the old one was lost or restored from an older copy.
@@ -131,9 +162,10 @@ GAP = 1_000_000
 
 async def reseed(server: Server, workspace: Workspace, machine: str, position: int, identity: str) -> None:
     """Replaces the hub's streams by new ones with the shared values of the files here. Raises `HubUnreachable`."""
-    client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
+    client = await connected_as_administrator(server)
     try:
-        for stream in (server.names.stream, server.names.log_stream, server.names.beat_stream):
+        former = f"{server.names.stream}_LOG"  # of the form in which all machines shared two streams
+        for stream in (*server.names.streams, server.names.beat_stream, former):
             await administer(client, f"$JS.API.STREAM.DELETE.{stream}", b"", but=NO_STREAM)
         successor = f"{secrets.token_hex(8)} after {identity}"
         await make_streams(client, server.names, successor, first=position + GAP)

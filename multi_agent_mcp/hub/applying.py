@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,19 +25,19 @@ from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.question import Question
-from multi_agent_mcp.domain.reservation import CLAIMS
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.kinds import BY_NAME, Kind, Rule
+from multi_agent_mcp.hub.kinds import BY_NAME, WITHOUT_FILES, Kind, Rule
 from multi_agent_mcp.hub.share_directory import accept_settings
-from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, TIME, WAS, Stored
+from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, RELAY, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import Names, Own
 from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import codec, parse
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
+from multi_agent_mcp.system.file_status import signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -133,6 +133,8 @@ def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
 
 BULK = 32
 LOG_BYTES = 1 << 30
+EARLY_MAX = 50_000
+PASSED_OVER_MAX = 100
 NAME_BYTES = 255
 """The longest file name that file systems accept."""
 HOPELESS = frozenset({errno.ENAMETOOLONG, errno.EFBIG, errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW})
@@ -171,28 +173,67 @@ class Applying:
     consequences: Consequences
     on_written: Callable[[int, int], object]
     """Called for each file written here, with the hash of its signature and the time (nanoseconds since the epoch)."""
+    early: dict[str, str] = field(default_factory=dict)
+    """The marks of letters that have not come yet, as another machine's stream may be ahead: the time of reading, ""
+    for none, by `{kind}/{owner}/{name}`."""
+    relay: str = ""
+    """The id of the relay, whose own values are here."""
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
+    _passed_over: int = 0
+    _gaps: list[str] = field(default_factory=list)
+    _asked_again: set[str] = field(default_factory=set)
     _merged: set[tuple[str, str, str]] = field(default_factory=set)
 
     def apply(self, batch: Sequence[Stored], *, restoring: bool) -> list[Then]:
         """Applies values in order, durably, and returns their consequences, to be called next. `restoring`: this
         machine's own values are applied, too, as its files were lost. Raises `StorageError`."""
         self._marks, self._merged = self._true_marks(batch), set()
-        return self._each(sorted(batch, key=self._refers), partial(self._apply, restoring=restoring))
+        then = self._agents([stored for stored in batch if self._is(subjects.AGENT, stored)])
+        rest = [stored for stored in batch if not self._is(subjects.AGENT, stored)]
+        rest.sort(key=lambda stored: not self._is(subjects.CONVERSATION, stored))  # others may refer to them
+        return then + self._each(rest, partial(self._apply, restoring=restoring))
 
-    def _refers(self, stored: Stored) -> bool:
-        """Returns whether a value may refer to others, which are applied before it."""
+    def _is(self, kind: str, stored: Stored) -> bool:
+        """Returns whether this is a shared value of a kind."""
         what = self.names.parse(stored.subject)
-        return not (isinstance(what, str) and what.startswith(tuple(f"{kind}." for kind in subjects.REFERRED)))
+        return isinstance(what, str) and what.startswith(f"{kind}.")
+
+    def _agents(self, batch: Sequence[Stored]) -> list[Then]:
+        """Applies agents' records, all with one write."""
+        values = []
+        for stored in batch:
+            try:
+                name = parse_agent_id(str(self.names.parse(stored.subject)).partition(".")[2])
+                values.append((name, stored.shared, _number(stored, WAS)))
+            except Exception as error:  # noqa: BLE001 - any joined machine may send it
+                self._pass_over(stored, error)
+        then: list[Then] = []
+        with self.workspace.files.noting(self._note):
+            for agent in self.workspace.registry.accept(values) if values else ():
+                if not agent.removed:
+                    self.workspace.make_inboxes(agent.id)
+                    if agent.machine == self.machine:
+                        then.append(partial(self.consequences.moved_in, agent))
+        return then
 
     def at_home(self) -> list[Then]:
         """Returns the consequences for this machine's agents that an earlier relay may not have completed."""
         agents = self.workspace.registry.active().values()
         return [partial(self.consequences.moved_in, agent) for agent in agents if agent.machine == self.machine]
 
-    def apply_logs(self, batch: Sequence[Stored], *, restoring: bool) -> None:
-        """Applies parts of logs, durably. `restoring` as in `apply`. Raises `StorageError`."""
-        self._each(batch, partial(self._apply_log, restoring=restoring))
+    def take_marks(self, early: Mapping[str, str]) -> None:
+        """Applies marks whose letters another process did not have; those that have not come yet are kept."""
+        for key, at in early.items():
+            if not self._mark(*key.split("/", 2), at=parse_time(at)):
+                self._keep_early(key, at)
+
+    def gaps_to_fill(self) -> list[str]:
+        """Returns the subjects of logs of which a part came that does not continue what is there, to be applied again
+        as a whole. Each is returned once: if a part is missing on the hub, too, the rest is passed over."""
+        gaps = [subject for subject in dict.fromkeys(self._gaps) if subject not in self._asked_again]
+        self._gaps.clear()
+        self._asked_again.update(gaps)
+        return gaps
 
     def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]]) -> list[Then]:
         then: list[Then] = []
@@ -204,14 +245,23 @@ class Applying:
                 except Exception as error:
                     if (refusal := _of_the_disk(error)) is not None:
                         raise refusal from error
-                    logger.warning("%s (revision %d) is passed over: %.300r", stored.subject, stored.sequence, error)
+                    self._pass_over(stored, error)
         return then
+
+    def _pass_over(self, stored: Stored, error: Exception) -> None:
+        """Logs that a value is no entity, unless it is one of very many."""
+        self._passed_over += 1
+        if self._passed_over <= PASSED_OVER_MAX:
+            logger.warning("%s (revision %d) is passed over: %.300r", stored.subject, stored.sequence, error)
+        elif self._passed_over == PASSED_OVER_MAX + 1:
+            logger.warning("more values are passed over")
 
     def _note(self, written: Signature) -> None:
         self.on_written(hash(written), time.time_ns())
 
     def _apply_log(self, stored: Stored, *, restoring: bool) -> list[Then]:
-        machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")
+        """Adds a part to a log. An offset continues what is there, or the parts before it are asked for again."""
+        _, machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")
         if machine == self.machine and not restoring:
             return []
         owner, _, stem = subjects.unquoted(name).partition("/")
@@ -224,19 +274,26 @@ class Applying:
             return []
         if not 0 <= (offset := int(stored.headers[OFFSET])) < LOG_BYTES:
             raise ValueError(offset)
+        if offset > (signature_of(path) or (0, 0))[1]:
+            self._gaps.append(stored.subject)
+            raise ValueError(offset)
         self.workspace.files.extend(path, offset, stored.data)
         return []
 
     def _apply(self, stored: Stored, *, restoring: bool) -> list[Then]:
+        if stored.subject.startswith(f"{self.names.root}.log."):
+            return self._apply_log(stored, restoring=restoring)
         what = self.names.parse(stored.subject)
         if isinstance(what, str):
             then = self._shared(what, stored)
-            return then if not restoring or what.startswith(f"{subjects.AGENT}.") else []
-        if what is None or (what.machine == self.machine and not restoring):
+            return [] if restoring else then
+        if what is None or (what.machine == self.machine and stored.headers.get(RELAY) == self.relay):
             return []
-        if what.kind in (subjects.MESSAGE, subjects.NOTIFICATION):
+        if what.kind in (subjects.MESSAGE, subjects.NOTIFICATION):  # also those that a copy of this directory has sent
             then = self._arrival(what, stored)
             return [] if restoring else then
+        if what.machine == self.machine and not restoring:
+            return []
         if what.kind in BY_NAME and self._known(what.kind, Rule.STATE, Rule.COPY).rule is Rule.COPY:
             self._file_of_home(what, stored)
         elif what[1:] not in self._merged and self._is_home(what.machine, what.owner):
@@ -275,15 +332,9 @@ class Applying:
         kind, _, name = key.partition(".")
         if kind == subjects.SETTINGS:
             accept_settings(self.workspace, stored.data)
-        elif kind == subjects.AGENT:
-            agent = self.workspace.registry.accept(parse_agent_id(name), stored.shared, _number(stored, WAS))
-            if agent is not None and not agent.removed:
-                self.workspace.make_inboxes(agent.id)
-                if agent.machine == self.machine:
-                    return [lambda: self.consequences.moved_in(agent)]
         elif kind == LINE:
             self.workspace.tasks.accept_line(name, stored.data)
-        elif kind != CLAIMS.partition(".")[0]:  # these only order reservations: no machine has a file of them
+        elif kind not in WITHOUT_FILES:
             return self._entity(kind, name, stored)
         return []
 
@@ -306,13 +357,16 @@ class Applying:
         mark = (subjects.MARKS[what.kind], what.owner, what.name)
         if is_mail:
             make_way(inbox, name, stored.data)
-        entity = inbox.accept(name, stored.data, _time(stored), self._marks.get(mark))
+        early = self.early.get(key := "/".join(mark))
+        known = self._marks.get(mark) if mark in self._marks or early is None else parse_time(early)
+        entity = inbox.accept(name, stored.data, _time(stored), known)
+        self.early.pop(key, None)
         if entity is None:
             return []
         if mark in self._marks:
             self._merged.add(mark)
         if is_mail:
-            self._copy(entity)
+            self._copy(entity.mark_read(None))
         return [partial(self._tell, what, entity)] if self._is_mine(what) else []
 
     def _tell(self, what: Own, entity: Any) -> None:
@@ -335,12 +389,9 @@ class Applying:
 
     def _state(self, what: Own, stored: Stored) -> None:
         """Applies a value that only the agent's home writes."""
-        if what.kind == subjects.READ:
-            inbox = self.workspace.mailbox(what.owner)
-            inbox.accept_read(_file(what.name), _read_at(stored))
-        elif what.kind == subjects.SEEN:
-            notices = self.workspace.notices(what.owner)
-            notices.accept_read(_file(what.name), _read_at(stored))
+        if what.kind in subjects.MARKS.values():
+            if not self._mark(what.kind, what.owner, what.name, at=(at := _read_at(stored))):
+                self._keep_early("/".join(what[1:]), format_time(at) if at is not None else "")
         elif what.kind in BY_NAME:
             collection = BY_NAME[what.kind].collection(self.workspace)
             collection.accept_copy(entity_id(what.kind, what.name), stored.data, what.owner, _time(stored))
@@ -353,6 +404,16 @@ class Applying:
                 waits.replace(name, codec(waits.codec.entity_type).decode(stored.data))
             else:
                 waits.remove(name, sync=True)
+
+    def _mark(self, kind: str, owner: str, name: str, *, at: datetime | None) -> bool:
+        """Marks a letter or notification as read; returns whether it is there."""
+        inbox: Inbox[Any] = (self.workspace.mailbox if kind == subjects.READ else self.workspace.notices)(owner)
+        return inbox.accept_read(_file(name), at)
+
+    def _keep_early(self, key: str, at: str) -> None:
+        self.early[key] = at
+        while len(self.early) > EARLY_MAX:
+            del self.early[next(iter(self.early))]
 
     def _is_mine(self, what: Own) -> bool:
         agent = self.workspace.registry.all().get(what.owner)

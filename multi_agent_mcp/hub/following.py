@@ -1,4 +1,5 @@
-"""Following the hub: applies the values of other machines here in the hub's order, as long as it is the same hub."""
+"""Following the hub: applies the values of other machines here, each stream in its order, as long as it is the same
+hub. A stream that is flooded delays only itself: each has a task of its own, and takes turns of a few values."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
 from multi_agent_mcp.hub.restoring import Written, running
-from multi_agent_mcp.hub.stream import OP, Hub, Stored, StreamState
+from multi_agent_mcp.hub.stream import AFTER, OP, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
 
 if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
     from multi_agent_mcp.hub.applying import Applying, Disk
     from multi_agent_mcp.hub.outgoing import Noticing
     from multi_agent_mcp.store.records import Record
@@ -28,110 +31,136 @@ if TYPE_CHECKING:
 class Progress:
     """The content of `.share/position.json`. A power cut may leave an earlier one: then some values are applied twice.
 
-    `identity`: of the hub's stream. `sequence`, `log_sequence`: up to where its values and its logs are in the files.
-    `scanned`: the time up to which all changes of files here were sent (seconds since the epoch). `witness`: the newest
-    revision that the hub is known to have had, and its operation. `restore_until`, `restore_logs_until`: the positions
-    up to which a machine with new files applies its own values, too.
+    `identity`: of the hub. `places`: up to where each stream is in the files. `scanned`: the time up to which all
+    changes of files here were sent (seconds since the epoch). `witnesses`: of each stream the newest revision that the
+    hub is known to have had, and its operation. `until`: the places up to which a machine with new files applies its
+    own values, too. `early`: the marks whose letters have not come yet (see `Applying`).
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, shared: str) -> None:
         self._record = record
+        self._shared = shared
         noted = record.read() or {}
         self.identity = str(noted.get("identity", ""))
-        self.sequence = int(noted.get("sequence", 0))
-        self.log_sequence = int(noted.get("log_sequence", 0))
+        self.places: dict[str, int] = dict(noted.get("places") or {shared: int(noted.get("sequence", 0))})
+        self.until: dict[str, int] = dict(noted.get("until", {}))
+        self.witnesses: dict[str, tuple[int, str]] = {
+            stream: (int(revision), str(operation))
+            for stream, (revision, operation) in noted.get("witnesses", {}).items()
+        }
+        self.early: dict[str, str] = dict(noted.get("early", {}))
         self.scanned = float(noted.get("scanned", 0))
-        revision, operation = noted.get("witness", (0, ""))
-        self.witness = (int(revision), str(operation))
-        self.restore_until = int(noted.get("restore_until", 0))
-        self.restore_logs_until = int(noted.get("restore_logs_until", 0))
-        self._noted = self._place
+        self._noted = self._state
 
     @property
-    def _place(self) -> tuple[object, ...]:
-        return self.identity, self.sequence, self.log_sequence, self.restore_until, self.scanned > 0
+    def _state(self) -> tuple[object, ...]:
+        return self.identity, {**self.places}, {**self.until}, len(self.early), self.scanned > 0
 
     def note(self) -> None:
-        """Writes the progress if it has changed."""
-        if self._noted == (place := self._place):
+        """Writes the progress if it has changed. `sequence` is the shared revision, which `reseed` goes on from."""
+        if self._noted == (state := self._state):
             return
         facts = {
             "identity": self.identity,
-            "sequence": self.sequence,
-            "log_sequence": self.log_sequence,
+            "sequence": self.place(self._shared),
+            "places": {**self.places},
             "scanned": self.scanned,
-            "witness": self.witness,
-            "restore_until": self.restore_until,
-            "restore_logs_until": self.restore_logs_until,
+            "witnesses": {**self.witnesses},
+            "until": {**self.until},
+            "early": {**self.early},
         }
         self._record.write(facts)
-        self._noted = place
+        self._noted = state
+
+    def place(self, stream: str) -> int:
+        return self.places.get(stream, 0)
+
+    @property
+    def position(self) -> int:
+        """The number of values that have passed here, which the machines compare."""
+        return sum(self.places.values())
+
+    @property
+    def target(self) -> int:
+        """The position at which all is restored."""
+        return sum(self.until.values())
 
     @property
     def is_new(self) -> bool:
         """Whether no value of the hub was ever applied here."""
-        return self.sequence == self.restore_until == 0
+        return self.position == self.target == 0
 
-    def begin(self, last: int, last_log: int) -> None:
-        """Begins to restore all values up to these positions, including this machine's own. This is written at once, so
-        that files made here in the meantime do not count as received from the hub if the relay dies. Raises
-        `StorageError`: then it has not begun."""
-        self.restore_until, self.restore_logs_until = last, last_log
+    def begin(self, states: Mapping[str, StreamState]) -> None:
+        """Begins to restore all values that there are, including this machine's own. This is written at once, so that
+        files made here in the meantime do not count as received from the hub if the relay dies. Raises `StorageError`:
+        then it has not begun."""
+        self.until = {stream: state.last_sequence for stream, state in states.items() if state.last_sequence}
         try:
             self.note()
         except StorageError:
-            self.restore_until = self.restore_logs_until = 0
+            self.until = {}
             raise
 
-    @property
-    def is_restoring(self) -> bool:
-        return self.sequence < self.restore_until
+    def is_restoring(self, stream: str) -> bool:
+        return self.place(stream) < self.until.get(stream, 0)
+
+    def witnessed(self, stream: str, revision: int, operation: str) -> None:
+        self.witnesses[stream] = max(self.witnesses.get(stream, (0, "")), (revision, operation))
 
     @property
-    def is_restoring_logs(self) -> bool:
-        return self.log_sequence < self.restore_logs_until
+    def newest(self) -> dict[str, int]:
+        """The newest revision of each stream that this machine had of the hub."""
+        streams = self.places.keys() | self.witnesses.keys()
+        return {stream: max(self.witnesses.get(stream, (0, ""))[0], self.place(stream)) for stream in streams}
 
-    def witnessed(self, revision: int, operation: str) -> None:
-        self.witness = max(self.witness, (revision, operation))
-
-    @property
-    def newest(self) -> int:
-        """The newest revision that this machine had of the hub."""
-        return max(self.witness[0], self.sequence)
-
-    async def recognises(self, hub: Hub, state: StreamState, newest: int) -> bool:
+    async def recognises(self, hub: Hub, states: Mapping[str, StreamState], newest: Mapping[str, int]) -> bool:
         """Returns whether this is the hub followed so far, or its successor (see `hub.reseeding`), to which all files
         are sent again. A hub restored from an old copy may have grown again since: then the witness's revision belongs
-        to another operation. `newest` is that of before the state was asked for, as this machine's own values go on
+        to another operation. `newest` is that of before the states were asked for, as this machine's own values go on
         growing meanwhile. Raises `HubUnreachable`."""
-        identity, _, predecessor = state.identity.partition(" after ")
+        (said, *others) = {state.identity for state in states.values()}
+        identity, _, predecessor = said.partition(" after ")
+        if others or not identity:
+            return False  # it has lost a stream, or its streams have another form
         if self.identity in ("", identity):
             self.identity = identity
-            return state.last_sequence >= newest and await self._is_as_witnessed(hub)
+            known = {stream: last for stream, last in newest.items() if stream in states}
+            if any(states[stream].last_sequence < last for stream, last in known.items()):
+                return False
+            return all(await asyncio.gather(*(self._is_as_witnessed(hub, stream) for stream in known)))
         if predecessor != self.identity:
             return False
-        self.scanned, self.log_sequence = 0.0, 0  # before the identity: `note` may be called in between
+        self.scanned = 0.0  # before the identity: `note` may be called in between
+        self.places, self.witnesses = {self._shared: self.place(self._shared)}, {}
         self.identity = identity
         return True
 
-    async def _is_as_witnessed(self, hub: Hub) -> bool:
-        revision, operation = self.witness
-        found = await hub.at(revision) if revision else None
-        return found is None or found.headers.get(OP) == operation
+    async def _is_as_witnessed(self, hub: Hub, stream: str) -> bool:
+        revision, operation = self.witnesses.get(stream, (0, ""))
+        found = await hub.at(stream, revision) if revision else None
+        return found is None or found.headers.get(OP, "") == operation
 
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 """The interval of polling without any sign of new values."""
+STREAMS_SECONDS = 60.0
+"""The interval of looking for streams that nobody has followed yet, should the news of their first value be lost."""
 RETRY_SECONDS = 1.0
 DOUBT_SECONDS = 30.0
+ORDER_SECONDS = 1.0
+"""The longest wait of one machine's values for the shared ones that it had: as these may be flooded, not for ever."""
+REFERRING_SECONDS = 60.0
+"""The same for values that cannot do without them."""
 MANY = 5_000
 """The number of values from which on several processes are worth the second that they take to start."""
 ROUND = 4096
 """The approximate number of values that several processes write together."""
 AHEAD = 2
 """The number of rounds handed over in advance, so that no process idles."""
+TURN, SHARED_TURN = 128, 64
+"""The numbers of values that are applied before another stream's turn; a task takes longer than a letter."""
 APPLYING = "what other machines wrote"
 T = TypeVar("T")
 
@@ -159,20 +188,26 @@ class Following:
         self.synchronised = False
         self._on_news = on_news
         self._connections = 0
-        self._claimed = 0
-        self._announced = 0
+        self._announced: dict[str, int] = {}
         self._referred_until = 0
         self._doubted_at: float | None = None
-        self._restored = False
+        self._look_again_at = 0.0
+        self._restored: set[str] = set()
+        self._one_restores = asyncio.Lock()
         self._begun: str | None = None
         """The identity of the hub to which all files are being sent from the beginning."""
         self._wake = asyncio.Event()
+        self._wakes: dict[str, asyncio.Event] = {}
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._moved = asyncio.Condition()
+        hub.shared_until = progress.newest.get(hub.names.stream, 0)
         self._applier = ThreadPoolExecutor(1, "apply")
         self._ringer = ThreadPoolExecutor(1, "ring")
 
     def wake(self) -> None:
-        """Makes `run` look for new values."""
-        self._wake.set()
+        """Makes this machine look for new values in every stream."""
+        for wake in (self._wake, *self._wakes.values()):
+            wake.set()
 
     def require(self) -> None:
         """Raises `HubReplaced` or `HubUnreachable`."""
@@ -186,78 +221,96 @@ class Following:
         self.synchronised = False
         self.wake()
 
-    def claimed(self, position: int, last: int) -> None:
-        """Takes another machine's position and the last revision that it has stored."""
-        self._claimed = max(self._claimed, position)
-        newest = max(position, last)
-        self._announced = max(self._announced, newest)
-        if newest > self.progress.sequence:
-            self.wake()
+    async def heard(self, message: Msg) -> None:
+        """Hears of a value that a stream has stored."""
+        stream, last = (message.headers or {}).get("Nats-Stream", ""), (message.headers or {}).get("Nats-Sequence", "")
+        if stream in self.hub.names.streams and last.isdecimal():
+            self._announced[stream] = int(last)
+            self._follower(stream).set()
 
     def found_replaced(self) -> None:
         if not self.replaced:
-            revision, _ = self.progress.witness
-            logger.error("the hub is older than what was had of it (revision %d): nothing is exchanged", revision)
+            logger.error("the hub is older than what was had of it (%s): nothing is exchanged", self.progress.newest)
             self.replaced, self.hub.recognised = True, False
             self._on_news()
 
     async def run(self) -> None:
-        """Applies new values in order, forever; after each connection it first checks that it is the same hub."""
+        """Checks after each connection that it is the same hub, and lets one task follow each stream, forever."""
         while True:
             self._wake.clear()
+            for ended in (task for task in self._followers.values() if task.done()):
+                ended.result()
             try:
-                if self.hub.connected and (not self.replaced or await self._is_made_anew()):
-                    await self._follow()
+                if self.hub.connected and not self.synchronised and (not self.replaced or await self._is_made_anew()):
+                    await self._synchronise()
+                elif self.synchronised and time.monotonic() > self._look_again_at:
+                    self._wake_followers(await self.hub.states())
+            except HubUnreachable as refusal:
+                logger.info("the hub does not answer: %s", refusal)
+            except (StorageError, OSError) as refusal:
+                await self._refused(refusal)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
+
+    async def _refused(self, refusal: StorageError | OSError) -> None:
+        self.disk.refused(APPLYING, refusal)
+        self._on_news()
+        await asyncio.sleep(RETRY_SECONDS)
+
+    def _follower(self, stream: str) -> asyncio.Event:
+        """Returns what wakes the task that follows a stream, which is begun now if there is none."""
+        if stream not in self._wakes:
+            self.hub.used.add(stream)
+            self._wakes[stream] = asyncio.Event()
+            self._followers[stream] = asyncio.create_task(self._follow(stream))
+        return self._wakes[stream]
+
+    async def _follow(self, stream: str) -> None:
+        wake = self._wakes[stream]
+        while True:
+            wake.clear()
+            try:
+                if self.hub.usable:
+                    await self._catch_up(stream)
                     self.disk.took(APPLYING)
             except HubUnreachable as refusal:
                 logger.info("the hub does not answer: %s", refusal)
             except (StorageError, OSError) as refusal:
-                self.disk.refused(APPLYING, refusal)
-                self._on_news()
-                await asyncio.sleep(RETRY_SECONDS)
+                await self._refused(refusal)
+                wake.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
-                    await self._wake.wait()
+                    await wake.wait()
 
     async def look_at_files(self) -> None:
         """Starts noticing changes of files here, and notices once those since the last scan."""
         await self.noticing.look_at_files(self.progress.scanned)
 
-    async def _follow(self) -> None:
-        if not self.synchronised:
-            await self._synchronise()
-        if not self.synchronised:
-            return
-        await self._catch_up()
-        # If another machine has had later revisions than there are now, the hub was replaced.
-        claimed = self._claimed  # it may grow with the hub while the hub is asked
-        if claimed > self.progress.sequence and (state := await self.hub.state()).last_sequence < claimed:
-            self._found_older(state)
-
     async def _synchronise(self) -> None:
         """Checks that it is the same hub, and exchanges everything with it. If the connection changes meanwhile, it
         ends without a result, and `run` begins again: the hub on the new connection has not been recognised."""
         connection, newest, followed = self._connections, self.progress.newest, self.progress.identity
-        state = await self.hub.state()
-        recognised = await self.progress.recognises(self.hub, state, newest)
+        states = await self.hub.states()
+        recognised = await self.progress.recognises(self.hub, states, newest)
         if connection != self._connections:
             return
+        shared = states[self.hub.names.stream]
         if not recognised:
-            self._found_older(state)
+            self._found_older(shared)
             return
         if self.progress.identity != followed:
             self.replaced = False  # meanwhile another machine may have said that of the former hub
-        self.hub.recognised = True
         self._doubted_at = None
-        if not self.progress.scanned and self._begun != state.identity:
-            self._claimed = self._announced = 0
-            self.publishing.begin_anew(state.first)
-            self._begun = state.identity
+        if not self.progress.scanned and self._begun != shared.identity:
+            self._announced.clear()
+            self.publishing.begin_anew(shared.first)
+            self._begun = shared.identity
         if self.progress.is_new:
-            logs = await self.hub.state(self.hub.names.log_stream)
-            self.progress.begin(state.last_sequence, logs.last_sequence)
+            self.progress.begin(states)
             await self.noticing.note_changed(0.0)  # before values are received
-        await self._catch_up()
+        self.hub.recognised = True
+        await self._reach(states, connection)
         await self.look_at_files()  # if nothing was scanned yet: all files not written by this relay
         await self._in_applier(self.publishing.keep_newest)
         if connection != self._connections:
@@ -265,6 +318,22 @@ class Following:
         self.synchronised = True
         self._do_soon(self.applying.at_home())
         self._on_news()
+
+    def _wake_followers(self, states: Mapping[str, StreamState]) -> None:
+        """Has every stream followed that is further here."""
+        self._look_again_at = time.monotonic() + STREAMS_SECONDS
+        for stream, state in states.items():
+            if state.last_sequence > self.progress.place(stream):
+                self._follower(stream).set()
+
+    async def _reach(self, states: Mapping[str, StreamState], connection: int) -> None:
+        """Waits until every stream is as far as it was."""
+        self._wake_followers(states)
+        is_there = partial(
+            lambda: all(self.progress.place(each) >= state.last_sequence for each, state in states.items())
+        )
+        while connection == self._connections and not is_there():
+            await self._wait_until(is_there, RETRY_SECONDS)
 
     def _found_older(self, state: StreamState) -> None:
         """Marks the hub as replaced. Raises `HubUnreachable` instead while that may be temporary: of several servers, a
@@ -276,89 +345,140 @@ class Following:
 
     async def _is_made_anew(self) -> bool:
         """Returns whether the hub that was too old has a successor; then everything is exchanged again."""
-        newest, state = self.progress.newest, await self.hub.state()
-        if state.identity.partition(" ")[0] == self.progress.identity:
+        newest, states = self.progress.newest, await self.hub.states()
+        if states[self.hub.names.stream].identity.partition(" ")[0] == self.progress.identity:
             return False
-        if not await self.progress.recognises(self.hub, state, newest):
+        if not await self.progress.recognises(self.hub, states, newest):
             return False
-        self.replaced = self.synchronised = False
+        self.replaced = False
         return True
 
-    async def _catch_up(self) -> None:
-        if self.progress.restore_until - self.progress.sequence > MANY and not self._restored:
-            self._restored = True  # if it fails, the rest is applied here
-            await self._restore()
-        while batch := await self._next():
-            if not batch[-1].is_last and batch[-1].sequence > self._referred_until:
+    async def _catch_up(self, stream: str) -> None:
+        """Applies what there is of a stream."""
+        connection = self._connections
+        if self.progress.until.get(stream, 0) - self.progress.place(stream) > MANY and stream not in self._restored:
+            self._restored.add(stream)  # if it fails, the rest is applied here
+            await self._after_shared(stream, self.progress.until[self.hub.names.stream])
+            async with self._one_restores:
+                await self._restore(stream)
+        while (batch := await self._next(stream)) and connection == self._connections:
+            if not batch[-1].is_last and stream == self.hub.names.stream and batch[-1].sequence > self._referred_until:
                 await self._get_referred()
-            await self._apply(batch)
+            is_referring = any(map(self._refers, batch))
+            seconds = REFERRING_SECONDS if is_referring else ORDER_SECONDS
+            await self._after_shared(stream, max(map(_shared_before, batch)), seconds)
+            await self._apply(stream, batch)
             if batch[-1].is_last:  # later values are announced
                 break
-        while batch := await self.hub.after(self.progress.log_sequence, self.hub.names.log_stream):
-            is_restoring = self.progress.is_restoring_logs
-            await self._in_applier(partial(self.applying.apply_logs, batch, restoring=is_restoring))
-            self.progress.log_sequence = batch[-1].sequence
-            self._on_news()
 
-    async def _next(self) -> list[Stored]:
+    async def _next(self, stream: str) -> list[Stored]:
         """Returns the next values, with one request if only one is known to be there."""
-        following = self.progress.sequence + 1
-        if self._announced == following and (found := await self.hub.directly(following)) is not None:
+        following = self.progress.place(stream) + 1
+        is_alone = self._announced.get(stream) == following
+        if is_alone and (found := await self.hub.directly(stream, following)) is not None:
             return [found]
-        return await self.hub.after(self.progress.sequence)
+        return await self.hub.after(stream, self.progress.place(stream))
 
-    async def _restore(self) -> None:
+    def _refers(self, stored: Stored) -> bool:
+        """Returns whether a value would not be complete here without a shared one: a conversation's, or an agent's."""
+        what = self.hub.names.parse(stored.subject)
+        is_unknown = isinstance(what, Own) and what.owner not in self.applying.workspace.registry.all()
+        return is_unknown or b"\nmessage_type: conversation\n" in stored.data
+
+    async def _after_shared(self, stream: str, revision: int, seconds: float = 0.0) -> None:
+        """Waits for the shared values that a machine had when it wrote others, which may refer to them: without limit
+        while they are restored, else for so long at most."""
+        shared = self.hub.names.stream
+        if stream == shared or self.progress.place(shared) >= revision:
+            return
+        self._follower(shared).set()
+        while self.progress.is_restoring(shared) and self.hub.usable:
+            await self._wait_until(lambda: not self.progress.is_restoring(shared), RETRY_SECONDS)
+        await self._wait_until(lambda: self.progress.place(shared) >= revision, seconds)
+
+    async def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Waits until it holds, for so long at most; it is looked at whenever a batch was applied."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._moved:
+                await self._moved.wait_for(condition)
+
+    async def _restore(self, stream: str) -> None:
         """Receives and writes thousands of values, fetching the next ones while others are being written."""
-        await self._get_referred()
+        if stream == self.hub.names.stream:
+            await self._get_referred()
         values: list[Stored] = []
-        sequence = self.progress.sequence
+        sequence = self.progress.place(stream)
         work: deque[tuple[asyncio.Task[Written], list[Stored]]] = deque()
         async with running(self.applying.workspace.path, self.hub.names, self.applying.machine) as restoring:
             try:
-                while batch := await self.hub.after(sequence):
+                while batch := await self.hub.after(stream, sequence):
                     sequence = batch[-1].sequence
                     values += batch
                     if len(values) > ROUND or batch[-1].is_last:
                         work.append((asyncio.create_task(restoring.apply(values)), values))
                         values = []
                     if len(work) > AHEAD:
-                        await self._restored_first(work)
+                        await self._restored_first(stream, work)
                 while work:
-                    await self._restored_first(work)
+                    await self._restored_first(stream, work)
             finally:
                 await asyncio.gather(*(task for task, _ in work), return_exceptions=True)
 
-    async def _restored_first(self, work: deque[tuple[asyncio.Task[Written], list[Stored]]]) -> None:
+    async def _restored_first(self, stream: str, work: deque[tuple[asyncio.Task[Written], list[Stored]]]) -> None:
         """Waits for the first round. If it raises, later rounds do not count and are applied again."""
         task, values = work.popleft()
-        await self._in_applier(partial(self.publishing.wrote_all, await task))
-        self._applied(values)
+        identity, written = self.progress.identity, await task
+        await self._in_applier(partial(self.publishing.wrote_all, written.files))
+        await self._in_applier(partial(self.applying.take_marks, written.early))
+        await self._applied(stream, values, identity)
 
     async def _get_referred(self) -> None:
-        """Applies agents and conversations before the mail and marks that refer to them: the hub has only their newest
-        state, whose revision may be later than those."""
-        until = (await self.hub.state()).last_sequence
+        """Applies agents and conversations before what refers to them: the hub has only their newest state, whose
+        revision may be later than that."""
+        shared = self.hub.names.stream
+        until = (await self.hub.state(shared)).last_sequence
         for subject in (self.hub.names.shared(f"{kind}.>") for kind in REFERRED):
-            sequence = self.progress.sequence
-            while batch := await self.hub.after(sequence, subject=subject):
-                self._do_soon(await self._in_applier(partial(self.applying.apply, batch, restoring=True)))
+            sequence = max(self.progress.place(shared), self._referred_until)
+            while batch := await self.hub.after(shared, sequence, subject):
+                await self._take_turns(shared, batch, restoring=True)
                 sequence = batch[-1].sequence
         self._referred_until = until
 
-    async def _apply(self, batch: Sequence[Stored]) -> None:
-        work = partial(self.applying.apply, batch, restoring=self.progress.is_restoring)
-        then = await self._in_applier(work)
-        self._applied(batch)
-        self._do_soon(then)
+    async def _apply(self, stream: str, batch: Sequence[Stored]) -> None:
+        identity = self.progress.identity
+        await self._take_turns(stream, batch, restoring=self.progress.is_restoring(stream))
+        await self._applied(stream, batch, identity)
 
-    def _applied(self, batch: Sequence[Stored]) -> None:
+    async def _take_turns(self, stream: str, batch: Sequence[Stored], *, restoring: bool) -> None:
+        size = SHARED_TURN if stream == self.hub.names.stream else TURN
+        for start in range(0, len(batch), size):
+            turn = partial(self.applying.apply, batch[start : start + size], restoring=restoring)
+            self._do_soon(await self._in_applier(turn))
+            for subject in self.applying.gaps_to_fill():
+                await self._fill(stream, subject)
+
+    async def _fill(self, stream: str, subject: str) -> None:
+        """Asks again for all parts of a log of which some are missing here."""
+        sequence = 0
+        while batch := await self.hub.after(stream, sequence, subject):
+            await self._in_applier(partial(self.applying.apply, batch, restoring=self.progress.is_restoring(stream)))
+            sequence = batch[-1].sequence
+
+    async def _applied(self, stream: str, batch: Sequence[Stored], identity: str) -> None:
         """Records that a batch is in the files now."""
-        self.progress.sequence = batch[-1].sequence
-        self.progress.witnessed(batch[-1].sequence, batch[-1].headers.get(OP, ""))
+        last = batch[-1]
+        if identity != self.progress.identity:
+            return  # the hub was made anew meanwhile: its places begin again
+        self.progress.places[stream] = last.sequence
+        self.progress.witnessed(stream, last.sequence, last.headers.get(OP, ""))
+        if stream == self.hub.names.stream:
+            self.hub.shared_until = max(self.hub.shared_until, last.sequence)
         for stored in batch:
             what = self.hub.names.parse(stored.subject)
             if isinstance(what, Own) and what.kind in (MESSAGE, NOTIFICATION):
                 self.publishing.came(what.kind, what.owner, what.name)
+        async with self._moved:
+            self._moved.notify_all()
         self._on_news()
 
     def _do_soon(self, consequences: Sequence[Callable[[], None]]) -> None:
@@ -367,3 +487,9 @@ class Following:
 
     async def _in_applier(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._applier, work)
+
+
+def _shared_before(stored: Stored) -> int:
+    """Returns the shared revision that a value's machine had."""
+    said = stored.headers.get(AFTER, "")
+    return int(said) if said.isdecimal() and len(said) < 16 else 0

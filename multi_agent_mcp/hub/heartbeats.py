@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -30,15 +29,13 @@ DISK, DOUBLE = TROUBLES = ("disk", "double")
 
 @dataclass(frozen=True)
 class Beat:
-    """One heartbeat. `position`: the revision up to which the machine's files are; `last`: the newest revision that it
-    has stored; `time`: its clock (seconds since the epoch); `queued`: the number of messages that wait there;
-    `conflicts`: the number of edits set aside there; `replaced`: the identity of a hub that it found to be older than
-    before; `ends`: it stops reporting for now; `asking`: the agents that wait for a human in a pane there; `troubles`:
-    those of `TROUBLES` that it has; `relay`: the id of the relay process; `members`: all machines of the team, only
-    from the machine with the hub."""
+    """One heartbeat. `position`: how many of the hub's values have passed there; `time`: its clock (seconds since the
+    epoch); `queued`: the number of messages that wait there; `conflicts`: the number of edits set aside there;
+    `replaced`: the identity of a hub that it found to be older than before; `ends`: it stops reporting for now;
+    `asking`: the agents that wait for a human in a pane there; `troubles`: those of `TROUBLES` that it has; `relay`:
+    the id of the relay process; `members`: all machines of the team, only from the machine with the hub."""
 
     position: int
-    last: int
     time: float
     queued: int = 0
     conflicts: int = 0
@@ -59,8 +56,8 @@ class Beat:
         """Parses a heartbeat. Raises `ValueError`, `LookupError`, `TypeError`, `AttributeError`, `ArithmeticError` or
         `RecursionError` for anything else."""
         facts = json.loads(data)
-        known = int(facts["position"]), int(facts["last"]), float(facts["time"])
-        if not isfinite(known[2]):  # a browser's JSON has no such number
+        known = int(facts["position"]), float(facts["time"])
+        if not isfinite(known[1]):  # a browser's JSON has no such number
             raise ValueError(facts["time"])
         counts = int(facts.get("queued", 0)), int(facts.get("conflicts", 0))
         asking = tuple(map(Asked.parse, facts.get("asking", ())))
@@ -110,7 +107,6 @@ class Heartbeats:
         self.hub = hub
         self.peers: dict[str, Peer] = {}
         self.listened = False
-        self.relay = secrets.token_hex(8)
         self._double_heard = float("-inf")
         self._remembered: Mapping[str, Peer] = {}
         self._own = own
@@ -169,7 +165,7 @@ class Heartbeats:
         return time.monotonic() - self._double_heard < DEAD_SECONDS
 
     def _heard_as_this(self, beat: Beat) -> None:
-        if beat.relay != self.relay and not beat.ends:
+        if beat.relay != self.hub.relay and not beat.ends:
             is_news, self._double_heard = not self.has_double, time.monotonic()
             if is_news:
                 self._on_news()

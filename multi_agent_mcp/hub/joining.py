@@ -26,10 +26,10 @@ from nats.errors import Error
 from multi_agent_mcp.domain.ids import differing_in_case, is_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
-from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.administration import connected_once, take_new_kinds
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.stream import is_key_refused
-from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
+from multi_agent_mcp.hub.subjects import SLOTS, Names, lane_for, slot_of
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ LINGER_SECONDS = 5.0
 @dataclass(frozen=True)
 class Token:
     """All that a machine needs to join, as one word with a checksum, as people copy it. `seed` is a key that permits
-    one request to join."""
+    one request to join; for a hub of the user's own there is none, and `lane` is that of the machine."""
 
     uuid: str
     session: str
@@ -52,6 +52,7 @@ class Token:
     certificate: str | None
     id: str
     seed: str
+    lane: str = ""
 
     def __str__(self) -> str:
         data = base64.urlsafe_b64encode(json.dumps(asdict(self), separators=(",", ":")).encode()).decode().rstrip("=")
@@ -150,6 +151,7 @@ class Reception:
         """Starts answering requests to join. Raises `HubUnreachable`."""
         if self.is_open:
             return
+        await take_new_kinds(self.server)
         url = [self.server.local_url]
         self.client = await connected_once(url, self.server.reception_seed, self.server.certificate, "reception")
         await self.client.subscribe(self.server.names.joins, cb=self._asked)
@@ -198,8 +200,9 @@ class Reception:
             if known is not None and token["replaces"] != machine and machines.get(machine) != public:
                 raise AlreadyExists("machine_exists", name=known)
             tokens = {**users["tokens"], token_id: {**token, "used_by": public}}
+            users = with_lane(users, machine)
             self.server.note({**users, "machines": {**machines, machine: public}, "tokens": tokens})
-        return {"settings": json.loads(self.settings())}
+        return {"settings": json.loads(self.settings()), "lane": users["lanes"][machine]}
 
     def _apply(self) -> None:
         with suppress(Refusal), self.server.share.files.locks.held(LOCK):
@@ -210,6 +213,13 @@ class Reception:
             users = self.server.users()
             used = {**users["tokens"][token_id], "used": True}
             self.server.let({**users, "tokens": {**users["tokens"], token_id: used}})
+
+
+def with_lane(users: Mapping[str, Any], machine: str) -> dict[str, Any]:
+    """Returns the users with a lane for this machine: the one it had, else one that nobody has."""
+    lanes = users.get("lanes", {})
+    taken = [lanes.get(each) or lane_for(each) for each in users["machines"] if each != machine]
+    return {**users, "lanes": {**lanes, machine: lanes.get(machine) or lane_for(machine, taken)}}
 
 
 def let_go(server: Server, machine: str) -> None:

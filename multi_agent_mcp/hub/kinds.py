@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from multi_agent_mcp.domain.reservation import CLAIMS
+
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -50,6 +52,9 @@ KINDS = (
     Kind("rcp", "receipts", Rule.COPY),
 )
 """Every kind. One more is one more line."""
+
+WITHOUT_FILES = (CLAIMS.partition(".")[0],)
+"""The kinds of shared values that only order changes: no machine has a file of them."""
 
 BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
 BY_DIRECTORY: Mapping[str, Kind] = {kind.directory: kind for kind in KINDS}

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,6 +147,8 @@ class Noticing:
     path: Path
     hub: Hub
     publishing: Publishing
+    is_whole: Callable[[], bool] = lambda: True
+    """Whether this machine has back what it once wrote: before, a letter may still lack its mark, and look unread."""
     due: DueFiles = field(default_factory=DueFiles)
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
     _watch: TreeWatch | None = None
@@ -205,11 +207,11 @@ class Noticing:
         """Publishes due files, forever."""
         while True:
             self._asked.clear()
-            if self.hub.usable:
+            if self.hub.usable and self.is_whole():
                 ready = self.due.ready()
                 for start in range(0, len(ready), AT_ONCE):
                     await asyncio.gather(*map(self._publish, ready[start : start + AT_ONCE]))
-            pause = max(self.due.pause(LONGEST_SECONDS), 0.02 if self.hub.usable else 0.5)
+            pause = max(self.due.pause(LONGEST_SECONDS), 0.02 if self.hub.usable and self.is_whole() else 0.5)
             try:
                 await asyncio.wait_for(self._asked.wait(), pause)
             except TimeoutError:

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,7 +24,7 @@ from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
-from multi_agent_mcp.system.file_status import RACY_NS, signature
+from multi_agent_mcp.system.file_status import RACY_NS, modified_at, signature
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.entity import Readable
@@ -50,8 +50,6 @@ class Publishing:
     names: Names
     machine: str
     hub: Hub
-    on_sent: Callable[[int, str], None]
-    """Called with the revision and the operation of each value stored."""
     _known: dict[str, str] = field(default_factory=dict)
     _own: dict[int, int] = field(default_factory=dict)
     """The times (nanoseconds since the epoch) of files that this relay has written from the hub, by the hashes of their
@@ -132,10 +130,10 @@ class Publishing:
         by_hand = not is_new and len(path.parts) == len(LETTER) and is_by_hand(name, entity)
         known = None
         if not is_new and (by_hand or key not in self._known):
-            known = await self.hub.last(self.names.own("*", kind, owner, name))
+            known = await self.hub.last_of_any(kind, owner, name)
         if by_hand and known is not None and content_of(inbox, known.data, name) != content_of(inbox, data, name):
             await asyncio.sleep(SETTLE_SECONDS)
-            its_mark = await self.hub.last(self.names.own("*", subjects.READ, owner, name))
+            its_mark = await self.hub.last_of_any(subjects.READ, owner, name)
             await asyncio.to_thread(self._give_way, inbox, path, found, known, its_mark)
             return
         if by_hand and (complete := inbox.hot.codec.encode(entity)) != data:
@@ -247,14 +245,11 @@ class Publishing:
         name = path.stem if is_audit else f"{path.parts[1]}/{path.stem}"
         subject = self.names.log(self.machine, subjects.AUDIT if is_audit else subjects.LOG, name)
         if str(path) not in self._known:
-            last = await self.hub.last(subject, self.names.log_stream)
+            last = await self.hub.last(subject)
             self._remember(str(path), str(int(last.headers[OFFSET]) + len(last.data)) if last is not None else "0")
-        found = _read(self.workspace, path)
-        offset = int(self._known[str(path)])
-        data, modified = found or (b"", 0)
-        while offset < len(data):
-            chunk = data[offset : offset + CHUNK_BYTES]
-            await self._put(subject, chunk, modified, offset=offset)
+        offset, whole = int(self._known[str(path)]), self.workspace.path / path
+        for chunk in self.workspace.files.blocks(whole, offset, CHUNK_BYTES):
+            await self._put(subject, chunk, modified_at(whole), offset=offset)
             offset += len(chunk)
             self._remember(str(path), str(offset))
 
@@ -286,10 +281,7 @@ class Publishing:
         self, subject: str, data: bytes, modified: int, *, expected: int | None = None, offset: int | None = None
     ) -> None:
         headers = {TIME: str(modified)} if offset is None else {TIME: str(modified), OFFSET: str(offset)}
-        op = secrets.token_hex(8)
-        stored = await self.hub.put(subject, data, op, headers, expected=expected)
-        if offset is None:  # logs have separate revisions
-            self.on_sent(stored, op)
+        await self.hub.put(subject, data, secrets.token_hex(8), headers, expected=expected)
 
     def _is_home(self, agent_id: str) -> bool:
         agent = self.workspace.registry.all().get(agent_id)

@@ -29,7 +29,7 @@ from multi_agent_mcp.hub.relay_socket import Answering, RelayAuthority
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import Membership, Share, shared_settings
 from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
-from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.hub.subjects import MESSAGE
 from multi_agent_mcp.store.locks import RELAY, Lasting
 from multi_agent_mcp.system.process import own_start
 
@@ -80,18 +80,22 @@ class Relay:
         self.authority = authority
         self.home = home
         authority.relay = self
-        self.names = Names(membership.uuid)
+        self.names = membership.names
         self.machine = membership.machine
         self.server = Server(share, self.names) if membership.serves else None
         self.hub = Hub(self.names, self.machine, self._connection_changed)
         self.disk = Disk()
-        self.progress = Progress(share.record("position"))
-        self.publishing = Publishing(workspace, self.names, self.machine, self.hub, self._sent)
-        applying = Applying(workspace, self.names, self.machine, home, self.publishing.wrote)
-        self.noticing = Noticing(workspace.path, self.hub, self.publishing)
+        self.progress = Progress(share.record("position"), self.names.stream)
+        self.hub.on_stored = self.progress.witnessed
+        self.publishing = Publishing(workspace, self.names, self.machine, self.hub)
+        applying = Applying(
+            workspace, self.names, self.machine, home, self.publishing.wrote, self.progress.early, self.hub.relay
+        )
+        own = self.names.stream_of(self.names.own(self.machine, MESSAGE, self.machine))
+        is_whole = partial(lambda: not self.progress.is_restoring(own))
+        self.noticing = Noticing(workspace.path, self.hub, self.publishing, is_whole)
         self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._has_news)
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
-        self._last_sent = 0
         self._asking: tuple[Asked, ...] = ()
         self._since = format_time(now())
         self._news = asyncio.Event()
@@ -118,7 +122,6 @@ class Relay:
         if edited:
             stamp[EDITED] = str(revision)
         stored = await self.hub.put(self.names.shared(key), data, op, stamp, expected=revision)
-        self._sent(stored, op)
         # If the process that asked dies before it has written its file, the relay writes it.
         asyncio.get_running_loop().call_later(GRACE_SECONDS, self.following.wake)
         return stored
@@ -216,38 +219,34 @@ class Relay:
         return True
 
     async def _connect(self) -> None:
-        if self.progress.sequence:  # else all values are received from the hub first
+        if self.progress.position:  # else all values are received from the hub first
             with self.disk.tried("files"):  # repeated once the hub is found
                 await self.following.look_at_files()
         while True:
             await self.hub.connect(self.membership.urls, self.share.seed(), self.share.certificate())
             await self.hub.hear(self.names.heard, self.heartbeats.heard)
+            await self.hub.hear(self.names.news, self.following.heard)
             await self.hub.wait_until_closed()
             await asyncio.sleep(HUB_SECONDS)
 
     def _connection_changed(self) -> None:
         self._since = format_time(now())
+        self.heartbeats.soon()
         self.following.connection_changed()
         self._has_news()
-
-    def _sent(self, revision: int, op: str) -> None:
-        self._last_sent = max(self._last_sent, revision)
-        self.progress.witnessed(revision, op)
-        self.heartbeats.soon()
 
     # The other machines
 
     def _beat(self) -> Beat:
         return Beat(
-            position=self.progress.sequence,
-            last=self._last_sent,
+            position=self.progress.position,
             time=time.time(),
             queued=self.noticing.queued,
             conflicts=len(self.workspace.conflicts.standing()),
             replaced=self.progress.identity if self.following.replaced else None,
             asking=self._asking,
             troubles=self._troubles(),
-            relay=self.heartbeats.relay,
+            relay=self.hub.relay,
             members=self._members if self.server is not None else (),
         )
 
@@ -256,7 +255,6 @@ class Relay:
         return tuple(trouble for trouble in TROUBLES if has[trouble])
 
     def _heard(self, beat: Beat) -> None:
-        self.following.claimed(beat.position, beat.last)
         if beat.members and self.server is None:
             self._members = beat.members
         if beat.replaced == self.progress.identity:
@@ -303,7 +301,7 @@ class Relay:
 
     def status(self) -> dict[str, Any]:
         """Returns the state, as written to `.share/state.json`."""
-        position = self.progress.sequence
+        position = self.progress.position
         machines = {name: peer.as_answer(position) for name, peer in self.heartbeats.peers.items()}
         machines[self.machine] = {"up": True, "since": self._since, "behind": 0, "clock_offset": 0.0}
         machines[self.machine]["troubles"] = self._troubles()
@@ -317,7 +315,7 @@ class Relay:
             "since": self._since,
             "replaced": self.following.replaced,
             "position": position,
-            "restore_until": self.progress.restore_until,
+            "restore_until": self.progress.target,
             "queued": self.noticing.queued,
             "pending": len(self.noticing.due),
             "conflicts": len(self.workspace.conflicts.standing()),

@@ -2,7 +2,7 @@
 process writes 3 000 values a second, and the hub delivers ten times as many.
 
 `python -m multi_agent_mcp.hub.restoring DIRECTORY UUID MACHINE` is one such process: it answers every pickled batch on
-standard input with the length of a pickled `Done` and the `Done`, and ends with its relay.
+standard input with the length and the pickled fields of a `Written`, and ends with its relay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.errors import StorageError
@@ -38,10 +38,15 @@ if TYPE_CHECKING:
 PROCESSES = 4 if (os.cpu_count() or 1) >= 4 else 2
 """The number of processes: a divisor of the number of lock stripes, so that no two take the same stripe."""
 LENGTH_BYTES = 8
-Written = list[tuple[int, int]]
-"""The arguments of `Applying.on_written` for each file."""
-Done = tuple[str, Written]
-"""The result of a batch: the reason of the disk's refusal, or "", and the files written."""
+
+
+class Written(NamedTuple):
+    """What a batch has led to: the arguments of `Applying.on_written` for each file, the marks whose letters have not
+    come yet, and the reason if the disk has refused it, else ""."""
+
+    files: list[tuple[int, int]]
+    early: dict[str, str]
+    refused: str = ""
 
 
 class Restoring:
@@ -56,7 +61,8 @@ class Restoring:
         applied in order. Returns the files written. Raises `StorageError`."""
         parts = parted(values, self._names, len(self._pipes))
         done = await asyncio.gather(*(_handed(part, *pipe) for part, pipe in zip(parts, self._pipes, strict=True)))
-        return [each for written in done for each in written]
+        files = [each for written in done for each in written.files]
+        return Written(files, {key: at for written in done for key, at in written.early.items()})
 
 
 @asynccontextmanager
@@ -98,31 +104,31 @@ async def _handed(part: Sequence[Stored], writer: StreamWriter, reader: StreamRe
         async with turn:
             await writer.drain()
             length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
-            done: Done = pickle.loads(await reader.readexactly(length))  # noqa: S301 - from a process of ours
+            done = Written(*pickle.loads(await reader.readexactly(length)))  # noqa: S301 - from a process of ours
     except (OSError, asyncio.IncompleteReadError):
-        done = ("the process that was to write it has ended", [])
-    refused, written = done
-    if refused:
-        raise StorageError(path="-", reason=refused)
-    return written
+        done = Written([], {}, "the process that was to write it has ended")
+    if done.refused:
+        raise StorageError(path="-", reason=done.refused)
+    return done
 
 
 def main() -> None:
     path, uuid, machine = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     workspace = Workspace(path.parent, path.name, relay_client_of(path) or ALONE)  # type: ignore[arg-type]
-    written: Written = []
+    written: list[tuple[int, int]] = []
     applying = Applying(workspace, Names(uuid), machine, _Nothing(), lambda *file: written.append(file))
     # The relay has ended, perhaps in the middle of a batch, or before it took the answer.
     with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):
         while True:
             part = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our relay
             written.clear()
+            applying.early.clear()
             try:
                 applying.apply(part, restoring=True)
                 refused = ""
             except StorageError as error:
                 refused = "{1} ({0})".format(*refusal_words(error))
-            done = pickle.dumps((refused, written))
+            done = pickle.dumps((written, applying.early, refused))
             write_all(sys.stdout.fileno(), len(done).to_bytes(LENGTH_BYTES, "big") + done)
 
 

@@ -32,6 +32,7 @@ from multi_agent_mcp.hub.subjects import (
     hub_url,
     is_any,
     is_loopback,
+    lane_for,
     own_addresses,
     parse_address,
     slot_of,
@@ -156,7 +157,7 @@ class Server:
         return json.loads(self.share.files.read(self.path / f"{name}.json") or b"{}")
 
     def users(self) -> dict[str, dict[str, Any]]:
-        """Returns `machines` (name → public nkey) and `tokens` (id → facts of a token for joining)."""
+        """Returns `machines` (name → public nkey), their `lanes`, and `tokens` (id → facts of a token for joining)."""
         found: dict[str, dict[str, Any]] = self.read("users")
         return found
 
@@ -311,8 +312,12 @@ def accounts(server: Server, users: Mapping[str, Mapping[str, Any]]) -> dict[str
         "users": [{"nkey": public_of(server.admin_seed)}, reception],
         "exports": names.exports,
     }
+    lanes = users.get("lanes", {})
     machines = {
-        names.account(machine): names.machine_account(machine, public) for machine, public in users["machines"].items()
+        names.account(machine): Names(names.uuid, lanes.get(machine) or lane_for(machine)).machine_account(
+            machine, public
+        )
+        for machine, public in users["machines"].items()
     }
     waiting = {slot_of(token_id): facts["nkey"] for token_id, facts in users["tokens"].items() if not facts.get("used")}
     joiners = {names.account(f"join-{slot}"): names.joiner_account(slot, waiting.get(slot)) for slot in SLOTS}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from multi_agent_mcp.config import load_yaml, parse_limits
+from multi_agent_mcp.hub.subjects import Names, lane_for
 from multi_agent_mcp.store.locks import RELAY
 from multi_agent_mcp.store.records import SHARE, Record
 from multi_agent_mcp.texts import LANGUAGES
@@ -51,14 +52,19 @@ _SOCKET_PATH_MAX = 100  # sockaddr_un(7) holds 108 bytes, on macOS 104
 
 @dataclass(frozen=True)
 class Membership:
-    """The membership of this machine in a session. `urls` are the hub's; `serves`: the hub runs here; `own_hub`: it is
-    the user's own, whose configuration names each machine."""
+    """The membership of this machine in a session. `urls` are the hub's, `lane` is the machine's lane there; `serves`:
+    the hub runs here; `own_hub`: it is the user's own, whose configuration names each machine."""
 
     uuid: str
     machine: str
     urls: tuple[str, ...]
     serves: bool = False
     own_hub: bool = False
+    lane: str = ""
+
+    @property
+    def names(self) -> Names:
+        return Names(self.uuid, self.lane or lane_for(self.machine))
 
 
 class Share:
@@ -77,7 +83,7 @@ class Share:
         if not isinstance(found, dict):
             return None
         kind = {name: bool(found.get(name)) for name in ("serves", "own_hub")}
-        return Membership(found["uuid"], found["machine"], tuple(found["urls"]), **kind)
+        return Membership(found["uuid"], found["machine"], tuple(found["urls"]), **kind, lane=found.get("lane", ""))
 
     def join(self, membership: Membership, seed: str, certificate: str | None) -> None:
         """Writes this machine's key, certificate and membership; the last makes the session shared."""
@@ -89,13 +95,19 @@ class Share:
     def leave(self) -> None:
         """Ends the membership, so that the session is no longer shared; all files stay, including the key."""
         if (known := self.membership()) is not None:
-            self.record("left").write({"machine": known.machine})
+            self.record("left").write({"machine": known.machine, "uuid": known.uuid})
         self.record("machine").remove()
 
     @property
     def former_machine(self) -> str | None:
         """This machine's name when it left; None if it never has."""
         return (self.record("left").read() or {}).get("machine")
+
+    def former_home(self, uuid: str) -> str | None:
+        """Returns this machine's name when it left another team than this one, whose agents it brings along. In the
+        same team they stay at home where they were: this may be a copy of a directory that is still in use."""
+        left = self.record("left").read() or {}
+        return None if left.get("uuid", uuid) == uuid else left.get("machine")
 
     def seed(self) -> str:
         """Returns the secret half of this machine's nkey; "" if there is none."""

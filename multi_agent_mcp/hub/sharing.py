@@ -20,12 +20,12 @@ import yaml
 from multi_agent_mcp.domain.ids import as_name, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
-from multi_agent_mcp.hub.administration import connected_once, make_streams, reseed
-from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token
+from multi_agent_mcp.hub.administration import connected_as_administrator, connected_once, make_streams, reseed
+from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token, with_lane
 from multi_agent_mcp.hub.relay_client import HANGS, RelayClient
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Membership, Share
-from multi_agent_mcp.hub.subjects import Names, require_protected
+from multi_agent_mcp.hub.subjects import Names, lane_for, require_protected
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import RelayState, is_noted_alive
 from multi_agent_mcp.store.workspace import Workspace
@@ -58,17 +58,19 @@ class Sharing:
     def server(self) -> Server | None:
         """The hub, if it runs on this machine."""
         membership = self.share.membership()
-        return Server(self.share, Names(membership.uuid)) if membership is not None and membership.serves else None
+        return Server(self.share, membership.names) if membership is not None and membership.serves else None
 
     def begin(self, machine: str, listen: str) -> None:
         """Shares the session with an embedded hub on this machine. Raises `InvalidArguments` and `HubUnreachable`."""
         uuid, seed = secrets.token_hex(16), new_seed()
         server = Server(self.share, Names(uuid))
         server.make(listen)
-        server.let({"machines": {machine: public_of(seed)}, "tokens": {}})
+        users = with_lane({"machines": {machine: public_of(seed)}, "tokens": {}}, machine)
+        server.let(users)
         server.start()
         asyncio.run(prepare(server))
-        self._become(Membership(uuid, machine, (server.local_url,), serves=True), seed, server.certificate)
+        lane = users["lanes"][machine]
+        self._become(Membership(uuid, machine, (server.local_url,), serves=True, lane=lane), seed, server.certificate)
         if (self.share.record("position").read() or {}).get("sequence"):
             self.reseed()  # it was shared before: its files have revisions of the former hub
 
@@ -78,7 +80,7 @@ class Sharing:
         require_protected(urls)
         uuid, seed = secrets.token_hex(16), new_seed()
         asyncio.run(_prepare_at(urls, admin_seed, Names(uuid), replicas))
-        self._become(Membership(uuid, machine, urls, own_hub=True), seed, None)
+        self._become(Membership(uuid, machine, urls, own_hub=True, lane=lane_for(machine)), seed, None)
 
     def _become(self, membership: Membership, seed: str, certificate: str | None) -> None:
         """Makes this machine the first of the team, and the home of all agents."""
@@ -89,13 +91,13 @@ class Sharing:
     @property
     def hub_exports(self) -> str:
         """What the account with the streams has to export in the configuration of the user's own hub: one line."""
-        return f"exports: {json.dumps(Names(self.membership.uuid).exports)}"
+        return f"exports: {json.dumps(self.membership.names.exports)}"
 
     @property
     def hub_account(self) -> str:
         """The account of this machine in the configuration of the user's own hub: one line."""
         known = self.membership
-        names = Names(known.uuid)
+        names = known.names
         account = names.machine_account(known.machine, public_of(self.share.seed()))
         return f"{json.dumps(names.account(known.machine))}: {json.dumps(account)}"
 
@@ -110,7 +112,15 @@ class Sharing:
         membership, server = self.membership, self.server
         if server is not None:
             return new_token(server, self.path.name, replaces=replaces)
-        return Token(membership.uuid, self.path.name, membership.urls, None, "", "")
+        return Token(membership.uuid, self.path.name, membership.urls, None, "", "", self._next_lane())
+
+    def _next_lane(self) -> str:
+        """Returns a lane on a hub of the user's own that this machine has not given away."""
+        record = self.share.record("lanes")
+        given = record.read() or [self.membership.lane]
+        lane = lane_for(self.membership.machine, given)
+        record.write([*given, lane] if lane not in given else [lane])
+        return lane
 
     def start_relay(self) -> bool:
         """Starts the relay unless it runs, and waits until it answers; returns whether it was started. Raises
@@ -255,17 +265,22 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
     if workspace.path.exists() and os.listdir(workspace.path) and not adopt:  # noqa: PTH208 - only whether there is any
         raise AlreadyExists("directory_not_empty", path=str(workspace.path))
     seed = new_seed()
-    answer = asyncio.run(ask_to_join(token, machine, public_of(seed))) if token.seed else {"settings": {}}
+    if token.seed:
+        answer = asyncio.run(ask_to_join(token, machine, public_of(seed)))
+    else:
+        answer = {"settings": {}, "lane": token.lane}
     workspace.make()
     workspace.registry.create()
-    workspace.registry.settle_at(machine, former=sharing.share.former_machine)
+    workspace.registry.settle_at(machine, former=sharing.share.former_home(token.uuid))
     settings = {"id": token.session, "created_at": format_time(now()), **answer["settings"]}
     with suppress(FileExistsError):
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         workspace.files.create(workspace.settings_path, text.encode())
     workspace.keep_out_of_git()
     sharing.share.record("position").write({"sequence": 0})
-    sharing.share.join(Membership(token.uuid, machine, token.urls, own_hub=not token.seed), seed, token.certificate)
+    lane = answer["lane"]
+    own = Membership(token.uuid, machine, token.urls, own_hub=not token.seed, lane=lane)
+    sharing.share.join(own, seed, token.certificate)
     return sharing
 
 
@@ -289,7 +304,7 @@ def require_machine(name: str) -> str:
 
 async def prepare(server: Server, *, first: int = 1, after: str = "") -> None:
     """Creates the streams of a hub that runs here, unless they exist; `after` is the identity of its predecessor."""
-    client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
+    client = await connected_as_administrator(server)
     try:
         identity = secrets.token_hex(8) + (f" after {after}" if after else "")
         await make_streams(client, server.names, identity, first=first)

@@ -11,7 +11,9 @@ import asyncio
 import base64
 import json
 import logging
+import secrets
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,23 +23,28 @@ from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, Error, NoRespondersError
 
 from multi_agent_mcp.errors import HubUnreachable
-from multi_agent_mcp.hub.subjects import Names, inbox
+from multi_agent_mcp.hub.subjects import LANES, Names, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES, TOO_LARGE, Shared, Superseded
 
 logger = logging.getLogger(__name__)
 
 OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offset", "Mam-Was"
-EDITED = "Mam-Edited"
-"""Our headers: the operation that wrote the value, its machine, the time (nanoseconds since the epoch), the offset in a
-log (bytes), the value's revision on the former hub, and for a file edited by hand the revision in its mark."""
+EDITED, AFTER, RELAY = "Mam-Edited", "Mam-After", "Mam-Relay"
+"""Our headers: the operation that wrote the value, its machine, its relay (an id of the process, as a copied directory
+has a relay of the same machine), the time (nanoseconds since the epoch), the offset in a log (bytes), the value's
+revision on the former hub, for a file edited by hand the revision in its mark, and for values of one machine the newest
+shared revision that it had: what they refer to is not newer."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 PENDING = "Nats-Num-Pending"
-NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, PENDING)
+NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, AFTER, RELAY, PENDING)
 WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
-REQUEST_SECONDS = 2.0
+REQUEST_SECONDS, LOST_SECONDS = 2.0, 10.0
 BATCH = 1024
 BATCH_BYTES = 8 << 20
+FORM = "lanes"
+"""The form of the streams, with which their description begins; one hub of another form is made anew."""
 
+NO_RESPONDERS = "503"
 FAILED = (Error, OSError, asyncio.TimeoutError, ValueError)
 
 
@@ -81,13 +88,21 @@ class Hub:
     machine: str
     on_change: Callable[[], None] = lambda: None
     """Called whenever the connection is made or lost."""
+    on_stored: Callable[[str, int, str], None] = lambda *_: None
+    """Called with the stream, the revision and the operation of each value stored."""
     client: Client = field(default_factory=Client)
     violations: set[str] = field(default_factory=set)
     recognised: bool = False
     """Whether the hub was recognised as the known one, on this connection."""
     refused: bool = False
     """Whether the hub answers, but does not know this machine's key."""
+    shared_until: int = 0
+    """The newest shared revision that this machine has or has stored."""
+    relay: str = field(default_factory=lambda: secrets.token_hex(8))
+    used: set[str] = field(default_factory=set)
+    """The streams that have values."""
     _replicas: int = 1
+    _lost_at: float = float("-inf")
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: str = ""
 
@@ -135,15 +150,24 @@ class Hub:
     async def close(self) -> None:
         await self.client.close()
 
-    async def state(self, stream: str | None = None) -> StreamState:
-        """Returns the state of a stream; that of an empty one without identity if it is lost. Raises
-        `HubUnreachable`."""
-        answer = await self._api(f"STREAM.INFO.{stream or self.names.stream}", {}, but=NO_STREAM)
+    async def states(self) -> dict[str, StreamState]:
+        """Returns the states of all streams of values and logs. Raises `HubUnreachable`."""
+        found = await asyncio.gather(*map(self.state, self.names.streams))
+        states = dict(zip(self.names.streams, found, strict=True))
+        self.used = {stream for stream, state in states.items() if state.last_sequence}
+        return states
+
+    async def state(self, stream: str) -> StreamState:
+        """Returns the state of a stream; that of an empty one without identity if it is lost, or of another form.
+        Raises `HubUnreachable`."""
+        answer = await self._api(f"STREAM.INFO.{stream}", {}, but=NO_STREAM)
         if "error" in answer:
             return StreamState("", 0, replicas=self._replicas)
         config, last = answer["config"], answer["state"]["last_seq"]
         self._replicas = config["num_replicas"]
-        return StreamState(config.get("description", ""), last, config.get("first_seq", 1), self._replicas)
+        form, _, identity = config.get("description", "").partition(" ")
+        first = config.get("first_seq", 1)
+        return StreamState(identity if form == FORM else "", last, first, self._replicas)
 
     async def put(
         self, subject: str, data: bytes, op: str, headers: Mapping[str, str], *, expected: int | None = None
@@ -157,46 +181,60 @@ class Hub:
         """
         if len(data) > PAYLOAD_BYTES:
             raise HubUnreachable(TOO_LARGE)
-        sent = {OP: op, MACHINE: self.machine, **headers}
+        sent = {OP: op, MACHINE: self.machine, RELAY: self.relay, AFTER: str(self.shared_until), **headers}
         if expected is not None:
             sent[EXPECTED] = str(expected)
         self._require_connected()
         try:
             answer = json.loads((await self.client.request(subject, data, REQUEST_SECONDS, headers=sent)).data)
         except NoRespondersError:
+            await self._lost()
             raise HubUnreachable from None
         except FAILED:
             if subject.lower() in self.violations:
                 raise HubUnreachable("hub_permission") from None
             answer = {}
         if "seq" in answer and "error" not in answer:
-            return int(answer["seq"])
+            return self._stored(subject, int(answer["seq"]), op)
         code = answer.get("error", {}).get("err_code")
         if code not in (None, WRONG_SEQUENCE):
             logger.warning("the hub refused %s: %s", subject, answer["error"])
-            raise HubUnreachable
+            raise HubUnreachable("hub_full" if "maximum" in str(answer["error"].get("description")) else None)
         found = await self._settled(subject, op, replaces=expected if code is not None else None)
         if found.headers.get(OP) == op:
-            return found.sequence
+            return self._stored(subject, found.sequence, op)
         if not self._is_earlier_edit(found, headers):
             raise Superseded(found.shared)
         return await self.put(subject, data, op, headers, expected=found.sequence)
+
+    def _stored(self, subject: str, revision: int, op: str) -> int:
+        stream = self.names.stream_of(subject)
+        if stream == self.names.stream:
+            self.shared_until = max(self.shared_until, revision)
+        self.on_stored(stream, revision, op)
+        return revision
 
     def _is_earlier_edit(self, stored: Stored, headers: Mapping[str, str]) -> bool:
         same_base = EDITED in headers and stored.headers.get(EDITED) == headers[EDITED]
         return same_base and stored.headers.get(MACHINE) == self.machine
 
-    async def last(self, subject: str, stream: str | None = None) -> Stored | None:
-        """Returns the newest value of a subject, which may have wildcards, from the leader; None if there is none.
-        Raises `HubUnreachable`."""
-        return await self._get(stream, {"last_by_subj": subject})
+    async def last(self, subject: str) -> Stored | None:
+        """Returns the newest value of a subject from the leader; None if there is none. Raises `HubUnreachable`."""
+        return await self._get(self.names.stream_of(subject), {"last_by_subj": subject})
 
-    async def at(self, sequence: int) -> Stored | None:
+    async def last_of_any(self, kind: str, owner: str, name: str) -> Stored | None:
+        """Returns the value that any machine has of this kind and name, the one stored first if several have; None if
+        none has. Raises `HubUnreachable`."""
+        asked = [self.names.own("*", kind, owner, name, lane=lane) for lane in LANES]
+        found = await asyncio.gather(*(self.last(each) for each in asked if self.names.stream_of(each) in self.used))
+        return min(filter(None, found), key=lambda stored: stored.at or "", default=None)
+
+    async def at(self, stream: str, sequence: int) -> Stored | None:
         """Returns the value of this revision; None if it was replaced by a newer one. Raises `HubUnreachable`."""
-        return await self._get(None, {"seq": sequence})
+        return await self._get(stream, {"seq": sequence})
 
-    async def _get(self, stream: str | None, which: Mapping[str, Any]) -> Stored | None:
-        answer = await self._api(f"STREAM.MSG.GET.{stream or self.names.stream}", which)
+    async def _get(self, stream: str, which: Mapping[str, Any]) -> Stored | None:
+        answer = await self._api(f"STREAM.MSG.GET.{stream}", which)
         if "message" not in answer:
             return None
         message = answer["message"]
@@ -204,13 +242,13 @@ class Hub:
         data = base64.b64decode(message.get("data", ""))
         return Stored(message["subject"], message["seq"], headers, data, message.get("time"))
 
-    async def directly(self, sequence: int) -> Stored | None:
+    async def directly(self, stream: str, sequence: int) -> Stored | None:
         """Returns the value of this revision from the server that answers first, in half the time of `after`; None if
         it was replaced by a newer one, or that server does not have it yet. Raises `HubUnreachable`."""
         self._require_connected()
         try:
             reply = await self.client.request(
-                self.names.api(f"DIRECT.GET.{self.names.stream}"),
+                self.names.api(f"DIRECT.GET.{stream}"),
                 json.dumps({"seq": sequence}).encode(),
                 REQUEST_SECONDS,
             )
@@ -218,15 +256,15 @@ class Hub:
             raise HubUnreachable from error
         return _stored(reply)
 
-    async def after(self, sequence: int, stream: str | None = None, subject: str = ">") -> list[Stored]:
+    async def after(self, stream: str, sequence: int, subject: str = ">") -> list[Stored]:
         """Returns the next values in order, at most `BATCH`; [] if there are none yet. Raises `HubUnreachable`."""
-        found = await self._batch_after(sequence, stream, subject)
+        found = await self._batch_after(stream, sequence, subject)
         if not found and self._replicas > 1:  # any server may have answered, even one without the newest values
             newest = await self._get(stream, {"seq": sequence + 1, "next_by_subj": subject})
             return [] if newest is None else [newest]
         return found
 
-    async def _batch_after(self, sequence: int, stream: str | None, subject: str) -> list[Stored]:
+    async def _batch_after(self, stream: str, sequence: int, subject: str) -> list[Stored]:
         request = {"seq": sequence + 1, "next_by_subj": subject, "batch": BATCH, "max_bytes": BATCH_BYTES}
         self._require_connected()
         batch = _Batch()
@@ -234,23 +272,34 @@ class Hub:
             answers = self.client.new_inbox()
             subscription = await self.client.subscribe(answers, cb=batch.heard)
             try:
-                call = self.names.api(f"DIRECT.GET.{stream or self.names.stream}")
+                call = self.names.api(f"DIRECT.GET.{stream}")
                 await self.client.publish(call, json.dumps(request).encode(), reply=answers)
-                return await batch.whole()
+                found = await batch.whole()
             finally:
                 await subscription.unsubscribe()
         except FAILED as error:
             raise HubUnreachable from error
+        if batch.has_no_stream:
+            await self._lost()
+            raise HubUnreachable
+        return found
 
     async def beat(self, facts: Mapping[str, Any]) -> None:
-        """Sends a heartbeat to the other machines. If no stream takes it, the hub has lost its streams although the
-        connection stands, and is looked at as after a new connection."""
+        """Sends a heartbeat to the other machines."""
         if self.connected:
             try:
                 data = json.dumps(facts).encode()
                 await self.client.request(self.names.heartbeat(self.machine), data, REQUEST_SECONDS)
             except NoRespondersError:
-                await self._on_change()
+                await self._lost()
+
+    async def _lost(self) -> None:
+        """Nobody answers although the connection stands: the hub has lost a stream. It is looked at as after a new
+        connection, once in a while."""
+        if time.monotonic() - self._lost_at > LOST_SECONDS:
+            self._lost_at = time.monotonic()
+            logger.warning("the hub has no stream for what was said")
+            await self._on_change()
 
     async def hear(self, subject: str, heard: Callable[[Msg], Awaitable[None]]) -> None:
         await self.client.subscribe(subject, cb=heard)
@@ -274,6 +323,9 @@ class Hub:
         self._require_connected()
         try:
             reply = await self.client.request(self.names.api(call), json.dumps(request).encode(), REQUEST_SECONDS)
+        except NoRespondersError:
+            await self._lost()
+            raise HubUnreachable from None
         except FAILED as error:
             raise HubUnreachable from error
         answer: dict[str, Any] = json.loads(reply.data)
@@ -316,6 +368,7 @@ class _Batch:
     """The answers of one batched direct get, up to its end (ADR-31 of NATS)."""
 
     def __init__(self) -> None:
+        self.has_no_stream = False
         self._found: list[Stored] = []
         self._ended = asyncio.Event()
 
@@ -323,6 +376,7 @@ class _Batch:
         if found := _stored(message):
             self._found.append(found)
         else:  # 204: the end of the batch; 404: nothing is after this sequence
+            self.has_no_stream = (message.headers or {}).get("Status") == NO_RESPONDERS
             self._ended.set()
 
     async def whole(self) -> list[Stored]:
@@ -343,7 +397,7 @@ def _stored(message: Msg) -> Stored | None:
     Only the server's own headers tell them apart: it adds its headers after the publisher's, which may contain a
     `Status`, or another subject."""
     headers = message.headers or {}
-    if "Nats-Subject" not in headers:
+    if "Nats-Subject" not in headers or "Nats-Sequence" not in headers:  # "no responders" has the first
         return None
     needed = {name: headers[name] for name in NEEDED if name in headers}
     return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), needed, message.data)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+import psutil
+
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.hub.kinds import KINDS, WITHOUT_FILES, Rule
+from multi_agent_mcp.store.shared_collection import LINE
 
 # The addresses on which a hub listens, and the URLs at which it is reached.
 
@@ -43,11 +48,14 @@ def is_loopback(host: str) -> bool:
 
 
 def own_addresses() -> list[str]:
-    """Returns this machine's address in its network, if any, and its name."""
+    """Returns this machine's addresses in its networks, that of its way out first, and its name."""
     found = []
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # RFC 5737; nothing is sent
         found.append(probe.getsockname()[0])
+    known = (item for items in psutil.net_if_addrs().values() for item in items)
+    addresses = (item.address for item in known if item.family in (socket.AF_INET, socket.AF_INET6))
+    found += [each for each in addresses if "%" not in each and not is_loopback(each)]  # those with a zone are local
     return list(dict.fromkeys([*found, socket.gethostname()]))
 
 
@@ -73,9 +81,11 @@ MESSAGE, NOTIFICATION, READ, SEEN, WAIT, EDITS = "msg", "ntf", "read", "seen", "
 """The kinds of values that one machine writes, besides those of `hub.kinds`: mail and notifications, marks `read_at`,
 the Owner's wait, an agent's last edits."""
 MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
-AGENT, SETTINGS = "agent", "settings"
+AGENT, SETTINGS, CONVERSATION = "agent", "settings", "cnv"
 """The kinds of values that all machines write, besides those of `hub.kinds`, in the order of the authority."""
-REFERRED = (AGENT, "cnv")
+SHARED_KINDS = (AGENT, LINE, *WITHOUT_FILES, *(kind.name for kind in KINDS if kind.rule is Rule.SHARED))
+OWN_KINDS = (*MARKS, *MARKS.values(), WAIT, *(kind.name for kind in KINDS if kind.rule is not Rule.SHARED))
+REFERRED = (AGENT, CONVERSATION)
 """The kinds of values to which other values refer."""
 KNOWN_MAX = 16_384
 """The number of parsed subjects in the cache: that of a value is parsed several times in a row."""
@@ -84,7 +94,7 @@ LOG, AUDIT = "exec", "audit"
 
 
 class Own(NamedTuple):
-    """The parts of the subject of a value that one machine writes: `own.{machine}.{kind}.{owner}.{name}`."""
+    """The parts of the subject of a value that one machine writes: `own.{lane}.{machine}.{kind}.{owner}.{name}`."""
 
     machine: str
     kind: str
@@ -92,35 +102,64 @@ class Own(NamedTuple):
     name: str
 
 
-class Names:
-    """The names of one session, made from its uuid (32 hexadecimal digits)."""
+LANES = tuple(f"{number:02}" for number in range(8))
+"""The lanes of the hub, one for each machine; from the ninth machine on two share one. A lane has a stream for the
+values that its machine writes and one for its logs, so that what one machine floods delays no other one's. They exist
+from the beginning, as what an account imports must not change when machines come."""
 
-    def __init__(self, uuid: str) -> None:
+
+def lane_for(machine: str, taken: Iterable[str] = ()) -> str:
+    """Returns the lane for a machine's name, another one if that is taken and one is free."""
+    first = zlib.crc32(machine.encode()) % len(LANES)
+    return next((lane for lane in (*LANES[first:], *LANES[:first]) if lane not in set(taken)), LANES[first])
+
+
+class Names:
+    """The names of one session, made from its uuid (32 hexadecimal digits), for a machine in this lane."""
+
+    def __init__(self, uuid: str, lane: str = LANES[0]) -> None:
         self.uuid = uuid
+        self.lane = lane
         self.root = f"mam.{uuid}"
         self.stream = f"MAM_{uuid}"
-        self.log_stream = f"MAM_{uuid}_LOG"
-        self.stored = (f"{self.root}.own.>", f"{self.root}.all.>")
-        self.logs = f"{self.root}.log.>"
+        self.values = (self.stream, *(f"{self.stream}_own_{lane}" for lane in LANES))
+        self.streams = (*self.values, *(f"{self.stream}_log_{lane}" for lane in LANES))
+        """The streams of values: the shared one, then one of each lane; and those of logs after them."""
         self.beat_stream = f"MAM_{uuid}_HB"
         self.heartbeats = f"{self.root}.hb.*"
         self.heard = f"{self.root}.heard.*"
         """Where all machines hear the heartbeats: nats-server hands what came from one account on to others only from a
         stream, by its republishing."""
+        self.news = f"{self.root}.news.>"
+        """Where all machines hear of each value that a stream has stored, by its headers."""
         self.joins = f"{self.root}.join.*"
         self.parse = lru_cache(KNOWN_MAX)(self._parse)
         """Parses the subject of a stored value: returns `Own` for one machine's, a key for a shared one, else None."""
 
-    def own(self, machine: str, kind: str, owner: str, name: str = "-") -> str:
-        """Returns the subject of a value that one machine writes; `*` matches any machine."""
-        return f"{self.root}.own.{machine}.{kind}.{token(owner)}.{token(name)}"
+    def own(self, machine: str, kind: str, owner: str, name: str = "-", *, lane: str | None = None) -> str:
+        """Returns the subject of a value that one machine writes, by default one in this lane; `*` matches any machine
+        there."""
+        return f"{self.root}.own.{lane or self.lane}.{machine}.{kind}.{token(owner)}.{token(name)}"
 
     def shared(self, key: str) -> str:
         """Returns the subject of a key of `store.shared_collection`."""
         return f"{self.root}.all.{key}"
 
     def log(self, machine: str, kind: str, name: str) -> str:
-        return f"{self.root}.log.{machine}.{kind}.{token(name)}"
+        return f"{self.root}.log.{self.lane}.{machine}.{kind}.{token(name)}"
+
+    def stream_of(self, subject: str) -> str:
+        """Returns the stream of a stored subject."""
+        kind, lane, *_ = subject.removeprefix(f"{self.root}.").split(".")
+        return self.stream if kind == "all" else f"{self.stream}_{kind}_{lane}"
+
+    def subjects_of(self, stream: str) -> list[str]:
+        """Returns what a stream takes: no other kinds than there are, so that the hub itself refuses the rest."""
+        if stream == self.stream:
+            return [self.shared(SETTINGS), *(self.shared(f"{kind}.>") for kind in SHARED_KINDS)]
+        sort, lane = stream.split("_")[-2:]
+        kinds = OWN_KINDS if sort == "own" else (LOG, AUDIT)
+        return [f"{self.root}.{sort}.{lane}.*.{kind}.>" for kind in kinds]
 
     def heartbeat(self, machine: str) -> str:
         return f"{self.root}.hb.{machine}"
@@ -131,29 +170,29 @@ class Names:
 
     def _parse(self, subject: str) -> Own | str | None:
         parts = subject.removeprefix(f"{self.root}.").split(".")
-        if parts[0] == "own" and len(parts) == 5:
-            return Own(parts[1], parts[2], unquoted(parts[3]), unquoted(parts[4]))
+        if parts[0] == "own" and len(parts) == 6:
+            return Own(parts[2], parts[3], unquoted(parts[4]), unquoted(parts[5]))
         return ".".join(parts[1:]) if parts[0] == "all" and len(parts) > 1 else None
 
     @property
     def exports(self) -> list[dict[str, str]]:
         """What the hub's account offers to the machines' accounts, which its own users alone could reach otherwise. A
         batched direct get has several answers."""
-        once = [*self.stored, self.logs, self.heartbeats, self.joins]
+        once = [*(f"{self.root}.{kind}.>" for kind in ("own", "log", "all")), self.heartbeats, self.joins]
         once += [f"{JETSTREAM}.{call}" for call in self._calls("STREAM.INFO", "STREAM.MSG.GET")]
         batches = [{"service": f"{JETSTREAM}.{call}", "response_type": "Stream"} for call in self._calls("DIRECT.GET")]
-        return [*({"service": subject} for subject in once), *batches, {"stream": self.heard}]
+        return [*({"service": subject} for subject in once), *batches, {"stream": self.heard}, {"stream": self.news}]
 
     def machine_account(self, machine: str, public: str) -> dict[str, Any]:
         """Returns the account of a machine. nats-server checks the subject of a request and never that of its reply, so
         a machine must not share an account with anybody: answers return to the one who asked, whatever reply it named.
         It can write in no other's name, nor change the hub itself. It may not have consumers: the server would publish
         for them to any subject."""
-        writing = [f"{self.root}.own.{machine}.>", f"{self.root}.log.{machine}.>", f"{self.root}.all.>"]
+        writing = [f"{self.root}.{kind}.{self.lane}.{machine}.>" for kind in ("own", "log")] + [f"{self.root}.all.>"]
         calls = self._calls("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
         reading = {self.api(call): f"{JETSTREAM}.{call}" for call in calls}
         services = {**{subject: subject for subject in (*writing, self.heartbeat(machine))}, **reading}
-        return _account(public, services, [f"{inbox(machine)}.>"], heard=[self.heard])
+        return _account(public, services, [f"{inbox(machine)}.>"], heard=[self.heard, self.news])
 
     def joiner_account(self, slot: str, public: str | None) -> dict[str, Any]:
         """Returns the account of a slot for a token: it may ask to join. The slots exist before their tokens, as
@@ -177,7 +216,7 @@ class Names:
         return f"MAM_{self.uuid}_{name}"
 
     def _calls(self, *calls: str) -> list[str]:
-        return [f"{call}.{stream}" for call in calls for stream in (self.stream, self.log_stream)]
+        return [f"{call}.{stream}" for call in calls for stream in self.streams]
 
 
 SLOTS = tuple(f"{number:02}" for number in range(32))

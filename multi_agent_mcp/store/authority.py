@@ -18,7 +18,9 @@ from multi_agent_mcp.domain.entity import Identified
 
 E = TypeVar("E", bound=Identified)
 
-HUB = "hub"
+HUB, NOW = "hub", "now"
+"""The key of the mark, and its value in an edit that was set aside: the edit is to replace what stands when it is moved
+back."""
 DIGEST_LENGTH = 8
 PAYLOAD_BYTES = 4 << 20
 """The largest value sent to the hub. A message's content may have 1 MiB, which JSON and YAML may make longer."""

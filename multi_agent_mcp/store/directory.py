@@ -149,7 +149,7 @@ class EntityFiles(Generic[E]):
                 return None
             try:
                 self.files.containment.require_owner(status, path)
-                return self.decode(data, id_in(name), status.st_mtime)
+                return self.decode(data, id_in(name), status.st_mtime_ns / 1e9)  # `st_mtime` is another float
             except UntrustedSession as refusal:
                 self._set_aside(path, refusal.values["reason"])
                 return None

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from multi_agent_mcp.store.locks import Locks
 from multi_agent_mcp.system.containment import Containment, read_file
-from multi_agent_mcp.system.file_status import Signature, in_place, signature, signature_of
+from multi_agent_mcp.system.file_status import Signature, careful, in_place, signature, signature_of
 from multi_agent_mcp.system.files import (
     DIRECTORY_MODE,
     FILE_MODE,
@@ -40,6 +40,8 @@ from multi_agent_mcp.system.files import (
     write_all,
     write_new,
 )
+
+BLOCK_BYTES = 1 << 16
 
 # A walk through a session's directory for `doctor` and `prune`, one file at a time, however many there are.
 
@@ -224,6 +226,17 @@ class Files:
                 return data
             except FileNotFoundError:
                 return None
+
+    def blocks(self, path: Path, start: int = 0, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+        """Yields a file from this byte on, in blocks of at most `size`; nothing if it does not exist. Raises as
+        `read`."""
+        with storage_errors(path, FileNotFoundError), suppress(FileNotFoundError):
+            self.containment.require(path.parent)
+            with open(path, "rb", opener=careful) as file:
+                self.containment.require_owner(os.fstat(file.fileno()), path)
+                file.seek(start)
+                while block := file.read(size):
+                    yield block
 
     def names(self, directory: Path) -> list[str]:
         """Returns the sorted names in a directory; [] if it does not exist. Raises `StorageError`."""

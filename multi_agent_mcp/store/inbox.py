@@ -257,9 +257,9 @@ class Inbox(Generic[R]):
                 self.files.move(path, self.path / path.name)
         self.mark_read([path.name for path in found], None)
 
-    def accept_read(self, name: str, at: datetime | None) -> None:
+    def accept_read(self, name: str, at: datetime | None) -> bool:
         """Sets `read_at` to its value on the agent's own machine, and moves the file to the archive; with None, back
-        from there. Takes the lock."""
+        from there. Returns whether there is such a file. Takes the lock."""
         with self.files.locks.held(self.lock):
             if at is None:
                 archived = next((path for month in self.months() if (path := month.path / name).exists()), None)
@@ -273,7 +273,8 @@ class Inbox(Generic[R]):
                         directory.replace(name, entity)
                     if directory is self.hot and at is not None and not self._standing.stays(entity):
                         self._put_away([(name, entity)])
-                    return
+                    return True
+            return False
 
     def _referred(self, references: Iterable[str], *, unread_too: bool = False) -> list[tuple[str, R]]:
         """Returns names and entities of the files that these references name, as far as they are marked read at the

@@ -15,15 +15,15 @@ from multi_agent_mcp.domain.delivery import item_ids_of
 from multi_agent_mcp.domain.text import newest_first
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import Reason, StorageError
+from multi_agent_mcp.store.authority import HUB, NOW
 from multi_agent_mcp.store.directory import Quarantine
-from multi_agent_mcp.store.durable_files import INDEXES, Files
+from multi_agent_mcp.store.durable_files import BLOCK_BYTES, INDEXES, Files
 from multi_agent_mcp.store.records import SHARE, Record
 from multi_agent_mcp.system.file_status import careful
 from multi_agent_mcp.system.files import storage_errors
 
 # An append-only text file, read by lines from its end or from a line on, without loading all of it.
 
-BLOCK_BYTES = 1 << 16
 COUNTED_ANEW_BYTES = 1 << 20
 """The number of new bytes from which on a count of lines is saved, so that the next one continues there."""
 
@@ -227,6 +227,7 @@ class DeliveryLog(StepLog):
 # Edits by hand that conflict with an earlier change by another machine: its version is kept, the edit is set aside
 # (docs/protocol.md, Several machines).
 
+_MARK = re.compile(rb"^%s: .*\n" % HUB.encode(), re.MULTILINE)
 EDITED_ELSEWHERE = Reason("edited_elsewhere")
 
 
@@ -239,9 +240,11 @@ class Conflicts:
         self._journal = Journal(files, files.base / SHARE / "conflicts.jsonl", durable=True)
 
     def keep_file(self, path: Path) -> None:
-        """Copies an edited file into the quarantine beside it. The file itself stays until it is replaced."""
+        """Copies an edited file into the quarantine beside it. The file itself stays until it is replaced. Once the
+        copy is mended and moved back, it is based on what stands then, whatever it was based on."""
         if (data := self.files.read(path)) is not None:
-            self._add(Quarantine(self.files, path.parent).keep(path.name, data, EDITED_ELSEWHERE))
+            based = _MARK.sub(f"{HUB}: {NOW}\n".encode(), data, count=1)
+            self._add(Quarantine(self.files, path.parent).keep(path.name, based, EDITED_ELSEWHERE))
 
     def keep(self, name: str, data: bytes) -> None:
         """Stores an edited part of a file in the session's quarantine, under this name or a similar one."""

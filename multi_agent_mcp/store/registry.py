@@ -6,8 +6,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import NoneType, UnionType
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIELDS = {name: hint for name, hint in get_type_hints(Agent).items() if name != "extra"}
+
+
+AGENTS_MAX = 1_000
+"""The number of agents up to which those of other machines are added: every process reads all of them."""
 
 
 class _Thread(threading.local):
@@ -177,27 +181,35 @@ class Registry:
                 self._write(records)
             return self._agent(agent_id, record)
 
-    def accept(self, agent_id: str, shared: Shared, was: int | None = None) -> Agent | None:
-        """Applies the hub's value of an agent and returns the agent; None if this revision is known already. `was` as
-        in `SharedCollection.accept`. A value that is no record is replaced by the one that is here; raises `ValueError`
-        if there is none."""
+    def accept(self, values: Iterable[tuple[str, Shared, int | None]]) -> list[Agent]:
+        """Applies the hub's values of agents, written together, and returns those agents of which the revision was not
+        known: each value with its agent's id and `was` as in `SharedCollection.accept`. A value that is no record is
+        replaced by the one that is here; if there is none, or there are `AGENTS_MAX`, it is passed over."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
-            known = records["agents"].get(agent_id)
-            if known is not None and revision_in(known.get(HUB)) >= shared.revision:
-                return None
-            is_record = _json_object(shared.data) is not None
-            if known is None and not is_record:
-                raise ValueError(agent_id)
-            is_older = was is not None and known is not None and revision_in(known.get(HUB)) > was
-            if known is not None and (is_older or not is_record):
-                marked = {**known, HUB: mark(shared)}
-                records["agents"][agent_id] = self._agree(agent_id, marked, marked, push=True)
-                self._write(records)
-                return None
-            records["agents"][agent_id] = self._take_over(agent_id, known, shared)
-            self._write(records)
-            return self._agent(agent_id, records["agents"][agent_id])
+            agents, before = records["agents"], {**records["agents"]}
+            try:
+                accepted = [each[0] for each in values if self._accept(agents, *each)]
+            finally:
+                if agents != before:
+                    self._write(records)
+            return [self._agent(agent_id, agents[agent_id]) for agent_id in accepted]
+
+    def _accept(self, agents: dict[str, Any], agent_id: str, shared: Shared, was: int | None) -> bool:
+        known = agents.get(agent_id)
+        if known is not None and revision_in(known.get(HUB)) >= shared.revision:
+            return False
+        is_record = _json_object(shared.data) is not None
+        if known is None and (not is_record or len(agents) >= AGENTS_MAX):
+            return False
+        is_older = was is not None and known is not None and revision_in(known.get(HUB)) > was
+        if known is not None and (is_older or not is_record):
+            marked = {**known, HUB: mark(shared)}
+            with suppress(Superseded):  # the newer value comes, too
+                agents[agent_id] = self._agree(agent_id, marked, marked, push=True)
+            return False
+        agents[agent_id] = self._take_over(agent_id, known, shared)
+        return True
 
     def edited(self, first: int = 1) -> list[str]:
         """Returns the ids of agents whose record was edited by hand or has a revision before `first`; see `push`."""

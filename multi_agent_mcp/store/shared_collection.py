@@ -21,6 +21,7 @@ from multi_agent_mcp.domain.text import newest_first
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.authority import (
     HUB,
+    NOW,
     Authority,
     Shared,
     Superseded,
@@ -84,6 +85,8 @@ class SharedCollection(Collection[E]):
             located = self.locate(entity_id)
             if located is not None:
                 entity, known = located.entity, revision_of(located.entity)
+                if entity.extra.get(HUB) == NOW:
+                    return None  # an edit that was moved back from the quarantine
                 if known >= shared.revision or (known == edited and self._is_edited(entity, shared)):
                     return None
                 if was is not None and known > was:
@@ -146,8 +149,13 @@ class SharedCollection(Collection[E]):
         if before is None:
             revision = self.authority.create(self._key(after), data)
         else:
-            revision = self.authority.swap(self._key(after), revision_of(before), data, edited=is_edited)
+            revision = self.authority.swap(self._key(after), self._base(before), data, edited=is_edited)
         return after if revision is None else marked(after, Shared(revision, data))
+
+    def _base(self, before: E) -> int:
+        """Returns the revision that a change replaces."""
+        current = self.authority.current(self._key(before)) if before.extra.get(HUB) == NOW else None
+        return revision_of(before) if current is None else current.revision
 
     def _share_again(self, located: Location[E]) -> None:
         """Sends an entity of a former hub to the new one. If another machine was faster, `accept` decides later which

@@ -30,8 +30,8 @@ from multi_agent_mcp.wiring import Services
 
 SESSION = "demo"
 PATIENCE_SECONDS = 30.0
-DESK, LAPTOP, SHED = "desk", "laptop", "shed"
-HOMES = {DESK: ("owner", "admin"), LAPTOP: ("worker-a",), SHED: ("worker-b",)}
+DESK, LAPTOP, SHED, LOFT, BARN = "desk", "laptop", "shed", "loft", "barn"
+HOMES = {DESK: ("owner", "admin"), LAPTOP: ("worker-a",), SHED: ("worker-b",), LOFT: ("worker-c",), BARN: ("worker-d",)}
 
 
 def eventually(condition: Callable[[], object], what: str = "") -> None:

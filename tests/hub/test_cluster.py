@@ -17,7 +17,6 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.sharing import Sharing, join
-from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from tests.hub.cluster import Cluster, three_servers
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually
@@ -168,8 +167,9 @@ def test_a_server_that_tells_of_the_past_is_not_taken_for_an_older_hub(pair: Pai
     eventually(lambda: pair.laptop.services.workspace.tasks.find(task_id))
     pair.laptop.sharing.stop_relay()
     position = pair.laptop.sharing.share.record("position")
-    ahead = position.read()["sequence"] + 3
-    position.write({**position.read(), "sequence": ahead, "witness": (0, "")})
+    known, shared = position.read(), pair.laptop.sharing.membership.names.stream
+    places = {**known["places"], shared: known["places"][shared] + 3}
+    position.write({**known, "places": places, "witnesses": {}})
     log = pair.laptop.path / ".share" / "relay.log"
     said = log.read_text().count("does not answer")
     pair.laptop.sharing.start_relay()
@@ -210,7 +210,7 @@ def test_a_hub_is_a_url_and_has_tls_unless_it_is_here(tmp_path: Path, url: str, 
 
 def test_no_reply_and_no_header_leads_anywhere_but_back_to_the_one_who_asked(pair: Pair) -> None:
     """As with the hub that `share` makes, with the accounts that it prints."""
-    names, share = Names(pair.desk.sharing.membership.uuid), pair.laptop.sharing.share
+    names, share = pair.laptop.sharing.membership.names, pair.laptop.sharing.share
     asker = Asker(LAPTOP, share.seed(), questions(names)[0])
     found = asyncio.run(arrived_elsewhere(pair.cluster.urls, None, pair.cluster.seed, names, asker))
     assert found == {"another.app"}

@@ -22,7 +22,6 @@ from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.server import new_certificate, new_seed
 from multi_agent_mcp.hub.share_directory import Membership
 from multi_agent_mcp.hub.sharing import Sharing, join
-from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.team.setup import Team, create_session
 from multi_agent_mcp.system.process import is_alive
 from tests.hub.support import DESK, LAPTOP, SESSION, eventually, machines
@@ -154,7 +153,7 @@ async def talk(sharing: Sharing, stop: threading.Event) -> None:
     """Heartbeats that say all the time that there is something new."""
     membership, share = sharing.membership, sharing.share
     client = await connected_once(membership.urls, share.seed(), share.certificate(), membership.machine)
-    subject = Names(membership.uuid).heartbeat(membership.machine)
+    subject = membership.names.heartbeat(membership.machine)
     last = 1000
     while not stop.is_set():
         last += 1

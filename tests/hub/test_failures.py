@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable
+from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.outgoing import GRACE_SECONDS
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.system.process import is_alive
@@ -177,3 +179,24 @@ def test_a_machine_that_lost_its_files_joins_again_and_has_what_the_hub_has(tmp_
             return [services.signatures.verdict(item) for item in services.workspace.mailbox("admin").history()]
 
         eventually(lambda: verdicts() == ["signed", "signed"])
+
+
+@pytest.mark.parametrize("stream", ["{stream}", "{stream}_own_{lane}"])
+def test_a_hub_that_loses_a_stream_while_all_are_connected_is_noticed_and_named(tmp_path: Path, stream: str) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        names, server = laptop.sharing.membership.names, desk.sharing.server
+        assert server is not None
+        lost = stream.format(stream=names.stream, lane=names.lane)
+
+        async def delete() -> None:
+            client = await administration.connected_as_administrator(server)
+            await administration.administer(client, f"$JS.API.STREAM.DELETE.{lost}", b"")
+            await client.close()
+
+        send(laptop, "worker-a", "admin", "before")
+        eventually(lambda: desk.has("admin", "before"))
+        asyncio.run(delete())
+        send(laptop, "worker-a", "admin", "after")
+        for machine in (laptop, desk):
+            eventually(lambda machine=machine: machine.services.machines.look().exchange == "replaced")  # type: ignore[misc]

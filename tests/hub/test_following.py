@@ -6,48 +6,47 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from multi_agent_mcp.hub.applying import Disk
 from multi_agent_mcp.hub.following import Following
 from multi_agent_mcp.hub.stream import StreamState
 
-KNOWN_HERE, LAST = 50, 100
+LAST = 100
 
 
-class GrowingHub:
-    """A hub in which another machine stores a value, and says so, while it is asked how far it is."""
+SHARED = "shared"
 
-    names = SimpleNamespace(log_stream="logs")
-    connected = usable = recognised = True
 
-    def __init__(self) -> None:
+class RestartedHub:
+    """A hub whose connection is lost and made again while it is asked, for the given time, how far it is."""
+
+    names = SimpleNamespace(stream=SHARED, streams=(SHARED,))
+    connected = usable = True
+
+    def __init__(self, *, in_question: int) -> None:
         self.following: Following | None = None
+        self.recognised = False
+        self.shared_until = 0
+        self._remaining = in_question
 
-    async def after(self, *_: object) -> list[Any]:
-        return []
+    async def states(self) -> dict[str, StreamState]:
+        self._remaining -= 1
+        if self._remaining == 0:
+            assert self.following is not None
+            self.following.connection_changed()
+        return {SHARED: StreamState("one", LAST)}
 
-    async def state(self) -> StreamState:
-        assert self.following is not None
-        self.following.claimed(LAST + 1, LAST + 1)
-        return StreamState("one", LAST)
 
-
-def _following(hub: GrowingHub) -> Following:
+def _following(hub: RestartedHub) -> Following:
     async def nothing(*_: object) -> None: ...
 
     async def recognises(*_: object) -> bool:
         return True
 
     progress = SimpleNamespace(
-        sequence=KNOWN_HERE,
-        log_sequence=0,
-        restore_until=0,
-        is_restoring_logs=False,
+        place=lambda _: LAST,
         is_new=False,
         scanned=1.0,
-        witness=(0, ""),
-        newest=KNOWN_HERE,
+        newest={SHARED: LAST},
         identity="one",
         recognises=recognises,
     )
@@ -58,46 +57,13 @@ def _following(hub: GrowingHub) -> Following:
     )
 
 
-@pytest.mark.parametrize(("claimed", "replaced"), [(LAST, False), (LAST + 1, True)])
-def test_a_hub_that_grows_while_it_is_asked_is_not_taken_for_an_older_one(claimed: int, *, replaced: bool) -> None:
-    async def follow() -> bool:
-        hub = GrowingHub()
-        hub.following = _following(hub)
-        hub.following.synchronised = True
-        hub.following.claimed(claimed, claimed)
-        await hub.following._follow()
-        return hub.following.replaced
-
-    assert asyncio.run(follow()) is replaced
-
-
-class RestartedHub(GrowingHub):
-    """A hub whose connection is lost and made again while it is asked, for the given time, for new values."""
-
-    def __init__(self, *, in_question: int) -> None:
-        super().__init__()
-        self.recognised = False
-        self._remaining = in_question
-
-    async def after(self, *_: object) -> list[Any]:
-        self._remaining -= 1
-        if self._remaining == 0:
-            assert self.following is not None
-            self.recognised = False
-            self.following.connection_changed()
-        return []
-
-    async def state(self, *_: object) -> StreamState:
-        return StreamState("one", LAST)
-
-
 def test_a_hub_whose_connection_changed_while_it_was_asked_is_recognised_again() -> None:
     async def follow() -> list[tuple[bool, bool]]:
         hub = RestartedHub(in_question=1)
         following = hub.following = _following(hub)
         found = []
         for _ in range(2):
-            await following._follow()
+            await following._synchronise()
             found.append((following.synchronised, hub.recognised))
         return found
 
@@ -107,10 +73,10 @@ def test_a_hub_whose_connection_changed_while_it_was_asked_is_recognised_again()
 class SuccessorHub(RestartedHub):
     """A hub that was made anew. While it is asked who it is, another machine says that the former one was replaced."""
 
-    async def state(self, *_: object) -> StreamState:
+    async def states(self) -> dict[str, StreamState]:
         assert self.following is not None
         self.following.found_replaced()
-        return StreamState("two after one", LAST)
+        return {SHARED: StreamState("two after one", LAST)}
 
 
 def test_what_another_machine_says_of_the_former_hub_is_not_held_against_its_successor() -> None:
@@ -126,7 +92,7 @@ def test_what_another_machine_says_of_the_former_hub_is_not_held_against_its_suc
             return True
 
         progress.recognises = recognises
-        await following._follow()
+        await following._synchronise()
         return following.replaced, following.synchronised
 
     assert asyncio.run(follow()) == (False, True)

@@ -15,11 +15,11 @@ from multi_agent_mcp.hub.subjects import Names
 
 NAMES = Names("0" * 32)
 SINCE = "2026-11-22T10:00:00Z"
-SOUND = {"position": 7, "last": 5, "time": 1.0, "queued": 2, "conflicts": 1, "replaced": None, "ends": False}
+SOUND = {"position": 7, "time": 1.0, "queued": 2, "conflicts": 1, "replaced": None, "ends": False}
 
 
 def heartbeats(heard: list[Beat]) -> Heartbeats:
-    own = Beat(position=9, last=9, time=1.0)
+    own = Beat(position=9, time=1.0)
     return Heartbeats(Hub(NAMES, "desk"), lambda: own, heard.append, lambda: None)
 
 
@@ -71,7 +71,7 @@ def test_a_machine_is_there_until_it_says_goodbye_and_does_not_hear_itself() -> 
 def test_an_older_program_counts_nothing() -> None:
     heard: list[Beat] = []
     says(heartbeats(heard), "laptop", json.dumps({"position": 7, "last": 5, "time": 1.0, "replaced": None}).encode())
-    assert heard == [Beat(7, 5, 1.0)]
+    assert heard == [Beat(7, 1.0)]
 
 
 def test_who_is_asked_something_there_is_known_as_long_as_it_is_there() -> None:

@@ -15,7 +15,6 @@ from multi_agent_mcp.errors import HubUnreachable, Unauthorized
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.relay_client import relay_client_of
 from multi_agent_mcp.hub.stream import EDITED, TIME, Hub
-from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.authority import revision_of
@@ -278,7 +277,7 @@ def test_an_agent_gets_its_key_although_the_relay_died_when_it_had_moved(desk: M
     assert link is not None
     moved = link.current("agent.latecomer")
     assert moved is not None
-    laptop.services.workspace.registry.accept("latecomer", moved)
+    laptop.services.workspace.registry.accept([("latecomer", moved, None)])
     laptop.start()
     eventually((laptop.path / "secrets" / "latecomer.key").exists)
 
@@ -323,7 +322,7 @@ def _retitle(path: Path, title: str) -> None:
 async def _published(machine: Machine, key: str, data: bytes, headers: dict[str, str], expected: int) -> None:
     membership, share = machine.sharing.membership, machine.sharing.share
     client = await connected_once(membership.urls, share.seed(), share.certificate(), membership.machine)
-    hub = Hub(Names(membership.uuid), membership.machine, client=client)
+    hub = Hub(membership.names, membership.machine, client=client)
     await hub.put(hub.names.shared(key), data, "of the first edit", headers, expected=expected)
     await client.close()
 
@@ -386,3 +385,22 @@ def test_doctor_and_the_snapshot_know_who_is_away_and_what_waits(desk: Machine, 
     assert rows(laptop)["admin"] == (DESK, True)
     eventually(lambda: "away since" in findings(desk).get("laptop", ""))
     laptop.start()
+
+
+def test_a_hand_off_is_on_every_machine_as_its_agents_home_wrote_it(desk: Machine, laptop: Machine) -> None:
+    for machine, agent_id, is_there in ((laptop, "worker-a", True), (laptop, "admin", False)):
+        name = f"handoffs/{agent_id}/20261125_090000_0123abcd.md"
+        written = machine.path / name
+        written.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(f"---\nid: hnd_0123456789ab\nagent_id: {agent_id}\nkind: written\n---\n\nwhat to know\n")
+        send(laptop, "worker-a", "admin", f"after {name}")
+        eventually(lambda name=name: desk.has("admin", f"after {name}"))  # type: ignore[misc]
+        there = desk.path / name
+        if is_there:
+            eventually(lambda there=there, written=written: replicated(there, written))  # type: ignore[misc]
+        else:  # it is at home on the desk
+            assert not there.exists()
+
+
+def replicated(there: Path, written: Path) -> bool:
+    return there.exists() and there.read_bytes() == written.read_bytes()

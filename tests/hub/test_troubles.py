@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.system.process import is_alive
 from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, machines
 from tests.hub.test_looking import command, row, seen, sent, states, trace, waiting
@@ -219,7 +220,10 @@ def test_an_edit_that_keeps_size_and_time_travels_like_any_other(desk: Machine, 
     eventually(lambda: desk.services.workspace.tasks.get(task_id).title.startswith("Paint"))
 
 
-def test_two_relays_with_the_key_of_one_machine_are_noticed(desk: Machine, laptop: Machine, tmp_path: Path) -> None:
+def test_two_relays_with_the_key_of_one_machine_are_noticed_and_a_copy_takes_no_agents(
+    two: Machines, tmp_path: Path
+) -> None:
+    desk, laptop = two[DESK], two[LAPTOP]
     shutil.copytree(laptop.root, tmp_path / "copy", ignore=shutil.ignore_patterns("*.sock"))
     copy = Machine(LAPTOP, tmp_path / "copy")
     try:
@@ -229,6 +233,15 @@ def test_two_relays_with_the_key_of_one_machine_are_noticed(desk: Machine, lapto
             found = problems(machine)[LAPTOP]
             assert "two relays say that they are this machine" in found["finding"]
             assert "multi-agent-mcp leave" in found["repair"]
+        send(copy, "worker-a", "admin", "from the copy")
+        eventually(lambda: desk.has("admin", "from the copy") and laptop.has("admin", "from the copy"))
+    finally:
+        assert command(copy, "leave").returncode == 0
+    eventually(lambda: row(laptop, LAPTOP).troubles == () and states(desk)[LAPTOP] == "up")
+    join(two.token(), copy.root, "copied", adopt=True)
+    try:
+        copy.start()
+        for machine in (desk, laptop, copy):
+            assert machine.services.agents.get("worker-a").machine == LAPTOP
     finally:
         copy.sharing.leave()
-    eventually(lambda: row(laptop, LAPTOP).troubles == () and states(desk)[LAPTOP] == "up")

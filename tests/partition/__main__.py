@@ -1,5 +1,5 @@
-"""`python -m tests.partition [--letters N] [--rounds N] [--seed N] [--part PART] [--keep]`: the long form. Exit code 1
-when anything is wrong."""
+"""`python -m tests.partition [--letters N] [--rounds N] [--seed N] [--machines N] [--part PART] [--keep]`: the long
+form. Exit code 1 when anything is wrong."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--letters", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--machines", type=int, choices=range(3, 6), default=5)
     parser.add_argument("--part", choices=("mail", "claims"), help="one of both alone")
     parser.add_argument("--keep", action="store_true", help="leave the machines' directories for a look")
     given = parser.parse_args()
@@ -30,7 +31,7 @@ def main() -> int:
             stack.callback(shutil.rmtree, base, ignore_errors=True)
         wrong = []
         if given.part != "claims":
-            wrong += run(Path(base) / "mail", given.letters, given.rounds, say, given.seed)
+            wrong += run(Path(base) / "mail", given.letters, given.rounds, say, given.seed, given.machines)
         if given.part != "mail":
             wrong += claim(Path(base) / "claims", TASKS, PROCESSES, say, given.seed)
     for line in wrong[:40] or ["nothing is wrong"]:

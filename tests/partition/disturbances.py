@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -9,8 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from nats.errors import Error
+
+from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.administration import connected_once
 from tests.hub.support import DESK, Machine, Machines, eventually
 from tests.partition.writers import Writer
+
+FLOOD = 300
+"""The number of values of each kind in a flood."""
 
 
 def disturbances(made: Machines, writers: list[Writer], chance: random.Random) -> dict[str, Callable[[], None]]:
@@ -23,8 +31,27 @@ def disturbances(made: Machines, writers: list[Writer], chance: random.Random) -
         "relay killed": lambda: restart(machine),
         "hub stopped": lambda: pause(hub_pid(made), chance.uniform(0.2, 1.0)),
         "hub killed": lambda: kill(hub_pid(made)),
+        "flood": lambda: flood(away, chance),
         **({"writer killed": chance.choice(writers).kill} if writers else {}),
     }
+
+
+def flood(machine: Machine, chance: random.Random) -> None:
+    """Floods the hub with this machine's key: letters, records and parts of logs that are none."""
+    membership, share = machine.sharing.membership, machine.sharing.share
+    names, mark = membership.names, chance.randrange(1 << 32)
+    junk = [names.own(machine.name, "msg", "admin", f"{mark}-{number}.md") for number in range(FLOOD)]
+    junk += [names.shared(f"agent.ghost{mark}-{number}") for number in range(FLOOD)]
+    junk += [names.log(machine.name, "audit", "20260101")] * FLOOD
+
+    async def publish() -> None:
+        client = await connected_once(membership.urls, share.seed(), share.certificate(), machine.name)
+        for subject in junk:
+            await client.publish(subject, b"\xff", headers={"Mam-Time": "0", "Mam-Offset": str(10**9)})
+        await client.close()
+
+    with suppress(HubUnreachable, Error, OSError):  # it may be away
+        asyncio.run(publish())
 
 
 def cut(machine: Machine, seconds: float) -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multi_agent_mcp.services.tasks.creation import NewTask
-from tests.hub.support import Machine, Machines, eventually
+from tests.hub.support import HOMES, Machine, Machines, eventually
 
 OWN, CONTESTED = "Sheet", "Quarrel"
-RECEIVERS = ("owner", "admin", "worker-a", "worker-b")
+RECEIVERS = tuple(agent_id for agents in HOMES.values() for agent_id in agents)
 
 
 @dataclass
@@ -39,8 +39,9 @@ class Hands:
     def write(self, number: int) -> None:
         """In this round, on every machine: a letter, a task, a task of its own edited, and one that all edit."""
         task_id = self.contested[number % len(self.contested)]
+        receivers = [agent_id for name in self.made.members for agent_id in HOMES[name]]
         for machine in self.made.members.values():
-            receiver = RECEIVERS[number % len(RECEIVERS)]
+            receiver = receivers[number % len(receivers)]
             words = f"by hand of {machine.name} {number}"
             note = machine.path / "ipc" / receiver / f"note of {machine.name} {number}.md"
             note.write_text(f"---\nsender_id: admin\n---\n\n{words}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Three machines whose links are cut and slow, whose relays are stopped and killed, and whose hub dies, while writers
+"""Five machines whose links are cut and slow, whose relays are stopped and killed, and whose hub dies, while writers
 send messages: in the end every acknowledged one exists everywhere once, and the files are the same everywhere."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multi_agent_mcp.services.tasks.creation import NewTask
-from tests.hub.support import DESK, LAPTOP, SHED, Machines, eventually, machines
+from tests.hub.support import BARN, DESK, LAPTOP, LOFT, SHED, Machines, eventually, machines
 from tests.partition.accidents import restore_old_hub, wipe
 from tests.partition.disturbances import WAYS, disturbances, heal
 from tests.partition.hands import Hands
@@ -22,7 +22,8 @@ from tests.partition.writers import Writer
 
 DELAY = 0.02
 TASKS = 8
-WRITERS = {DESK: "admin", LAPTOP: "worker-a", SHED: "worker-b"}
+WRITERS = {DESK: "admin", LAPTOP: "worker-a", SHED: "worker-b", LOFT: "worker-c", BARN: "worker-d"}
+"""The agents that write, by machine."""
 OFFLINE_OF = 2 / 3
 """The share of the letters to be written offline; at least half of that must be."""
 
@@ -65,7 +66,7 @@ class Play:
         tasks = services.task_creation.create(services.agents.get("admin"), new)
         for machine in self.made.members.values():
             eventually(lambda machine=machine: len(machine.services.workspace.tasks.all()) == len(tasks))  # type: ignore[misc]
-        self.writers = [Writer(self.made[name], agent_id) for name, agent_id in WRITERS.items()]
+        self.writers = [Writer(self.made[name], WRITERS[name]) for name in self.made.members]
 
     def round(self, number: int) -> None:
         count = max(1, self.letters // self.rounds // len(self.writers))
@@ -133,10 +134,11 @@ class Play:
 
 
 def run(
-    base: Path, letters: int, rounds: int, say: Callable[[str], object] = lambda _: None, seed: int = 1
+    base: Path, letters: int, rounds: int, say: Callable[[str], object] = lambda _: None, seed: int = 1, count: int = 5
 ) -> list[str]:
+    """Plays with so many machines, at least three; returns what is wrong in the end."""
     chance = random.Random(seed)  # noqa: S311 - to be played again
-    with machines(base, LAPTOP, SHED, delay=DELAY) as made:
+    with machines(base, *[*WRITERS][1:count], delay=DELAY) as made:
         play = Play(made, base, letters, rounds, say, chance, Hands(made, rounds))
         try:
             return play.run()

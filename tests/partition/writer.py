@@ -1,6 +1,6 @@
 """`python -m tests.partition.writer ROOT AGENT LIFE`: works as an agent's server does. For every number on standard
-input it sends that many messages, several at once, changes tasks, keeps a log and reads its mail; prints every result
-that was acknowledged as a line of JSON, and at last `{"done": true}`."""
+input it sends that many messages, several at once, changes tasks, talks, keeps a log and reads its mail; prints every
+result that was acknowledged as a line of JSON, and at last `{"done": true}`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from multi_agent_mcp.domain.session import Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
 
 AT_ONCE = 8
-BROADCAST_EVERY, NOTE_EVERY = 10, 20
+BROADCAST_EVERY, NOTE_EVERY, TALK_EVERY = 10, 20, 15
 NOTED = "Board"
 """The prefix of the titles of those tasks that writers change."""
 
@@ -56,6 +56,8 @@ class Work:
         self.services.executions.log(self.execution, words)
         if number % NOTE_EVERY == 0:
             self.note(words)
+        if number % TALK_EVERY == 0:
+            self.talk(self.others[number % len(self.others)], words)
 
     def note(self, words: str) -> None:
         """Adds a line that names its author to a task's history, so that a lost change is detected."""
@@ -65,11 +67,19 @@ class Work:
             self.services.workspace.tasks.update(task_id, noted(change))
             say(noted=words, task=task_id)
 
+    def talk(self, other: str, words: str) -> None:
+        """Begins a conversation and delegates one, as far as the hub is there."""
+        services = self.services
+        with suppress(Refusal):
+            services.conversations.begin(self.me, services.agents.get(other), f"talk {words}", purpose="to agree")
+            services.delegations.delegate(self.me, self.session.record, other, f"delegated {words}", None)
+
     def read(self) -> None:
         """Reads mail; the next call confirms it, so a process killed before has read nothing."""
         self.session.touch()
         query = Query(limit=20, polling=False)
-        self.services.reading.read(self.me, query, lease=self.session.lease)
+        with suppress(StorageError):  # a conversation's first letter is read once the hub is there
+            self.services.reading.read(self.me, query, lease=self.session.lease)
         self.session.written(self.session.record.unconfirmed)
 
 

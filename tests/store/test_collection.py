@@ -64,7 +64,7 @@ def way(request: pytest.FixtureRequest) -> Way:
     if request.param == "plain":
         return Way()
     session = request.getfixturevalue("session") if request.param == "hub" else None
-    return Way(f"contract{next(_numbers)}", session)
+    return Way(f"tsk.contract{next(_numbers)}", session)
 
 
 @pytest.fixture

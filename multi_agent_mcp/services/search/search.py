@@ -36,6 +36,7 @@ TOPS = ("ipc", "conversations", "tasks", "handoffs", "executions")
 LOGS = "logs"
 CHUNK_BYTES = 8_192
 """The size of a log's documents, up to the next end of a line."""
+LINE_BYTES = 1 << 20
 _LINE_TIME = re.compile(r"\[(?P<at>[^\]\n]{20,32})\] ")
 
 Entity = Message | Task | Conversation | HandOff | Execution
@@ -98,14 +99,22 @@ class Sources:
         execution = self._execution(path)
         at = execution.started_at
         facts = _facts(**{"from": execution.agent_id, "task": execution.task_id})
-        data = (self.workspace.files.read(self.workspace.path / path) or b"")[start:]
-        place = 0
-        while place < len(data):
-            end = data.find(b"\n", place + CHUNK_BYTES) + 1 or len(data)
-            text = data[place:end].decode(errors="replace")
+        for data in self._pieces(path, start):
+            text = data.decode(errors="replace")
             at = _line_time(text) or at
-            yield Source("log", execution, Document(text, at, facts, start + place))
-            place = end
+            yield Source("log", execution, Document(text, at, facts, start))
+            start += len(data)
+
+    def _pieces(self, path: Path, start: int) -> Iterator[bytes]:
+        """A log from this byte on in pieces of whole lines, unless one is longer than `LINE_BYTES`."""
+        data = b""
+        for block in self.workspace.files.blocks(self.workspace.path / path, start):
+            data += block
+            while end := data.find(b"\n", CHUNK_BYTES) + 1 or (len(data) > LINE_BYTES and len(data)):
+                yield data[:end]
+                data = data[end:]
+        if data:
+            yield data
 
     def _execution(self, log: Path) -> Execution:
         """The execution of a log; if its file is lost, one with only the fields that the path tells."""
@@ -358,10 +367,14 @@ class Search:
                 return task.title
 
     def _line(self, hit: Hit, text: str, words: list[str]) -> int:
-        data = self.workspace.files.read(self.workspace.path / hit.path) or b""
         lines = enumerate(text.split("\n"))
         first = next((number for number, line in lines if any(word in folded(line) for word in words)), 0)
-        return data.count(b"\n", 0, hit.start) + first + 1
+        before, left = 0, hit.start
+        for block in self.workspace.files.blocks(self.workspace.path / hit.path):
+            before, left = before + block.count(b"\n", 0, left), left - len(block)
+            if left <= 0:
+                break
+        return before + first + 1
 
 
 def parts(text: str) -> list[str]:

@@ -1,0 +1,98 @@
+"""What one machine floods the hub with delays its own mail and no other machine's, and what is no entity is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+
+from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.store.registry import AGENTS_MAX
+from tests.hub.support import DESK, LAPTOP, SHED, Machines, eventually, machines
+from tests.hub.test_machines import send
+from tests.hub.test_security import LETTER, STAMP, as_machine, attempt
+
+MANY = 1_200
+Value = tuple[str, bytes, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    with machines(tmp_path_factory.mktemp("three"), LAPTOP, SHED, delay=None) as made:
+        yield made
+
+
+def letters(names: Names) -> Iterator[Value]:
+    return ((names.own(LAPTOP, "msg", "admin", f"flood{number}.md"), LETTER, STAMP) for number in count())
+
+
+def no_letters(names: Names) -> Iterator[Value]:
+    return ((names.own(LAPTOP, "msg", "admin", f"no{number}.md"), b"\xff", STAMP) for number in count())
+
+
+def agents(names: Names) -> Iterator[Value]:
+    record = json.dumps({"role": "worker", "type": "ai", "parent_id": "admin", "machine": LAPTOP}).encode()
+    return ((names.shared(f"agent.ghost{number}"), record, STAMP) for number in count())
+
+
+@pytest.mark.parametrize("kind", [letters, no_letters, agents])
+def test_a_flood_delays_only_the_machine_that_sends_it(three: Machines, kind: Any) -> None:
+    """The letters of another one arrive while most of the flood has not."""
+    names, desk = three[LAPTOP].sharing.membership.names, three[DESK]
+    flood = kind(names)
+
+    async def publish(client: Client) -> None:
+        for number in range(MANY):
+            subject, data, headers = next(flood)
+            await client.publish(subject, data, headers=headers)
+            if number == MANY // 10:
+                send(three[SHED], "worker-b", "admin", f"during {kind.__name__}")
+
+    before = desk.sharing.status()["position"]
+    as_machine(three[LAPTOP], publish)
+    eventually(lambda: desk.has("admin", f"during {kind.__name__}"))
+    assert desk.sharing.status()["position"] - before < MANY
+    eventually(lambda: desk.sharing.status()["position"] - before > MANY, "the flood is dealt with")
+    assert len(desk.services.agents.registry.all()) <= AGENTS_MAX
+
+
+def test_a_part_of_a_log_that_is_far_off_makes_no_large_file_and_a_lost_one_is_asked_for_again(three: Machines) -> None:
+    names, desk = three[LAPTOP].sharing.membership.names, three[DESK]
+    day, line = "20260103", b"{}\n"
+    log = desk.path / "audit" / f"{day}.laptop.jsonl"
+
+    async def publish(client: Client, *offsets: int) -> None:
+        for offset in offsets:
+            headers = {**STAMP, "Mam-Offset": str(offset)}
+            await client.request(names.log(LAPTOP, "audit", day), line, 30, headers=headers)
+
+    as_machine(three[LAPTOP], lambda client: publish(client, 0, 10**9))
+    eventually(log.exists)
+    log.write_bytes(b"")
+    as_machine(three[LAPTOP], lambda client: publish(client, len(line)))
+    send(three[LAPTOP], "worker-a", "admin", "after the log")
+    eventually(lambda: desk.has("admin", "after the log"))
+    assert log.stat().st_size <= 2 * len(line)
+
+
+@pytest.mark.parametrize("subject", ["{root}.all.unheard.of", "{root}.own.{lane}.laptop.unheard.x.y"])
+def test_the_hub_itself_refuses_what_is_of_no_kind(three: Machines, subject: str) -> None:
+    names = three[LAPTOP].sharing.membership.names
+    answer, complaints = as_machine(three[LAPTOP], attempt(subject.format(root=names.root, lane=names.lane)))
+    assert (answer, complaints) == (None, [])
+
+
+def test_what_one_machine_owns_has_a_limit(three: Machines) -> None:
+    names = three[LAPTOP].sharing.membership.names
+
+    async def limits(client: Client) -> list[dict[str, Any]]:
+        answers = [await client.request(names.api(f"STREAM.INFO.{stream}"), b"{}", 5) for stream in names.streams]
+        return [json.loads(answer.data)["config"] for answer in answers]
+
+    configs, _ = as_machine(three[LAPTOP], limits)
+    assert all(config["max_msgs"] > 0 and config["max_bytes"] > 0 for config in configs)
+    assert {config["discard"] for config in configs if "_log_" not in config["name"]} == {"new"}
