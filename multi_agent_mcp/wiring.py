@@ -796,7 +796,7 @@ class Services:
             self.delegations,
             self.hand_offs,
             self.texts,
-            (self.proof_section, self.worktree_section),
+            (self.answering.section, self.proof_section, self.worktree_section),
         )
 
     @part

@@ -176,7 +176,7 @@ def _task(bar: Bar, named: Named, texts: Texts) -> Iterator[Row]:
 # `stats`: statistics of agents, tasks and days.
 
 AGENTS = ("agent", "calls", "sent", "received", "done", "busy", "waiting", "blocked", "until_seen", "lead")
-TASKS = ("task", "assignee", "status", "lead", "busy", "blocked", "title")
+TASKS = ("task", "assignee", "status", "lead", "busy", "blocked", "review", "title")
 DAYS = ("day", "done", "busy", "messages")
 USED = ("agent", "tokens")
 TASKS_SHOWN = 20
@@ -227,7 +227,7 @@ def _tasks(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:
     """Yields rows for the tasks that took longest, longest first."""
     longest = sorted(found.tasks, key=lambda task: task.lead or task.working, reverse=True)
     for task in longest[:TASKS_SHOWN]:
-        times = (_duration(seconds, texts) for seconds in (task.lead, task.working, task.blocked))
+        times = (_duration(seconds, texts) for seconds in (task.lead, task.working, task.blocked, task.review))
         yield (task.task_id, task.assignee_id or "-", status_words(task.status, texts), *times, excerpt(task.title))
 
 

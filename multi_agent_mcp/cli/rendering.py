@@ -58,8 +58,12 @@ LARGEST, LEAST = 32, 16
 EASY = 40
 """How wide text has to be that goes on in the next line."""
 GAP = 2
+SENTENCES = COMMANDS | {"finding", "repair"}
+"""The columns of text that is ours, in which ids are shortened."""
 INDENT = "   "
-_ENTITY_ID = re.compile(r"\b(?:[a-z]{3,4}_)?([0-9a-f]{8})(?:[0-9a-f]{4}|-[0-9a-f]{4}-[0-9a-f-]{22})\b")
+_ENTITY_ID = re.compile(
+    r"\b(?:[a-z]{3,4}_(?P<ours>[0-9a-f]{8})[0-9a-f]{4}|(?P<mail>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f-]{22})\b"
+)
 
 
 class Painted(str):
@@ -146,7 +150,7 @@ def local_time(value: object, texts: Texts) -> str:
 
 def short_id(text: str) -> str:
     """A text in which each id is shown by its first eight digits, which every command takes."""
-    return _ENTITY_ID.sub(r"\1", text)
+    return _ENTITY_ID.sub(lambda found: found["ours"] or found["mail"], text)
 
 
 # Rows that say the same of different things.
@@ -233,7 +237,7 @@ def _laid_out(names: list[str], heads: list[str], rows: list[list[str]]) -> Iter
 
 
 def _shown(name: str, cell: str) -> str:
-    if name in COMMANDS:
+    if name in SENTENCES:
         return short_id(cell)
     if name in WORDS:
         return cell

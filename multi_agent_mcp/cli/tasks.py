@@ -190,7 +190,9 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
     key = "task.interrupted" if away is None else "task.interrupted_later"
     interrupted = texts(key, agent_id=task.assignee_id, machine=away) if task.interrupt_id else ""
     said = (answer.get("last_lines") or "").splitlines()
-    context.answer(answer, [f"{task.id}: {previous} → {task.status}{interrupted}", *indented("\n".join(said))])
+    context.answer(
+        answer, [f"{task.id}: {previous} → {task.status}{interrupted}", *(indented("\n".join(said)) if said else ())]
+    )
     if answer.get("check") == FAILED:
         raise click.exceptions.Exit(1)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 from multi_agent_mcp.cli.context import print_line
 from multi_agent_mcp.cli.looking import lines_of, since
@@ -333,6 +336,76 @@ class ProvenScene(Scene):
         }
 
 
+class QuestionScene(Scene):
+    """A worker asks and parks its task, does another one, and goes on once the Owner has answered in the console
+    (docs/protocol.md, Questions)."""
+
+    worker = "worker-a"
+
+    def begin(self) -> None:
+        self.asking, self.other = (
+            self.create_task(self.texts(f"demo.{name}"), self.texts(f"demo.{name}.what"), self.worker)
+            for name in ("painting", "tidying")
+        )
+        super().begin()
+        if not self.stage.wait_for([f"tasks/{self.worker}"], lambda: self._status(self.other) == "done"):
+            raise SceneFailed(self.texts("demo.never_began", agent=self.worker))
+        (question,) = self.services.questions.open()
+        self.parked = self._status(self.asking)
+        print_line(self.texts("demo.answering", question=question.question, answer=question.choices[0]))
+        with Console(self.stage.options) as console:
+            console.answer(question.id, question.choices[0])
+
+    def report(self) -> Iterator[str]:
+        """Yields the questions with their history."""
+        for question in self.services.questions.about(self.asking.id):
+            yield f"{question.id} {question.question} → {question.answer} ({question.answered_by})"
+            yield from (f"  {line['at']} {line.get('by', '-')} {line['status']}" for line in question.history)
+        task = self.services.task_changes.get(self.asking.id)
+        yield f"{task.id} {task.title}: {task.status}, {task.completion_summary}"
+
+    def checks(self) -> Mapping[str, bool]:
+        texts, status = self.texts, self._status(self.asking)
+        answered = [found.answered_by for found in self.services.questions.about(self.asking.id)]
+        return {
+            **{
+                texts("demo.task_status", task=self.asking.id, status=status, wanted=wanted): status == wanted
+                for status, wanted in ((self.parked, "blocked"), (status, "done"))
+            },
+            texts("demo.not_answered"): answered == [self.services.agents.owner().id],
+        }
+
+    def _status(self, task: Task) -> str:
+        return self.services.task_changes.get(task.id).status
+
+
+class Console:
+    """The console in a process of its own, in which the Owner answers as a browser does."""
+
+    def __init__(self, options: Sequence[str]) -> None:
+        self._command = [sys.executable, "-m", "multi_agent_mcp", "web", *options]
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, encoding="utf-8")
+        link = self._process.stdout.readline().strip() if self._process.stdout else ""
+        self._address = link.partition("/open")[0]
+        self._browser = build_opener(HTTPCookieProcessor())
+        page: str = self._browser.open(link).read().decode()
+        found = re.search(r'"csrf": ?"([^"]+)"', page)
+        self._token = found[1] if found else ""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def answer(self, question_id: str, answer: str) -> None:
+        headers = {"Origin": self._address, "Content-Type": "application/json", "X-CSRF-Token": self._token}
+        url = f"{self._address}/api/questions/{question_id}/answer"
+        request = Request(url, json.dumps({"answer": answer}).encode(), headers)  # noqa: S310 - our own address
+        self._browser.open(request).close()
+
+
 class OfficeScene(Scene):
     """A sample session to view in the console, with one running agent, whose task can be dragged to `blocked`
     (UC010)."""
@@ -376,6 +449,7 @@ SCENES: Mapping[str, tuple[str, type[Scene]]] = {
     "interrupt": ("interrupt.yaml", InterruptScene),
     "shiritori": ("shiritori.yaml", ShiritoriScene),
     "proven": ("proven.yaml", ProvenScene),
+    "question": ("question.yaml", QuestionScene),
     "morning": ("morning.yaml", MorningScene),
     "office": ("office.yaml", OfficeScene),
 }

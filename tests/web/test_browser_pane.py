@@ -17,6 +17,8 @@ from tests.web.browsing import DESK, PHONE, Person, Theme
 pytestmark = pytest.mark.tmux
 HOSTILE = (
     "\x1b[2J\x1b[H\x1b[1;31mred\x1b[0m \x1b[7minverse\x1b[0m 日本語|end",
+    "\x1b[97;44mwhite on blue\x1b[0m \x1b[30;42mblack on green\x1b[0m \x1b[44mon blue\x1b[0m",
+    "\x1b[93;103myellow on yellow\x1b[0m",
     "<script>document.title='owned'</script><img src=x onerror=alert(1)>",
     "abc \u202egnp.exe\u202c \u2066x\u2069 \u05d0\u05d1\u05d2 1 2 3",
     "\x1b]8;;http://evil.example\x1b\\link\x1b]8;;\x1b\\ \x1b]0;owned\x07",
@@ -108,6 +110,7 @@ def test_a_hostile_screen_is_text_in_its_frame(opened: Opened, person: Person, t
     red = screen.locator(".bold").first
     expect(red).to_have_text("red")
     assert red.evaluate("one => getComputedStyle(one).color") == "rgb(255, 123, 114)"
+    assert person.look("paleTexts") == []
     cells = screen.locator(".cells")
     expect(cells).to_have_text(["日", "本", "語"])
     one = screen.evaluate("one => { const i = one.querySelector('.cursor'); return i.getBoundingClientRect().width }")

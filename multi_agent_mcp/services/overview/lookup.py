@@ -117,11 +117,11 @@ class Lookup:
             "msg": Kind("message", Mailed(agents, workspace.mailbox), _no_message),
             "cnv": _filed("conversation", workspace.conversations),
             "dlg": _filed("delegation", workspace.delegations),
+            "qst": _filed("question", workspace.questions),
             "ntf": Kind("notification", Mailed(agents, workspace.notices), _no_message),
             "exec": _filed("execution", workspace.executions),
             "ses": _filed("session", workspace.sessions),
             "hnd": Kind("handoff", Stamped(agents, workspace.hand_offs), _nothing),
-            "qst": _filed("question", workspace.questions),
             "rcp": _filed("receipt", workspace.receipts),
             "rsv": _filed("reservation", workspace.reservations),
         }

@@ -11,6 +11,7 @@ from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.message import Conversation, Message, is_report
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task, completed
 from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import AnswerBudget, clipped, first_fitting
@@ -18,6 +19,7 @@ from multi_agent_mcp.services.chat.conversations import ENDED, PURPOSE_CHARACTER
 from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
+from multi_agent_mcp.services.turn.briefing import ITEM_CHARACTERS, LINES_SHOWN
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import json_size, shortened
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.hand_offs import HandOffs, Kept
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
+    from multi_agent_mcp.services.turn.briefing import Holds
     from multi_agent_mcp.texts import Texts
 
 DESCRIPTION_CHARACTERS = 1_500
@@ -92,6 +95,21 @@ class AnswerAction:
 
     def has_more(self, agent: Agent) -> bool:
         return self._next(agent) is not None
+
+    def section(self, holds: Holds) -> str | None:
+        """The section of the briefing about open questions: those to the agent, then its own."""
+        agent_id = holds.row.agent.id
+        owed, asked = self.questions.owed_by(agent_id), self.questions.asked_by(agent_id)
+        lines = [self._line("owed", question) for question in owed] + [self._line("asked", item) for item in asked]
+        if len(lines) > LINES_SHOWN:
+            lines[LINES_SHOWN:] = [self.texts("briefing.more", count=len(lines) - LINES_SHOWN)]
+        return "\n".join(lines) or None
+
+    def _line(self, side: str, question: Question) -> str:
+        words = one_line(question.question)[:ITEM_CHARACTERS]
+        facts = {"question_id": question.id, "question": words}
+        agent_id = question.asker_id if side == "owed" else question.to_id
+        return self.texts(f"briefing.{side}", agent_id=agent_id, **facts)
 
     def _next(self, agent: Agent) -> Question | None:
         owed = self.questions.owed_by(agent.id)

@@ -107,8 +107,9 @@ function tasks(found) {
     task.assignee_id ? who(task.assignee_id) : NONE,
     length(task.working || null),
     length(task.blocked || null),
+    length(task.review || null),
   ]);
-  const head = ["stats.task", "stats.lead", "filter.state", "board.assignee", "stats.busy", "stats.blocked"];
+  const head = ["stats.task", "stats.lead", "filter.state", "board.assignee", "stats.busy", "stats.blocked", "status.review"];
   return [
     table("tasks", head, rows),
     rows.length < worked.length && h("button", { type: "button", class: "ghost more", onclick: () => { all = true; again(); } }, t("more")),

@@ -279,3 +279,11 @@ def test_a_question_by_hand_is_a_question(services: Services) -> None:
     path.parent.mkdir()
     path.write_text("---\nasker_id: worker-a\nto_id: admin\n---\n\nBy hand?")
     assert Seat(services, "admin").call("get_next_action")["question"] == "By hand?"
+
+
+def test_the_briefing_names_what_is_asked_and_owed(services: Services) -> None:
+    mine, owed = ask(services, "admin", "To whom?"), ask(services, words="From whom?")
+    briefing = services.briefings.of("admin")
+    assert mine.id in briefing
+    assert "From whom?" in briefing
+    assert owed.id in briefing
