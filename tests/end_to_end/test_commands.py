@@ -162,8 +162,10 @@ def test_an_agents_pane_is_set_as_doctor_advises(team: Team, terminal: Terminal)
 def test_mail_is_sent_counted_read_and_traced(team: Team) -> None:
     sent = team.send("worker-a", "一つ\n", sender="admin", subject="件名", priority="urgent", type="task_assign")
     assert sent["receiver_ids"] == ["worker-a"]
-    assert team.ask("unread", "worker-a") == {"success": True, "agent_id": "worker-a", "unread_count": 1}
-    assert team.run("unread", "worker-a").stdout == "1\n"
+    waiting = team.ask("unread", "worker-a")
+    assert (waiting["agent_id"], waiting["unread_count"]) == ("worker-a", 1)
+    assert [(item["sender_id"], item["subject"]) for item in waiting["messages"]] == [("admin", "件名")]
+    assert "件名" in team.run("unread", "worker-a").stdout
     peeked = team.ask("read", "worker-a", "--peek")
     read = team.ask("read", "worker-a")
     (message,) = read["messages"]
