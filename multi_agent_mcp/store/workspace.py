@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
 from multi_agent_mcp.domain.proof import Receipt
-from multi_agent_mcp.domain.question import Question, answered_notice, asking_order
+from multi_agent_mcp.domain.question import Question, answered_notice, asking_order, is_parked_by
 from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
@@ -308,7 +308,11 @@ class Workspace:
         return SharedCollection(self.files, self.path / "questions", layout, self.authority, "qst")
 
     def _has_told_answer(self, question: Question) -> bool:
-        """As `_has_told`, for a settled question and its asker; another machine's agents are told there."""
+        """As `_has_told`, for a settled question and its asker; another machine's agents are told there. And its task
+        must be back: else whoever is killed in between leaves it parked for ever."""
+        task = self.tasks.find(question.task_id) if question.park and question.task_id is not None else None
+        if task is not None and is_parked_by(task, question):
+            return False
         notice = answered_notice(question) if is_name(question.asker_id) else None
         if notice is None or self.elsewhere(self.registry.all().get(question.asker_id)) is not None:
             return True

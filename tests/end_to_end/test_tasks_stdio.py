@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.session import AgentSession, OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.server.middleware import EXEMPT_FROM_INTERRUPTS
 from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.services.questions.questions import Asking
 from tests.end_to_end.chat_support import (
     entities,
     interrupt_by_hand,
@@ -376,6 +377,8 @@ async def _prepared(team: Team) -> dict[tuple[str, str], list[tuple[str, dict[st
     bound = AgentSession(id="ses_000000000000", agent_id="admin", task_id=mine.id)
     services.delegations.delegate(admin, bound, "worker-b", "talk", None)
     services.owner_waits.begin(OwnerWait(owner_id="owner", admin_id="admin", task_id=mine.id, message_id="-"))
+    question = services.questions.ask(worker, Asking(question="Which?"), None)
+    services.reservations.reserve(admin, ["docs/"])
     return {
         ("admin", "task"): [
             ("get_next_action", {}),
@@ -390,6 +393,11 @@ async def _prepared(team: Team) -> dict[tuple[str, str], list[tuple[str, dict[st
             ("request_task", {"title": "t"}),
             ("approve_task_request", {"task_id": request.id, "approve": True}),
             ("delegate_to_chat_session", {"target_agent_id": "worker-b", "purpose": "p"}),
+            ("ask", {"question": "Why?"}),
+            ("answer_question", {"question_id": question.id, "answer": "a"}),
+            ("hand_off", {"content": "so far"}),
+            ("reserve_files", {"paths": ["src/"]}),
+            ("release_files", {}),
             ("read_messages", {}),
             ("report_completed", {"result": "success"}),
         ],
@@ -614,7 +622,7 @@ def test_the_owner_does_everything_from_the_command_line(team: Team) -> None:
     assert [item["title"] for item in listed["tasks"]] == ["Build", "Paint"]
     assert team.ask("task", "list", "--status", "backlog", "--assignee", "worker-b")["total_count"] == 1
     table = team.run("task", "list").stdout.splitlines()
-    assert table[0].split() == ["タスク", "状態", "優先度", "担当", "進捗", "タイトル"]
+    assert table[0].split() == ["タスク", "状態", "経過", "優先度", "担当", "進捗", "タイトル"]
     assert first["task_id"] in table[1]
     assert team.ask("task", "show", second["task_id"])["task"]["dependencies"] == [first["task_id"]]
     shown = team.run("task", "show", first["task_id"]).stdout
