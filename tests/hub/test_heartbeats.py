@@ -75,7 +75,7 @@ def test_an_older_program_counts_nothing() -> None:
 
 
 def test_who_is_asked_something_there_is_known_as_long_as_it_is_there() -> None:
-    asked = {"agent_id": "worker-a", "topic": "permission", "since": "2026-11-22T10:00:00.000000Z"}
+    asked = {"agent_id": "worker-a", "topic": "permission", "since": "2026-11-22T10:00:00.000000Z", "dialog_id": None}
     beats = heartbeats([])
     beat = Beat.parse(json.dumps({**SOUND, "asking": [asked]}).encode())
     says(beats, "laptop", json.dumps(beat.as_json()).encode())

@@ -149,7 +149,7 @@ def test_a_large_pane_that_changes_all_the_time_stays_in_its_frame(
     colours = first.locator("span").first.evaluate(
         "one => [getComputedStyle(one).color, getComputedStyle(one).backgroundColor]"
     )
-    assert colours == ["rgb(255, 0, 0)", "rgb(0, 0, 255)"]
+    assert colours == ["rgb(255, 255, 255)", "rgb(0, 0, 255)"]
     counter = screen.locator(".row").nth(1)
     before = counter.inner_text()
     expect(counter).not_to_have_text(before)  # it lives

@@ -71,6 +71,7 @@ class Checks:
         """The settings as they are now, read again when the file has changed. Raises as `read_settings`."""
         found = signature_of(self.workspace.settings_path)
         if found is None or found != self._read_at:
+            self.workspace.files.read(self.workspace.settings_path)  # a disk that fails is no fault in the file
             self._settings, self._read_at = read_settings(self.workspace.settings_path), found
         return self._settings
 
