@@ -81,7 +81,7 @@ def test_every_command_works(shell: dict[str, str], tmp_path: Path) -> None:
 
     *begin, read = demo.splitlines(keepends=True)
     _typed("".join(begin), shell, project)
-    scripted = open_session(scripted_project / ".multi-agent-mcp", "demo")
+    scripted = open_session(scripted_project / ".multi-agent-mcp", "try")
     wait_until(lambda: scripted.unread_mail_count("owner"), "the scripted team has answered")
     assert "admin → owner" in _typed(f"{read}multi-agent-mcp down", shell, scripted_project)
 
