@@ -23,8 +23,8 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values, parse_time, stamp
 from multi_agent_mcp.errors import InvalidArguments, StorageError
+from multi_agent_mcp.store.derived_databases import Document, Hit, SearchIndex, folded
 from multi_agent_mcp.store.directory import EntityFiles
-from multi_agent_mcp.store.search_index import Document, Hit, SearchIndex, folded
 from multi_agent_mcp.system.files import spelled
 
 if TYPE_CHECKING:
