@@ -117,7 +117,7 @@ TOLD_EVERY = 500
 @click.option("--rebuild", is_flag=True, help="Recreate the index first. It is derived, so nothing is lost.")
 @session_command()
 def search(context: SessionContext, words: tuple[str, ...], limit: int, rebuild: bool) -> None:
-    """Find words in messages, tasks, conversations and the logs of executions."""
+    """Find words in messages, tasks, questions, conversations, hand-offs and the logs of executions."""
     query = SearchQuery.parse(map(text_of, words))
     service, texts = context.services.search, context.texts
     if rebuild:

@@ -34,7 +34,7 @@ COMMANDS = {
         "reply": ("mail:reply", "Answer a message."),
         "read": ("mail:read", "Print unread mail and mark it read."),
         "unread": ("mail:unread", "Say how much mail is unread, from whom and about what."),
-        "search": ("looking:search", "Find words in mail, tasks, conversations and logs."),
+        "search": ("looking:search", "Find words in mail, tasks, questions, conversations and logs."),
         "trace": ("mail:trace", "Show every step a message took."),
     },
     "Tasks": {

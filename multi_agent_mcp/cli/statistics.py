@@ -161,7 +161,19 @@ def _task(bar: Bar, named: Named, texts: Texts) -> Iterator[Row]:
 
 # `stats`: statistics of agents, tasks and days.
 
-AGENTS = ("agent", "calls", "sent", "received", "done", "busy", "waiting", "blocked", "until_seen", "lead")
+AGENTS = (
+    "agent",
+    "calls",
+    "sent",
+    "received",
+    "done",
+    "busy",
+    "waiting",
+    "blocked",
+    "until_seen",
+    "until_answer",
+    "lead",
+)
 TASKS = ("task", "assignee", "status", "lead", "busy", "blocked", "review", "title")
 DAYS = ("day", "done", "busy", "messages")
 USED = ("agent", "tokens")
@@ -172,8 +184,8 @@ TASKS_SHOWN = 20
 @click.option("--days", default=7, type=click.IntRange(1, 3_650), help="Number of days, including today.")
 @session_command()
 def stats(context: SessionContext, days: int) -> None:
-    """Show per agent tool calls, busy and waiting time, tasks done, blocked time and the time until mail is read; per
-    task how long it took; and every day's sum."""
+    """Show per agent tool calls, busy and waiting time, tasks done, blocked time, the time until mail is read and
+    until questions are answered; per task how long it took; and every day's sum."""
     found, usage = context.services.statistics.last_days(days, local_zone()), context.services.usage
     rows = usage.rows(days, local_zone())
     tokens = usage.by_agent(usage.beginning(days, local_zone()))
@@ -205,7 +217,7 @@ def _agents(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:
 
 def _agent(agent: AgentFigures, texts: Texts) -> tuple[object, ...]:
     counts = (agent.tool_calls, agent.sent, agent.received, agent.done)
-    times = (agent.busy, agent.waiting, agent.blocked, agent.until_read, agent.lead)
+    times = (agent.busy, agent.waiting, agent.blocked, agent.until_read, agent.until_answer, agent.lead)
     return (agent.agent_id, *counts, *(_duration(seconds, texts) for seconds in times))
 
 
