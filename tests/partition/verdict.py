@@ -76,6 +76,9 @@ def _missing_at(machine: Machine, writers: list[Writer]) -> Iterator[str]:
     notes = [note for writer in writers for note in writer.notes]
     tasks = {task.id: task for task in workspace.tasks.all()}
     lines = ((task_id, line.get("reason")) for task_id in tasks for line in tasks[task_id].history)
+    answers = [answer for writer in writers for answer in writer.answers.items()]
+    standing = Counter((question.id, str(question.answer)) for question in workspace.questions.all())
+    yield from unless_once(machine, "answer", answers, standing)
     yield from unless_once(machine, "line", notes, Counter((key, words) for key, words in lines if words is not None))
 
 
