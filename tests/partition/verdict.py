@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.domain.task_history import NUMBER
-from multi_agent_mcp.hub.kinds import BY_DIRECTORY
 from multi_agent_mcp.hub.share_directory import shared_settings
+from multi_agent_mcp.hub.subjects import BY_DIRECTORY
 from tests.hub.support import Machine, Machines
 from tests.partition.hands import RECEIVERS
 from tests.partition.writers import Writer
