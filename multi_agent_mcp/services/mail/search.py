@@ -86,11 +86,11 @@ class MailSearch:
 
     def get(self, message_id: str) -> Message:
         """The whole message. Raises `MessageNotFound`."""
-        file, _ = self._find(message_id)
-        message = file.directory.load(file.name)
-        if message is None:
-            raise MessageNotFound(message_id=message_id)
-        return message
+        for _ in range(2):  # its reader may move it to the archive between the two steps
+            file, _head = self._find(message_id)
+            if (message := file.directory.load(file.name)) is not None:
+                return message
+        raise MessageNotFound(message_id=message_id)
 
     def _find(self, message_id: str) -> tuple[InboxFile[Message], Message]:
         found = self._merged.find(self._mailboxes(), message_id)
