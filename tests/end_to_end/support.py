@@ -129,6 +129,7 @@ def run(
     cwd: Path,
     stdin: bytes = b"",
     before: Callable[[], None] | None = None,
+    seconds: float = PATIENCE_SECONDS,
 ) -> Ran:
     """Runs a command to its end; a traceback is never an answer, whatever was asked."""
     done = subprocess.run(
@@ -138,7 +139,7 @@ def run(
         input=stdin,
         capture_output=True,
         check=False,
-        timeout=PATIENCE_SECONDS,
+        timeout=seconds,
         preexec_fn=before,
     )
     ran = Ran(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
