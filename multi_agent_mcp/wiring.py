@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.domain.stuck import Patience
+from multi_agent_mcp.domain.overview.stuck import Patience
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.store.records import KeyFile
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
-    from multi_agent_mcp.domain.dialog import Asked
+    from multi_agent_mcp.domain.hosts.dialog import Asked
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession

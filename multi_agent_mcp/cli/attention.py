@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.dialog import Answered, Dialog
+    from multi_agent_mcp.domain.hosts.dialog import Answered, Dialog
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.texts import Texts
 

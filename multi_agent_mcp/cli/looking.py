@@ -46,8 +46,8 @@ from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.statistics import AgentFigures, Statistics
-    from multi_agent_mcp.domain.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
+    from multi_agent_mcp.domain.overview.statistics import AgentFigures, Statistics
+    from multi_agent_mcp.domain.overview.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshot
     from multi_agent_mcp.texts import Texts
 

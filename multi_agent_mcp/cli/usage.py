@@ -9,11 +9,11 @@ import click
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.rendering import titled_table
+from multi_agent_mcp.domain.hosts.usage import COUNTED, UsageRow, grouped, total_of
 from multi_agent_mcp.domain.times import local_zone
-from multi_agent_mcp.domain.usage import COUNTED, UsageRow, grouped, total_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.usage import Prices, Tokens
+    from multi_agent_mcp.domain.hosts.usage import Prices, Tokens
     from multi_agent_mcp.texts import Texts
 
 BY = {"agent": "agent_id", "task": "task_id", "model": "model"}

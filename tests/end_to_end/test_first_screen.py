@@ -70,24 +70,23 @@ def _typed(commands: str, shell: dict[str, str], where: Path) -> str:
 @pytest.mark.slow
 def test_every_command_works(shell: dict[str, str], tmp_path: Path) -> None:
     first, demo, scripts, ten = _blocks()
-    places = [tmp_path / name for name in ("demo", "ten")]
-    for place in places:
-        place.mkdir()
+    empty = tmp_path / "ten"
+    empty.mkdir()
 
     shown = _typed(first, shell, REPOSITORY)
-    project = Path(shell["HOME"]) / "shop"
+    project, scripted_project = (Path(shell["HOME"]) / name for name in ("shop", "try"))
     assert "admin: ready" in shown
     assert open_session(project / ".multi-agent-mcp", "shop").unread_mail_count("admin") == 1
     _typed("multi-agent-mcp down", shell, project)
 
     *begin, read = demo.splitlines(keepends=True)
-    _typed("".join(begin), shell, places[0])
-    scripted = open_session(places[0] / ".multi-agent-mcp", "demo")
+    _typed("".join(begin), shell, project)
+    scripted = open_session(scripted_project / ".multi-agent-mcp", "try")
     wait_until(lambda: scripted.unread_mail_count("owner"), "the scripted team has answered")
-    assert "admin → owner" in _typed(f"{read}multi-agent-mcp down", shell, places[0])
+    assert "admin → owner" in _typed(f"{read}multi-agent-mcp down", shell, scripted_project)
 
     assert all((REPOSITORY / line.split()[0]).is_file() for line in scripts.splitlines())
-    assert "worker-a" in _typed(ten, shell, places[1])
+    assert "worker-a" in _typed(ten, shell, empty)
     assert len(ten.splitlines()) == 10
 
 

@@ -20,10 +20,10 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.limit import Limit
+    from multi_agent_mcp.domain.hosts.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.overview.stuck import Stuck
     from multi_agent_mcp.domain.session import AgentSession, OwnerWait
-    from multi_agent_mcp.domain.stuck import Stuck
     from multi_agent_mcp.services.mail.search import MailSearch
     from multi_agent_mcp.services.mail.tracking import DeliveryTracking
     from multi_agent_mcp.services.notifications.derived import DerivedNotices

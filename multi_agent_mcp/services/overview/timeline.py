@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.statistics import Statistics, compute
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline, bars_of
+from multi_agent_mcp.domain.overview.statistics import Statistics, compute
+from multi_agent_mcp.domain.overview.timeline import (
+    OTHERS,
+    Arrow,
+    Bar,
+    Lane,
+    Life,
+    Mark,
+    PaneAnswer,
+    Talk,
+    Timeline,
+    bars_of,
+)
 from multi_agent_mcp.domain.times import parse_time, stamp
 from multi_agent_mcp.services.mail.tracking import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.reservation import Reservation
+from multi_agent_mcp.domain.repository.reservation import Reservation
 from multi_agent_mcp.errors import InvalidArguments, ReservationNotFound, Reserved, Unauthorized
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

@@ -1,4 +1,4 @@
-"""Statistics of a period, computed from its events (`domain/timeline`), by agent, task and day
+"""Statistics of a period, computed from its events (`timeline`), by agent, task and day
 (docs/protocol.md, Statistics)."""
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
+from multi_agent_mcp.domain.overview.timeline import Arrow, Bar, Life, Timeline
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.timeline import Arrow, Bar, Life, Timeline
 from multi_agent_mcp.domain.times import json_values
 
 Interval = tuple[datetime, datetime]
