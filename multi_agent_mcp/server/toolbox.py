@@ -114,13 +114,13 @@ class Tool:
     def described(self) -> types.Tool:
         """The tool's entry in `tools/list`. Nothing that a tool does destroys what was there, which hosts assume of one
         that says nothing (MCP, ToolAnnotations)."""
-        hint = {"read_only_hint": True} if self.read_only else {"destructive_hint": False}
+        harmless = types.ToolAnnotations(destructive_hint=False)
         return types.Tool(
             name=self.name,
             title=self.title,
             description=inspect.cleandoc(self.fn.__doc__ or ""),
             input_schema=_schema(self.arguments),
-            annotations=types.ToolAnnotations(**hint),
+            annotations=types.ToolAnnotations(read_only_hint=True) if self.read_only else harmless,
             _meta={"anthropic/alwaysLoad": True} if self.always_load else None,
         )
 
