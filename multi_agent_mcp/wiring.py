@@ -279,6 +279,7 @@ class Services:
             self.missing_sessions,
             self.supervision,
             self.derived_notices,
+            self.question_effects,
             self.stuck_agents,
             self.signatures,
             self.checks,

@@ -21,8 +21,6 @@ PACKAGES = {"node": "22.23.3", "@modelcontextprotocol/inspector": "2.12.0", "@mo
 """The inspector needs a newer Node than most systems have, which npm brings, too."""
 CACHE = REPOSITORY / ".cache" / "clients"
 INSTALL_SECONDS = 300
-RUN_SECONDS = 180
-"""A client starts servers of its own, which are not forked from a warm interpreter."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Node:
 
     def run(self, team: Team, script: str | Path, *arguments: str | Path) -> Ran:
         command = [self.modules / "node" / "bin" / "node", script, *arguments]
-        return run(command, env=team.env, cwd=team.base, seconds=RUN_SECONDS)
+        return run(command, env=team.env, cwd=team.base)
 
 
 @pytest.fixture(scope="session")

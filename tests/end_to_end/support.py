@@ -129,7 +129,6 @@ def run(
     cwd: Path,
     stdin: bytes = b"",
     before: Callable[[], None] | None = None,
-    seconds: float = PATIENCE_SECONDS,
 ) -> Ran:
     """Runs a command to its end; a traceback is never an answer, whatever was asked."""
     done = subprocess.run(
@@ -139,7 +138,7 @@ def run(
         input=stdin,
         capture_output=True,
         check=False,
-        timeout=seconds,
+        timeout=6 * PATIENCE_SECONDS,
         preexec_fn=before,
     )
     ran = Ran(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
