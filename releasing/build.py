@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -27,17 +28,19 @@ def build(directory: Path, commit: str = "HEAD") -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="mam-build-") as name:
         sources = Path(name, "sources")
         _unpack(io.BytesIO(_git("archive", "--format=tar", commit)), sources)
-        sdist = _built(sources, "sdist", directory.absolute(), epoch)
+        sdist = _built(sources, "sdist", Path(name, "sdist"), epoch)
         _unpack(io.BytesIO(sdist.read_bytes()), Path(name, "unpacked"))
         (unpacked,) = Path(name, "unpacked").iterdir()
-        return [sdist, _built(unpacked, "wheel", directory.absolute(), epoch)]
+        wheel = _built(unpacked, "wheel", Path(name, "wheel"), epoch)
+        return [Path(shutil.copy(file, directory)) for file in (sdist, wheel)]
 
 
 def _built(sources: Path, target: str, directory: Path, epoch: str) -> Path:
     call = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(directory)]
     env = os.environ | {"SOURCE_DATE_EPOCH": epoch}
-    done = subprocess.run(call, cwd=sources, env=env, check=True, stdout=subprocess.PIPE, encoding="utf-8")
-    return directory / Path(done.stdout.strip().splitlines()[-1]).name
+    subprocess.run(call, cwd=sources, env=env, check=True, capture_output=True)
+    (built,) = directory.iterdir()
+    return built
 
 
 def _unpack(archive: io.BytesIO, directory: Path) -> None:

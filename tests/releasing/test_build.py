@@ -20,12 +20,6 @@ if not (facts.REPOSITORY / ".git").exists():
     pytest.skip("only a clone has commits to build", allow_module_level=True)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    sdist, wheel = build(tmp_path_factory.mktemp("first"))
-    return sdist, wheel
-
-
 @pytest.fixture
 def narrow_umask() -> Iterator[None]:
     before = os.umask(0o077)
@@ -34,20 +28,22 @@ def narrow_umask() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("narrow_umask")
-def test_whoever_builds_a_commit_gets_the_same_bytes(
-    built: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_whoever_builds_a_commit_gets_the_same_bytes_and_all_that_belongs_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    sdist, wheel = build(tmp_path)
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     monkeypatch.setenv("LC_ALL", "C")
-    for first, second in zip(built, build(tmp_path / "elsewhere"), strict=True):
+    request.getfixturevalue("narrow_umask")
+    for first, second in zip((sdist, wheel), build(tmp_path / "elsewhere"), strict=True):
         assert first.name == second.name
         assert hashlib.sha256(first.read_bytes()).digest() == hashlib.sha256(second.read_bytes()).digest(), first.name
+    _holds_the_licence_the_types_and_the_registrys_marker(wheel)
+    _is_the_commit(sdist)
 
 
-@pytest.mark.slow
-def test_the_wheel_holds_the_licence_the_types_and_the_registrys_marker(built: tuple[Path, Path]) -> None:
-    with zipfile.ZipFile(built[1]) as wheel:
+def _holds_the_licence_the_types_and_the_registrys_marker(built: Path) -> None:
+    with zipfile.ZipFile(built) as wheel:
         names = wheel.namelist()
         (metadata_name,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(wheel.read(metadata_name).decode())
@@ -62,9 +58,8 @@ def test_the_wheel_holds_the_licence_the_types_and_the_registrys_marker(built: t
     assert not [name for name in names if name.startswith(("tests/", "releasing/"))]
 
 
-@pytest.mark.slow
-def test_the_sdist_is_the_commit(built: tuple[Path, Path]) -> None:
-    with tarfile.open(built[0]) as sdist:
+def _is_the_commit(built: Path) -> None:
+    with tarfile.open(built) as sdist:
         inside = {member.name.partition("/")[2] for member in sdist.getmembers() if member.isfile()}
     listed = subprocess.run(
         ["git", "ls-tree", "-r", "--name-only", "-z", "HEAD"],
