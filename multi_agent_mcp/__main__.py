@@ -34,11 +34,11 @@ def main() -> None:
 
 def _run(arguments: list[str], passkey: str | None) -> None:
     if arguments[:1] == ["serve"]:
-        from multi_agent_mcp.cli import serve  # a host waits for it: no other command is imported
+        from multi_agent_mcp.cli.for_hosts import serve  # a host waits for it: no other command is imported
 
         serve.main(arguments[1:], passkey)
     elif arguments[:1] == ["hook"]:
-        from multi_agent_mcp.cli import hook  # a host waits for it at every tool call
+        from multi_agent_mcp.cli.for_hosts import hook  # a host waits for it at every tool call
 
         hook.main(arguments[1:])
     else:

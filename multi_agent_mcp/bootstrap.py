@@ -22,7 +22,7 @@ from multi_agent_mcp.wiring import Services
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.dialog import Asked
+    from multi_agent_mcp.domain.hosts.dialog import Asked
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task

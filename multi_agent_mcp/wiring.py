@@ -13,7 +13,8 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.domain.stuck import Patience
+from multi_agent_mcp.domain.agent import nearest_superior
+from multi_agent_mcp.domain.overview.stuck import Patience
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.store.records import KeyFile
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
-    from multi_agent_mcp.domain.dialog import Asked
+    from multi_agent_mcp.domain.hosts.dialog import Asked
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
@@ -279,6 +280,7 @@ class Services:
             self.missing_sessions,
             self.supervision,
             self.derived_notices,
+            self.question_effects,
             self.stuck_agents,
             self.signatures,
             self.checks,
@@ -513,6 +515,14 @@ class Services:
             lines.append(self.texts(key, conditions=", ".join(task.done_when)))
         if reviews:
             lines.append(self.texts("briefing.reviews", count=len(reviews), task_id=reviews[0].id))
+        return "\n".join(lines) or None
+
+    def limits_section(self, holds: Holds) -> str | None:
+        """The agents of an agent that have met a usage limit, and its own budgets of tokens, for its briefing."""
+        me, agents = holds.row.agent, self.workspace.registry.all()
+        limited = [limit for limit in self.limits.all().values() if nearest_superior(limit.agent_id, agents) == me]
+        lines = [self.limits.sentence(limit) for limit in limited]
+        lines += [self.budgets.sentence(budget) for budget in self.budgets.of(me)]
         return "\n".join(lines) or None
 
     def worktree_section(self, holds: Holds) -> str | None:
@@ -796,7 +806,7 @@ class Services:
             self.delegations,
             self.hand_offs,
             self.texts,
-            (self.answering.section, self.proof_section, self.worktree_section),
+            (self.answering.section, self.proof_section, self.limits_section, self.worktree_section),
         )
 
     @part

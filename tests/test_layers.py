@@ -101,7 +101,7 @@ TOUCH_FILES = {
     "doorbell.tmux.profiles": "profiles of hosts beside the sessions",
     "hooks.state_file": "the hook's own state: `hook` cannot wait for what `store` imports",
     "doorbell.tmux.team_panes": "the directory of tmux's socket",
-    "cli.looking": "the picture, where its user wants it",
+    "cli.statistics": "the picture, where its user wants it",
     "demo": "the demo's own temporary directories",
     "web.serving": "the page that leads a browser to the console",
 }
@@ -328,9 +328,9 @@ def test_only_the_settings_read_the_environment() -> None:
     before_a_session = {
         f"{NAME}.cli.context",
         f"{NAME}.cli.main",
-        f"{NAME}.cli.serve",
+        f"{NAME}.cli.for_hosts.serve",
     }  # they speak the language of the locale
-    assert users == {f"{NAME}.config", f"{NAME}.cli.hook", f"{NAME}.__main__"} | before_a_session
+    assert users == {f"{NAME}.config", f"{NAME}.cli.for_hosts.hook", f"{NAME}.__main__"} | before_a_session
 
 
 def placeholders(text: str) -> set[str]:

@@ -37,7 +37,7 @@ PROGRAMS = (
     "tests.partition.claimer",
 )
 IMPORTED = (
-    *("multi_agent_mcp.cli.serve", "multi_agent_mcp.cli.main", "multi_agent_mcp.server.app"),
+    *("multi_agent_mcp.cli.for_hosts.serve", "multi_agent_mcp.cli.main", "multi_agent_mcp.server.app"),
     *("multi_agent_mcp.doorbell.tmux.notifier", "multi_agent_mcp.server.tools", "multi_agent_mcp.web.serving"),
     *("anyio._backends._asyncio", "mcp", "nacl.signing", "rich.table", "watchdog.observers"),
 )

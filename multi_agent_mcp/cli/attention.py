@@ -1,19 +1,32 @@
-"""`attention`: lists the items that wait for the human."""
+"""`attention`, `answer` and `questions`: what waits for the human, and what is asked and answered."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
-from multi_agent_mcp.cli.questions import PREFIX, answer_question, lines_of
-from multi_agent_mcp.cli.rendering import Styled, ago, alike, folded, is_terminal, subjects_words, titled_table
+from multi_agent_mcp.cli.context import SessionContext, excerpt, indented, print_line, session_command, text_of
+from multi_agent_mcp.cli.rendering import (
+    Styled,
+    ago,
+    alike,
+    duration_words,
+    folded,
+    is_terminal,
+    local_time,
+    local_words,
+    status_words,
+    subjects_words,
+    titled_table,
+)
 from multi_agent_mcp.cli.watch.screen import choice_words, choices, said
-from multi_agent_mcp.domain.text import one_line
+from multi_agent_mcp.domain.text import display_id, one_line
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
 from multi_agent_mcp.services.questions.questions import as_answer as question_answer
 from multi_agent_mcp.texts import Texts
@@ -22,10 +35,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.dialog import Answered, Dialog
+    from multi_agent_mcp.domain.hosts.dialog import Answered, Dialog
+    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.texts import Texts
-
 
 # `answer`: answers a question, or shows what hosts ask in their panes and answers it by pressing a key.
 
@@ -85,7 +98,7 @@ def _show_all(context: SessionContext) -> None:
     unseen = panes.unseen()
     lines += [texts("answer.unseen", agent_id=agent_id) for agent_id in unseen]
     questions = [question_answer(question) for question in owed]
-    answer = {"dialogs": as_answer(asked), "unseen": unseen, "questions": questions}
+    answer = {"dialogs": dialogs_answer(asked), "unseen": unseen, "questions": questions}
     context.answer(answer, lines or [texts("answer.nobody")])
 
 
@@ -96,10 +109,10 @@ def _show(context: SessionContext, agent: Agent) -> None:
         context.answer({"dialogs": []}, [texts("answer.nothing", agent_id=agent.id, screen=screen)])
         return
     asked = {agent.id: dialog}
-    context.answer({"dialogs": as_answer(asked)}, list(list_dialogs(context, asked)))
+    context.answer({"dialogs": dialogs_answer(asked)}, list(list_dialogs(context, asked)))
 
 
-def as_answer(asked: Mapping[str, Dialog]) -> list[dict[str, Any]]:
+def dialogs_answer(asked: Mapping[str, Dialog]) -> list[dict[str, Any]]:
     """What hosts ask, for JSON."""
     return [{"agent_id": agent_id, **dialog.as_answer()} for agent_id, dialog in asked.items()]
 
@@ -205,3 +218,89 @@ def _row(group: Sequence[Item], now: datetime, texts: Texts) -> tuple[str, ...]:
         command = "multi-agent-mcp attention --all"
     says = one_line(item.text) if is_terminal() and item.dialog is None else said(item, texts)
     return since, who, Styled(kind, KIND_STYLES.get(item.kind, "")), says, command
+
+
+# `questions`: lists what agents and people ask each other; and what `answer` does with a question.
+
+QUESTIONS = ("id", "status", "from", "to", "for", "until", "question")
+PREFIX = "qst_"
+ME = "me"
+
+
+@click.command()
+@click.option("--open", "only_open", is_flag=True, help="Only those that wait for an answer.")
+@click.option("--to", "to_id", metavar="AGENT", help="Only those to this agent; `me` is you.")
+@click.option("--from", "asker_id", metavar="AGENT", help="Only those of this agent; `me` is you.")
+@click.option("--limit", default=50, type=click.IntRange(1, 10_000), help="How many, open ones first.")
+@session_command(acting=True)
+def questions(context: SessionContext, only_open: bool, to_id: str | None, asker_id: str | None, limit: int) -> None:
+    """List questions: who owes whom an answer, until when, and what was answered."""
+    names = [_agent(context, name) for name in (to_id, asker_id)]
+    found, more = context.services.questions.listed(to_id=names[0], asker_id=names[1], only_open=only_open, limit=limit)
+    answer = {"questions": [question_answer(question) for question in found], "has_more": more}
+    context.answer(answer, _table(found, context.services.clock(), context.texts, more=more))
+
+
+def _agent(context: SessionContext, name: str | None) -> str | None:
+    if name is None:
+        return None
+    return context.agent(None).id if name == ME else context.services.agents.get(name).id
+
+
+def _table(found: Iterable[Question], now: datetime, texts: Texts, *, more: bool) -> Iterator[str]:
+    rows = [_question_row(question, now, texts) for question in found]
+    yield from titled_table(texts, QUESTIONS, rows) if rows else [texts("questions.none")]
+    if more:
+        yield texts("questions.more")
+
+
+def _question_row(question: Question, now: datetime, texts: Texts) -> tuple[str, ...]:
+    until = "-" if question.deadline is None else local_words(question.deadline, now, texts)
+    is_due = question.is_due(now)
+    status = Styled(texts("questions.overdue"), "bold red") if is_due else status_words(question.status, texts)
+    words = question.question if question.answer is None else f"{question.question} → {question.answer}"
+    length = duration_words(max((question.answered_at or now) - question.created_at, timedelta(0)), texts)
+    names = display_id(question.asker_id), display_id(question.to_id)
+    return question.id, status, *names, length, until, one_line(words) if is_terminal() else excerpt(words)
+
+
+def lines_of(question: Question, texts: Texts) -> Iterator[str]:
+    """Yields a question as it is shown to somebody who may answer it, with its choices and the command for that."""
+    names = {"asker_id": display_id(question.asker_id), "to_id": display_id(question.to_id)}
+    yield texts("question.asks", question_id=question.id, **names)
+    yield from indented(question.question)
+    yield ""
+    for number, choice in enumerate(question.choices, 1):
+        mark = texts("question.default") if choice == question.default else ""
+        yield f"   {number}  {one_line(choice)}{mark}"
+    if question.deadline is not None:
+        yield texts("question.until", deadline=local_time(format_time(question.deadline), texts))
+    if question.settled:
+        answer = one_line(question.answer or "-")
+        yield texts("question.settled", status=question.status, answer=answer, by=question.answered_by or "-")
+    else:
+        kind = "CHOICE" if question.choices else "TEXT"
+        yield texts("question.how", command=f"multi-agent-mcp answer {question.id} {kind}")
+
+
+def answer_question(context: SessionContext, question_id: str, words: str | None, note: str | None) -> None:
+    """Answers a question, by one of its choices or its number; shows it without `words`."""
+    services, texts = context.services, context.texts
+    question = services.questions.get(question_id)
+    if words is None:
+        if note is not None:
+            raise InvalidArguments("note_without_answer")
+        context.answer({"questions": [question_answer(question)]}, lines_of(question, texts))
+        return
+    given = text_of(words)
+    done = services.questions.answer(context.agent(None), question.id, chosen(question, given), note)
+    told = texts("question.answered", question_id=done.id, answer=one_line(done.answer or ""), asker_id=done.asker_id)
+    context.answer(question_answer(done), [told])
+
+
+def chosen(question: Question, given: str) -> str:
+    """The choice with this number, unless the number is itself a choice; else what was given."""
+    if given in question.choices or not (given.isascii() and given.isdecimal()):
+        return given
+    number = int(given[:3])
+    return question.choices[number - 1] if 1 <= number <= len(question.choices) else given

@@ -27,15 +27,15 @@ COMMANDS = {
         "down": ("up_down:down", "Close what `up` opened, or some agents' windows."),
         "agent": ("agents:agent", "Manage agents: add, set, list, remove."),
         "supervise": ("up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."),
-        "host-config": ("hosts:host_config", "Show or write a host's configuration for an agent."),
-        "host": ("hosts:host", "Learn a host that has no profile."),
+        "host-config": ("for_hosts.hosts:host_config", "Show or write a host's configuration for an agent."),
+        "host": ("for_hosts.hosts:host", "Learn a host that has no profile."),
     },
     "Mail": {
         "send": ("mail:send", "Send a message and ring its receiver."),
         "reply": ("mail:reply", "Answer a message."),
         "read": ("mail:read", "Print unread mail and mark it read."),
         "unread": ("mail:unread", "Say how much mail is unread, from whom and about what."),
-        "search": ("looking:search", "Find words in mail, tasks, conversations and logs."),
+        "search": ("looking:search", "Find words in mail, tasks, questions, conversations and logs."),
         "trace": ("mail:trace", "Show every step a message took."),
     },
     "Tasks": {
@@ -43,7 +43,7 @@ COMMANDS = {
         "send-task": ("tasks:send_task", "Give an agent a task by mail."),
         "interrupt": ("tasks:interrupt", "Stop an agent at its next tool call."),
         "resume": ("tasks:resume", "Let a paused agent go on."),
-        "checks": ("checks:checks", "List what this machine runs when a task is called done."),
+        "checks": ("tasks:checks", "List what this machine runs when a task is called done."),
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
     "Files": {
@@ -61,15 +61,15 @@ COMMANDS = {
     },
     "Looking": {
         "attention": ("attention:attention", "What waits for you, most serious first, and what helps."),
-        "show": ("show:show", "Show anything by its id, or by its first digits."),
+        "show": ("looking:show", "Show anything by its id, or by its first digits."),
         "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
         "web": ("looking:web", "The same and more in a browser."),
-        "questions": ("questions:questions", "Who owes whom an answer, and what was answered."),
+        "questions": ("attention:questions", "Who owes whom an answer, and what was answered."),
         "answer": ("attention:answer", "Answer a question, or what a host asks in its pane."),
         "brief": ("agents:brief", "Print what an agent is told when it goes on."),
-        "timeline": ("looking:timeline", "Show what happened when, or draw it."),
-        "stats": ("looking:stats", "Count what each agent did, and how long tasks took."),
-        "usage": ("usage:usage", "Count the tokens that agents and tasks took."),
+        "timeline": ("statistics:timeline", "Show what happened when, or draw it."),
+        "stats": ("statistics:stats", "Count what each agent did, and how long tasks took."),
+        "usage": ("statistics:usage", "Count the tokens that agents and tasks took."),
         "sessions": ("conversations:sessions", "List agent sessions: which agent runs, and for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
         "demo": (".demo.command:demo", "Play a scene with scripted agents."),
@@ -88,8 +88,8 @@ COMMANDS = {
         "trust": ("maintenance:trust", "Use a session or team.yaml that others own or may write to."),
     },
     "For hosts": {
-        "serve": ("help_stubs:serve", "Run an agent's MCP server."),
-        "hook": ("help_stubs:hook", "Answer a hook of a host."),
+        "serve": ("for_hosts.stubs:serve", "Run an agent's MCP server."),
+        "hook": ("for_hosts.stubs:hook", "Answer a hook of a host."),
     },
 }
 """The commands by subject: module, relative to this package, and name there, and the line in `--help`, which would
@@ -185,7 +185,7 @@ def app(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         from multi_agent_mcp.cli import looking
 
-        looking.show()
+        looking.status()
 
 
 @click.command("help")

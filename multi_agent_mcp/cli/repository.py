@@ -14,8 +14,8 @@ from multi_agent_mcp.cli.rendering import column_table, local_words
 from multi_agent_mcp.domain.text import display_id
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.edits import FileEdit
-    from multi_agent_mcp.domain.reservation import Reservation
+    from multi_agent_mcp.domain.repository.edits import FileEdit
+    from multi_agent_mcp.domain.repository.reservation import Reservation
 
 
 WORKSPACE_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {

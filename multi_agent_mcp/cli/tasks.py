@@ -1,4 +1,4 @@
-"""The commands `task add|list|show|status|assign|approve`, `send-task`, `unlock`, `interrupt`, `resume`, `log`."""
+"""The commands `task`, `send-task`, `unlock`, `interrupt`, `resume`, `log` and `checks`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import Id, SessionContext, delivery_lines, indented, session_command, text_of
+from multi_agent_mcp.cli.looking import entity_lines
 from multi_agent_mcp.cli.rendering import (
     ago,
     column_table,
@@ -18,9 +19,9 @@ from multi_agent_mcp.cli.rendering import (
     local_time,
     local_words,
     status_words,
+    titled_table,
     words_of_code,
 )
-from multi_agent_mcp.cli.show import entity_lines
 from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
@@ -31,6 +32,7 @@ from multi_agent_mcp.services.overview.machines import AWAY
 from multi_agent_mcp.services.tasks.deliveries import FAILED, PASSED
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.config import Check
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.proof import Receipt
     from multi_agent_mcp.domain.session import Execution
@@ -374,3 +376,30 @@ def _receipt_lines(receipt: Receipt, texts: Texts) -> Iterator[str]:
     yield one_line(f"{at}  {receipt.id} {receipt.check}: {outcome}, {receipt.seconds:.1f} s, {place}")
     if not receipt.passed:
         yield from indented(receipt.last_lines())
+
+
+# `checks`: lists what this machine would run.
+
+CHECKS = ("check", "found", "minutes", "directory", "command")
+FOUND = {True: "checks.found", False: "checks.missing", None: "checks.unknown"}
+
+
+@click.command()
+@session_command()
+def checks(context: SessionContext) -> None:
+    """List what this machine runs when a task that names it is called done; runs nothing."""
+    service, texts = context.services.checks, context.texts
+    settings = service.settings()
+    listed = [(check, service.is_found(check)) for check in settings.checks.values()]
+    rows = [
+        (check.name, texts(FOUND[found]), f"{check.minutes:g}", check.directory, check.shown) for check, found in listed
+    ]
+    answer = {"checks": [_check_record(check, found) for check, found in listed], "done_when": list(settings.done_when)}
+    always = texts("checks.always", conditions=", ".join(settings.done_when) or "-")
+    context.answer(answer, [*(titled_table(texts, CHECKS, rows) if rows else [texts("checks.none")]), always])
+
+
+def _check_record(check: Check, found: bool | None) -> dict[str, Any]:
+    run = check.run if isinstance(check.run, str) else list(check.run)
+    place = {"minutes": check.minutes, "directory": check.directory}
+    return {"name": check.name, "run": run, **place, "program": check.program, "found": found}

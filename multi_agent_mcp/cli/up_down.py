@@ -219,10 +219,10 @@ def _wait(startup: Startup, timeout: int | None, report: Report) -> None:
 
 def _tell(context: SessionContext, startup: Startup) -> None:
     """Answers with the agents' states and what their hosts ask."""
-    from multi_agent_mcp.cli.attention import as_answer, list_dialogs
+    from multi_agent_mcp.cli.attention import dialogs_answer, list_dialogs
 
     asked = startup.asked()
-    answer = startup.as_answer() | {"dialogs": as_answer(asked)}
+    answer = startup.as_answer() | {"dialogs": dialogs_answer(asked)}
     lines = [*summary(startup, context.texts), *([""] if asked else [])]
     context.answer(answer, [*lines, *list_dialogs(context, asked)])
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from multi_agent_mcp.cli.context import people_texts, print_error, print_line, refuse
-from multi_agent_mcp.cli.looking import picture, write
 from multi_agent_mcp.cli.machines import require_client
+from multi_agent_mcp.cli.statistics import picture, write
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.texts import LANGUAGES, Texts
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Self
 from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 from multi_agent_mcp.cli.context import print_line
-from multi_agent_mcp.cli.looking import lines_of, since
 from multi_agent_mcp.cli.rendering import titled_table
+from multi_agent_mcp.cli.statistics import lines_of, since
 from multi_agent_mcp.demo.sample_session import read_story
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.tasks.creation import NewTask

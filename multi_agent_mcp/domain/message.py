@@ -8,16 +8,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
+from multi_agent_mcp.domain.agent import SCHEME, is_data_signed_by, signed_data
 from multi_agent_mcp.domain.entity import EPOCH, Identified, Readable, age, assembled
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ConversationNotActive, InvalidId, NotParticipant
-
-if TYPE_CHECKING:
-    from nacl.signing import SigningKey, VerifyKey
 
 MessageType = Literal[
     "task_assign",
@@ -179,13 +176,9 @@ class Delegation(Identified):
 
 # Signatures of messages: Ed25519 over the envelope and the body (docs/protocol.md, Signatures).
 
-SCHEME = "v2"
 OLD_SCHEME = "v1"
-KEY_TYPE = "ed25519"
 _ENVELOPE = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 _SIGNED = ("id", "sender_id", "receiver_id", "message_type", "priority", "subject")
-_DERIVED_FOR = b"multi-agent-mcp signature v2"
-_NO_SALT = bytes(32)
 _NOT_JSON = (TypeError, ValueError, RecursionError)
 """The errors that `json.dumps` raises for metadata that cannot have been signed: keys that cannot be sorted, integers
 of five thousand digits, endless nesting."""
@@ -208,16 +201,6 @@ def signature(message: Message, key: str) -> str:
     return signed_data(signed_bytes(message), key)
 
 
-def signed_data(data: bytes, key: str) -> str:
-    """Signs any bytes as `signature` does those of a message."""
-    return f"{SCHEME}:{_signing_key(key).sign(data).signature.hex()}"
-
-
-def public_key(key: str) -> str:
-    """The public key for `agents.json`, with which signatures are verified: `ed25519:` and 64 hexadecimal digits."""
-    return f"{KEY_TYPE}:{bytes(_signing_key(key).verify_key).hex()}"
-
-
 def is_signed_by(message: Message, public: str) -> bool:
     """Whether the message has a valid signature for this public key; False, too, for an invalid key."""
     try:
@@ -225,17 +208,6 @@ def is_signed_by(message: Message, public: str) -> bool:
     except _NOT_JSON:
         return False
     return is_data_signed_by(data, message.signature, public)
-
-
-def is_data_signed_by(data: bytes, signature: object, public: str) -> bool:
-    """As `is_signed_by`, for any bytes."""
-    from nacl.exceptions import CryptoError
-
-    try:
-        _verifying_key(public).verify(data, _digits(signature, SCHEME))
-    except (CryptoError, ValueError, TypeError):
-        return False
-    return True
 
 
 def has_old_scheme(message: Message) -> bool:
@@ -249,29 +221,3 @@ def is_signed_with(message: Message, key: str) -> bool:
     except _NOT_JSON:
         return False
     return hmac.compare_digest(str(message.signature).encode(errors="surrogatepass"), f"{OLD_SCHEME}:{digest}".encode())
-
-
-@lru_cache(maxsize=8)
-def _signing_key(key: str) -> SigningKey:
-    """The signing key of a key file. Its seed is derived from the key by HKDF-SHA256 (RFC 5869, one block), so that
-    passkeys may have any form, and no secret serves two algorithms."""
-    from nacl.signing import SigningKey
-
-    pseudorandom = hmac.digest(_NO_SALT, key.encode(), "sha256")
-    return SigningKey(hmac.digest(pseudorandom, _DERIVED_FOR + b"\x01", "sha256"))
-
-
-@lru_cache(maxsize=1024)
-def _verifying_key(public: str) -> VerifyKey:
-    """Parses a public key. Raises `ValueError`."""
-    from nacl.signing import VerifyKey
-
-    return VerifyKey(_digits(public, KEY_TYPE))
-
-
-def _digits(text: object, name: str) -> bytes:
-    """The bytes of `{name}:{hex}`. Raises `ValueError` for anything else."""
-    found, _, digits = str(text).partition(":")
-    if found != name:
-        raise ValueError(name)
-    return bytes.fromhex(digits)

@@ -7,7 +7,7 @@ from its file alone, so that every process derives the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
@@ -126,6 +126,15 @@ def asking_order(question: Question) -> tuple[bool, datetime, datetime, str]:
     return due is None, due or question.created_at, question.created_at, question.id
 
 
+def owing_agents(questions: Sequence[Question]) -> frozenset[str]:
+    """The agents that can answer one of these open questions now: an agent that has asked something itself since it was
+    asked may need that answer first."""
+    asked_at: dict[str, datetime] = {}
+    for question in questions:
+        asked_at[question.asker_id] = max(question.created_at, asked_at.get(question.asker_id, EPOCH))
+    return frozenset(found.to_id for found in questions if asked_at.get(found.to_id, EPOCH) < found.created_at)
+
+
 # The asker's task, parked while the question is open.
 
 
@@ -140,10 +149,16 @@ def parked(task: Task, question: Question, reason: str) -> Task:
     return task.move_to("blocked", change)
 
 
-def is_parked_by(task: Task, question: Question) -> bool:
-    """Whether the task waits for this question: nobody has moved it since it was parked."""
+def parked_by(task: Task) -> str | None:
+    """The id of the question that the task waits for, if nobody has moved it since it was parked; else None."""
     _, line = task.latest("status") or (-1, {})
-    return task.status == "blocked" and line.get(QUESTION) == question.id
+    found = line.get(QUESTION) if task.status == "blocked" else None
+    return None if found is None else str(found)
+
+
+def is_parked_by(task: Task, question: Question) -> bool:
+    """Whether the task waits for this question."""
+    return parked_by(task) == question.id
 
 
 def unparked(task: Task, question: Question) -> Task:

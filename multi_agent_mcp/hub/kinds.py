@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from multi_agent_mcp.domain.reservation import CLAIMS
+from multi_agent_mcp.domain.repository.reservation import CLAIMS
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
-from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
+from multi_agent_mcp.domain.overview.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
 from multi_agent_mcp.services.overview.machines import (
@@ -27,7 +27,7 @@ from multi_agent_mcp.services.overview.machines import (
 from multi_agent_mcp.services.questions.questions import as_answer
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.domain.hosts.dialog import Dialog
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.mail.tracking import DeliveryTracking
     from multi_agent_mcp.services.notifications.derived import DerivedNotices

@@ -19,7 +19,7 @@ from multi_agent_mcp.domain.message import Conversation, Delegation, Message, re
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
 from multi_agent_mcp.domain.proof import Receipt
 from multi_agent_mcp.domain.question import Question, answered_notice, asking_order, is_parked_by
-from multi_agent_mcp.domain.reservation import RELEASED, Reservation
+from multi_agent_mcp.domain.repository.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.task import Task, status_order
 from multi_agent_mcp.errors import (

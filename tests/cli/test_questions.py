@@ -69,3 +69,11 @@ def test_the_first_digits_of_a_question_are_enough_to_show_and_to_answer_it(sess
     assert ask("show", question.id[4:12])["question"]["id"] == question.id
     assert ask("answer", question.id[:9], "blue")["status"] == "answered"
     assert "blue" in run("questions").stdout
+
+
+def test_a_question_is_traced_by_all_that_was_told_of_it(session: Path, ask: Ask) -> None:
+    question = asked(session)
+    ask("answer", question.id, "yes")
+    copies = ask("trace", question.id[:9])["copies"]
+    told = [(copy["receiver_id"], copy["notification"]["action"]) for copy in copies]
+    assert told == [("owner", "question"), ("admin", "answered")]

@@ -13,8 +13,8 @@ from rich.console import Console
 from multi_agent_mcp.cli.rendering import ago
 from multi_agent_mcp.cli.watch.screen import meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.overview.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.session import OwnerWait
-from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.services.attention import Item

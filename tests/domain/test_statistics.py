@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from multi_agent_mcp.domain.statistics import Statistics, compute, merged, overlap, total
+from multi_agent_mcp.domain.overview.statistics import Statistics, compute, merged, overlap, total
+from multi_agent_mcp.domain.overview.timeline import Arrow, Bar, Lane, Life, Span, Timeline
+from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.timeline import Arrow, Bar, Lane, Life, Span, Timeline
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -26,9 +27,16 @@ def arrow(**fields: Any) -> Arrow:
     return Arrow(message_type="request", priority="normal", subject="", **given)
 
 
-def figures(*, hours: float = 24, zone: timezone = UTC, tasks: tuple[Task, ...] = (), **events: Any) -> Statistics:
+def figures(
+    *,
+    hours: float = 24,
+    zone: timezone = UTC,
+    tasks: tuple[Task, ...] = (),
+    questions: tuple[Question, ...] = (),
+    **events: Any,
+) -> Statistics:
     lanes = (Lane(agent_id="worker-a", role="worker"), Lane(agent_id=""))
-    return compute(Timeline(start=START, end=at(hours), lanes=lanes, **events), tasks, {"worker-a": 7}, zone)
+    return compute(Timeline(start=START, end=at(hours), lanes=lanes, **events), tasks, questions, {"worker-a": 7}, zone)
 
 
 def bar(*spans: tuple[str, float, float | None], **fields: Any) -> Bar:
@@ -72,6 +80,16 @@ def test_the_median_from_the_doorbell_to_the_reading_leaves_out_what_was_not_run
     (worker,) = figures(arrows=arrows).agents
     assert (worker.received, worker.until_read) == (5, 5)
     assert figures().agents[0].until_read is None
+
+
+def test_the_median_to_an_answer_is_that_of_the_questions_to_an_agent() -> None:
+    asked = [("worker-a", 1), ("worker-a", 5), ("worker-a", 90), ("admin", 7)]
+    questions = tuple(
+        Question(id=f"qst_{after}", to_id=to_id, created_at=at(1), answered_at=at(1) + timedelta(seconds=after))
+        for to_id, after in asked
+    )
+    assert figures(questions=questions).agents[0].until_answer == 5
+    assert figures().agents[0].until_answer is None
 
 
 def test_a_task_that_is_done_counts_for_the_day_and_the_hands_it_ended_in() -> None:

@@ -150,6 +150,8 @@ def test_every_change_is_in_the_history_whatever_is_tried(targets: list[str]) ->
             changes += 1
         except InvalidStatusTransition:
             assert target not in TRANSITIONS[task.status]
+        except NotProven:
+            assert (task.status, target) == ("review", "done")
     assert len(task.history) == changes
 
 

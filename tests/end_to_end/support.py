@@ -138,7 +138,7 @@ def run(
         input=stdin,
         capture_output=True,
         check=False,
-        timeout=PATIENCE_SECONDS,
+        timeout=6 * PATIENCE_SECONDS,
         preexec_fn=before,
     )
     ran = Ran(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

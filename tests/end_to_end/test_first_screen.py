@@ -56,7 +56,7 @@ def shell(env: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
 def _blocks(readme: str = "README.md") -> list[str]:
     """The blocks of commands from the top of a README to the end of its ten lines."""
     text = (REPOSITORY / readme).read_text(encoding="utf-8")
-    return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)[:4]
+    return re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)[:5]
 
 
 def _typed(commands: str, shell: dict[str, str], where: Path) -> str:
@@ -69,25 +69,26 @@ def _typed(commands: str, shell: dict[str, str], where: Path) -> str:
 @pytest.mark.tmux
 @pytest.mark.slow
 def test_every_command_works(shell: dict[str, str], tmp_path: Path) -> None:
-    first, demo, scripts, ten = _blocks()
-    places = [tmp_path / name for name in ("demo", "ten")]
-    for place in places:
-        place.mkdir()
+    first, morning, demo, scripts, ten = _blocks()
+    empty = tmp_path / "ten"
+    empty.mkdir()
 
     shown = _typed(first, shell, REPOSITORY)
-    project = Path(shell["HOME"]) / "shop"
+    project, scripted_project = (Path(shell["HOME"]) / name for name in ("shop", "try"))
     assert "admin: ready" in shown
     assert open_session(project / ".multi-agent-mcp", "shop").unread_mail_count("admin") == 1
     _typed("multi-agent-mcp down", shell, project)
+    assert "admin: ready" in _typed(morning, shell, project)
+    _typed("multi-agent-mcp down", shell, project)
 
     *begin, read = demo.splitlines(keepends=True)
-    _typed("".join(begin), shell, places[0])
-    scripted = open_session(places[0] / ".multi-agent-mcp", "demo")
+    _typed("".join(begin), shell, project)
+    scripted = open_session(scripted_project / ".multi-agent-mcp", None)
     wait_until(lambda: scripted.unread_mail_count("owner"), "the scripted team has answered")
-    assert "admin → owner" in _typed(f"{read}multi-agent-mcp down", shell, places[0])
+    assert "admin → owner" in _typed(f"{read}multi-agent-mcp down", shell, scripted_project)
 
     assert all((REPOSITORY / line.split()[0]).is_file() for line in scripts.splitlines())
-    assert "worker-a" in _typed(ten, shell, places[1])
+    assert "worker-a" in _typed(ten, shell, empty)
     assert len(ten.splitlines()) == 10
 
 

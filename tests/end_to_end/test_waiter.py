@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 from mcp_types import RequestParamsMeta
 
-from multi_agent_mcp.cli.hook import WAKE
+from multi_agent_mcp.cli.for_hosts.hook import WAKE
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.hooks.waiter import CONNECTED_AFTER
 from multi_agent_mcp.system.process import started_at

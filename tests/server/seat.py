@@ -24,7 +24,7 @@ class Seat:
         self.binding = Binding(services, purpose=purpose)
         if agent_id is not None:
             self.binding.bind_process(agent_id, None)
-        self._middleware = Middleware(self.binding, {**TOOLS, **{fn.__name__: Tool(fn) for fn in extra}})
+        self._middleware = Middleware(self.binding, {**TOOLS, **{fn.__name__: Tool(fn, fn.__name__) for fn in extra}})
 
     def result(self, tool: str, receipt: Receipt | None = None, **arguments: Any) -> types.CallToolResult:
         """The answer as MCP sends it. With a `receipt` the test says what becomes of it, else it is written."""

@@ -38,7 +38,6 @@ def test_a_team_whose_servers_are_killed_all_the_time_loses_nothing_and_reads_no
     assert report["operations"] > 0
     assert report["kills"] > 0
     assert report["messages acknowledged"] > 0
-    assert report["interrupts"] > 0
 
 
 @pytest.mark.parametrize("early", [False, True])

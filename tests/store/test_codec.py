@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from multi_agent_mcp.domain.entity import ITEM, Entity, as_json
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.reservation import Reservation
+from multi_agent_mcp.domain.repository.reservation import Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import History

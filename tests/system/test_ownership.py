@@ -123,7 +123,7 @@ import os, sys
 from contextlib import suppress
 from click.exceptions import Exit
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.cli.looking import show
+from multi_agent_mcp.cli.looking import status
 from multi_agent_mcp.errors import UntrustedSession
 from multi_agent_mcp.texts import catalogue
 from pathlib import Path
@@ -138,7 +138,7 @@ for session in (None, "demo"):
     except UntrustedSession as refusal:
         print(sentence(refusal))
 with suppress(Exit):
-    show()
+    status()
 """
 """Opens the session as a user who may not read the program."""
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from multi_agent_mcp import errors
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.cli import serve
+from multi_agent_mcp.cli.for_hosts import serve
 from multi_agent_mcp.cli.main import app, run
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal

@@ -12,8 +12,19 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from multi_agent_mcp.domain.overview.timeline import (
+    OTHERS,
+    Arrow,
+    Bar,
+    Lane,
+    Life,
+    Mark,
+    PaneAnswer,
+    Span,
+    Talk,
+    Timeline,
+)
 from multi_agent_mcp.domain.text import sanitize
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Span, Talk, Timeline
 from multi_agent_mcp.texts import LANGUAGES, catalogue
 from multi_agent_mcp.web.timeline import draw, stylesheet
 from multi_agent_mcp.web.timeline.layout import ROWS_MAX, Scale, lay_out

@@ -30,6 +30,7 @@ CHECKS: dict[str, Check] = {
     "locks": processes.locks,
     "supervisor": processes.windows,
     "waiting": processes.waits,
+    "questions": processes.questions,
     "stuck": processes.stuck,
     "events": processes.events,
     "checks": team.checks,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.questions.effects import QuestionEffects
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
@@ -106,6 +107,7 @@ class CheckContext:
     missing_sessions: MissingSessions
     supervision: Supervision
     derived: DerivedNotices
+    question_effects: QuestionEffects
     stuck_agents: StuckAgents
     signatures: Signatures
     checks: Checks

@@ -1,4 +1,5 @@
-"""Checks of processes: dead sessions, locks held for long, windows whose command fails, stuck agents, waits, events."""
+"""Checks of processes: dead sessions, locks held for long, windows whose command fails, stuck agents, waits,
+questions, events."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from multi_agent_mcp.domain.question import parked_by
+from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.store.locks import LIFELONG
@@ -84,6 +87,21 @@ def waits(context: CheckContext) -> Iterator[Finding]:
         else:
             fix = partial(context.owner_waits.release, agent.id)
             yield context.found("waiting", PROBLEM, agent.id, "waits_for_nobody", fix, **facts)
+
+
+def questions(context: CheckContext) -> Iterator[Finding]:
+    """Open questions of or to somebody who was never in the team, and tasks that wait for an answer although their
+    question is settled or its file is lost. The repair hands such a task back."""
+    workspace, agents = context.workspace, context.agents.registry.all()
+    for question in workspace.questions.open():
+        for agent_id in {question.asker_id, question.to_id} - agents.keys():
+            yield context.found("questions", PROBLEM, question.id, "question_of_nobody", agent_id=display_id(agent_id))
+    for task in workspace.tasks.open():
+        question_id = parked_by(task)
+        found = None if question_id is None else workspace.questions.find(question_id)
+        if question_id is not None and (found is None or found.settled):
+            fix = partial(context.question_effects.release, task, question_id)
+            yield context.found("questions", PROBLEM, task.id, "parked_for_nothing", fix, question_id=question_id)
 
 
 def events(context: CheckContext) -> Iterator[Finding]:

@@ -8,8 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import combinations, islice
 
-from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
-from multi_agent_mcp.domain.message import public_key
+from multi_agent_mcp.domain.agent import Agent, by_server, public_key, sharing_panes, superiors, waking_tmux
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal, TmuxTimeout

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import derived_id
+from multi_agent_mcp.domain.question import ANSWER, ASKED, OVERDUE
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import MessageNotFound, StorageError, Unauthorized
 from multi_agent_mcp.store.authority import TOO_LARGE
@@ -86,8 +88,9 @@ class DeliveryTracking:
         return answer
 
     def trace(self, item_id: str) -> list[dict[str, Any]]:
-        """The path and steps of every copy of a message or broadcast, or of a notification. Empty for an unknown id."""
-        found = self._found(item_id)
+        """The path and steps of every copy of a message or broadcast, of a notification, or of all notifications about
+        a question. Empty for an unknown id."""
+        found = self._found(item_id) or self._about_question(item_id)
         return [
             {
                 "id": item.id,
@@ -115,11 +118,19 @@ class DeliveryTracking:
         return self._copies(item_id) or self._notifications(item_id)
 
     def _notifications(self, item_id: str) -> list[tuple[Path, Notification]]:
+        return [found for agent_id in self.agents.registry.all() for found in self._notices_of(agent_id, item_id)]
+
+    def _about_question(self, question_id: str) -> list[tuple[Path, Notification]]:
+        """The notifications about a question, in the order of its life. Their ids follow from its id."""
         return [
             found
+            for action in (ASKED, OVERDUE, ANSWER)
             for agent_id in self.agents.registry.all()
-            for found in self.workspace.notices(agent_id).find_all(lambda notice: notice.id == item_id, like=item_id)
+            for found in self._notices_of(agent_id, derived_id(action, question_id, agent_id))
         ]
+
+    def _notices_of(self, agent_id: str, item_id: str) -> list[tuple[Path, Notification]]:
+        return self.workspace.notices(agent_id).find_all(lambda notice: notice.id == item_id, like=item_id)
 
     def _copies(self, message_id: str) -> list[tuple[Path, Message]]:
         """The message with this id, or all copies of the broadcast with this id, from every mailbox. Copies share the

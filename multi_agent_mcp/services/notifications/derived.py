@@ -33,9 +33,9 @@ from multi_agent_mcp.domain.notification import (
     update_of,
     was_reopened,
 )
+from multi_agent_mcp.domain.overview.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
 from multi_agent_mcp.domain.question import ASKED, DEADLOCK, OVERDUE, cycles, deadlock_notice
-from multi_agent_mcp.domain.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task, open_reviews
 from multi_agent_mcp.domain.task_history import old_value
 from multi_agent_mcp.errors import Refusal, StorageError

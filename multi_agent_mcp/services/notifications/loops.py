@@ -11,7 +11,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.stuck import (
+from multi_agent_mcp.domain.overview.stuck import (
     LOOP_ANSWERS,
     LOOP_MESSAGES,
     LOOP_MESSAGES_ASKED_FOR,

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.errors import StorageError
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.domain.hosts.dialog import Dialog
     from multi_agent_mcp.store.workspace import Workspace
 
 LISTED_FOR = timedelta(minutes=1)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.dialog import Asked
+from multi_agent_mcp.domain.hosts.dialog import Asked
 from multi_agent_mcp.domain.times import from_timestamp, json_values, parse_time
 
 if TYPE_CHECKING:

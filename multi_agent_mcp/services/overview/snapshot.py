@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -20,10 +20,11 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.limit import Limit
+    from multi_agent_mcp.domain.hosts.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.overview.stuck import Stuck
+    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.session import AgentSession, OwnerWait
-    from multi_agent_mcp.domain.stuck import Stuck
     from multi_agent_mcp.services.mail.search import MailSearch
     from multi_agent_mcp.services.mail.tracking import DeliveryTracking
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
@@ -44,7 +45,8 @@ class AgentRow:
     `depth` is the number of its superiors, `running` its sessions whose process runs, `interrupts` the number of unread
     interrupts that apply, `pause` the current pause, `task` the task it works on, `wait` an Owner's wait-lock, `stuck`
     why it is stuck, if that was asked for, `limit` the usage limit that its host has met; `away`: its machine is away;
-    `alive`: a server process of it runs (docs/format.md, agent session); `active_at`: when that was last called.
+    `alive`: a server process of it runs (docs/format.md, agent session); `active_at`: when that was last called;
+    `asked`: the number of open questions to it, `overdue` of those whose deadline has passed.
     """
 
     agent: Agent
@@ -60,6 +62,8 @@ class AgentRow:
     away: bool = False
     alive: bool = False
     active_at: datetime | None = None
+    asked: int = 0
+    overdue: int = 0
 
     @property
     def waiting_for(self) -> str | None:
@@ -72,6 +76,8 @@ class AgentRow:
             "depth": self.depth,
             "alive": self.alive,
             "unread": self.unread,
+            "open_questions": self.asked,
+            "overdue_questions": self.overdue,
             "interrupted": self.interrupts > 0,
             "task_id": self.task.id if self.task else None,
             "task_title": self.task.title if self.task else None,
@@ -158,17 +164,27 @@ class Snapshots:
         found = self.workspace.tasks.open() if tasks is None else tasks
         running = sorted((task for task in found if task.status == "in_progress"), key=work_order)
         current = {task.assignee_id: task for task in reversed(running)}  # the first of each agent's wins
-        everybody = in_tree_order(self.workspace.registry.active())
+        everybody, open_to = in_tree_order(self.workspace.registry.active()), self._open_questions()
         return [
-            self._agent(agent, depth, current.get(agent.id), (stuck or {}).get(agent.id)) for agent, depth in everybody
+            self._agent(agent, depth, current.get(agent.id), (stuck or {}).get(agent.id), open_to[agent.id])
+            for agent, depth in everybody
         ]
 
     def agent(self, agent_id: str) -> AgentRow:
         """The row of one agent, without its depth and why it may be stuck. Raises `AgentNotFound`."""
         task = next(iter(self.workspace.tasks.in_progress(agent_id)), None)
-        return self._agent(self.workspace.registry.get(agent_id), 0, task, None)
+        return self._agent(self.workspace.registry.get(agent_id), 0, task, None, self._open_questions()[agent_id])
 
-    def _agent(self, agent: Agent, depth: int, task: Task | None, stuck: Stuck | None) -> AgentRow:
+    def _open_questions(self) -> Mapping[str, list[Question]]:
+        """The open questions, by addressee."""
+        found: defaultdict[str, list[Question]] = defaultdict(list)
+        for question in self.workspace.questions.open():
+            found[question.to_id].append(question)
+        return found
+
+    def _agent(
+        self, agent: Agent, depth: int, task: Task | None, stuck: Stuck | None, asked: Sequence[Question]
+    ) -> AgentRow:
         notices = (notice for _, notice in self.workspace.notices(agent.id).unread())
         alive = self.sessions.alive(agent.id)
         return AgentRow(
@@ -185,6 +201,8 @@ class Snapshots:
             away=agent.machine is not None and not self.workspace.authority.is_up(agent.machine),
             alive=alive,
             active_at=self.sessions.last_activity(agent.id) if alive else None,
+            asked=len(asked),
+            overdue=sum(question.is_due(self.clock()) for question in asked),
         )
 
     def _messages(self, limit: int) -> Iterator[MessageRow]:
@@ -261,9 +279,9 @@ class Dashboard:
 
 
 def _agent(row: AgentRow, tokens: int | None) -> dict[str, Any]:
-    shown = ("id", "role", "alive", "unread", "task_id", "waiting_for", "limited_until")
+    doing = {"alive", "unread", "open_questions", "overdue_questions", "task_id", "waiting_for", "limited_until"}
     used = {} if tokens is None else {"tokens_today": tokens}
-    return {name: value for name, value in row.as_answer().items() if name in shown} | used
+    return {name: value for name, value in row.as_answer().items() if name in {"id", "role"} | doing} | used
 
 
 def _task_line(task: Task) -> dict[str, Any]:
@@ -302,9 +320,12 @@ def _agent_cells(agent: dict[str, Any], texts: Texts) -> tuple[object, ...]:
     alive = texts("dashboard.alive" if agent["alive"] else "dashboard.off")
     if "limited_until" in agent:
         alive = texts("dashboard.limited", until=agent["limited_until"])
+    asked = str(agent["open_questions"])
+    if agent["overdue_questions"]:
+        asked = texts("dashboard.overdue", open=asked, overdue=agent["overdue_questions"])
     doing = (agent["task_id"] or "-", agent["waiting_for"] or "-")
     used = f"{agent['tokens_today']:,}" if "tokens_today" in agent else "-"
-    return agent["id"], agent["role"], alive, agent["unread"], *doing, used
+    return agent["id"], agent["role"], alive, agent["unread"], asked, *doing, used
 
 
 def _row(*cells: object) -> str:

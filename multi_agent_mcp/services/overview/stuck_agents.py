@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
-from multi_agent_mcp.domain.dialog import Asked, Dialog
-from multi_agent_mcp.domain.stuck import (
+from multi_agent_mcp.domain.hosts.dialog import Asked, Dialog
+from multi_agent_mcp.domain.overview.stuck import (
     AGENT_STUCK,
     DIALOG,
     LOGIN,
@@ -31,7 +31,7 @@ from multi_agent_mcp.domain.times import format_time, is_recent, json_values, pa
 from multi_agent_mcp.system.process import is_alive
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.limit import Limit
+    from multi_agent_mcp.domain.hosts.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.services.notifications.derived import DerivedNotices

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
 from multi_agent_mcp.domain.delivery import FirstPrompt
+from multi_agent_mcp.domain.question import owing_agents
 from multi_agent_mcp.domain.session import DIED, AgentSession
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.errors import AlreadyExists
@@ -115,13 +116,16 @@ class MissingSessions:
     clock: Callable[[], datetime]
 
     def needed(self) -> list[Slot]:
-        """The slots with work but neither a live session nor a server, of agents that have a command."""
+        """The slots with work but neither a live session nor a server, of agents that have a command. A session of
+        either purpose can answer questions."""
         slots: list[Slot] = []
         agents = [agent for agent in self.agents.all().values() if agent.command is not None]
         unfinished = self.task_changes.unfinished() if agents else ()
+        owing = owing_agents(self.workspace.questions.open()) if agents else frozenset()
         for agent in agents:
             served = self.sessions.served_purposes(agent.id)
-            if "task" not in served and self._has_task_work(agent, unfinished):
+            owes = not served and agent.id in owing
+            if "task" not in served and (owes or self._has_task_work(agent, unfinished)):
                 slots.append(Slot(agent.id, "task"))
             if "chat" not in served and self._has_chat_work(agent):
                 slots.append(Slot(agent.id, "chat"))

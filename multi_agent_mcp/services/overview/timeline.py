@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.statistics import Statistics, compute
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline, bars_of
+from multi_agent_mcp.domain.overview.statistics import Statistics, compute
+from multi_agent_mcp.domain.overview.timeline import (
+    OTHERS,
+    Arrow,
+    Bar,
+    Lane,
+    Life,
+    Mark,
+    PaneAnswer,
+    Talk,
+    Timeline,
+    bars_of,
+)
+from multi_agent_mcp.domain.question import ANSWERED
 from multi_agent_mcp.domain.times import parse_time, stamp
 from multi_agent_mcp.services.mail.tracking import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
@@ -21,6 +33,7 @@ from multi_agent_mcp.store.merged_inboxes import MergedInbox
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation, Message
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail.search import MailSearch
@@ -237,7 +250,13 @@ class StatisticsOfSession:
         """The statistics from `start` to `end`; days begin at midnight in `zone`."""
         found, tasks = self.timeline.with_tasks(start, end, most=EVENTS_MAX)
         shown = {bar.task_id for bar in found.bars}
-        return compute(found, [task for task in tasks if task.id in shown], self._calls(start), zone)
+        mine = [task for task in tasks if task.id in shown]
+        return compute(found, mine, self._answered(start, end), self._calls(start), zone)
+
+    def _answered(self, start: datetime, end: datetime) -> Iterator[Question]:
+        """The questions that somebody answered in this period; a default is nobody's answer."""
+        settled = self.workspace.questions.closed(label=ANSWERED, limit=EVENTS_MAX, since=start)
+        return (found for found in settled if found.answered_at is not None and start <= found.answered_at <= end)
 
     def _calls(self, start: datetime) -> Counter[str]:
         """The number of tool calls, by agent, of the sessions that ran since `start`."""

@@ -173,6 +173,13 @@ class QuestionEffects:
         self.derived.settle_these([asked_notice(question), overdue_notice(question, self.told_of_overdue(question))])
         self._parked.discard(question.id)
 
+    def release(self, task: Task, question_id: str) -> None:
+        """Hands back a task that waits for a question which is not open any more, or whose file is lost."""
+        asker_id = task.assignee_id or task.created_by
+        lost = Question(id=question_id, asker_id=asker_id, answered_at=self.clock())
+        question = self.workspace.questions.find(question_id) or lost
+        self.derived.tell([self.workspace.tasks.update(task.id, lambda found: unparked(found, question))])
+
     def told_of_overdue(self, question: Question) -> str:
         """The addressee's nearest superior, else the asker."""
         with suppress(Refusal):  # an unknown agent, or a broken hierarchy

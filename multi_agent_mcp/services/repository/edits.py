@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.edits import EDIT_OVERLAP, FileEdit, episode, overlap_notice
+from multi_agent_mcp.domain.repository.edits import EDIT_OVERLAP, FileEdit, episode, overlap_notice
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hosts import tool_inputs

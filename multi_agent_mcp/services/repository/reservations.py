@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, age, fields_of
 from multi_agent_mcp.domain.ids import entity_id, new_id
-from multi_agent_mcp.domain.patterns import expressions, matcher, parsed_patterns
-from multi_agent_mcp.domain.reservation import (
+from multi_agent_mcp.domain.repository.patterns import expressions, matcher, parsed_patterns
+from multi_agent_mcp.domain.repository.reservation import (
     CLAIMS,
     EXPIRED,
     HOLDER_GONE,

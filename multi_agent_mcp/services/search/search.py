@@ -17,29 +17,31 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.message import Conversation, Message
+from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.session import Execution, HandOff
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values, parse_time, stamp
 from multi_agent_mcp.errors import InvalidArguments, StorageError
+from multi_agent_mcp.store.derived_databases import Document, Hit, SearchIndex, folded
 from multi_agent_mcp.store.directory import EntityFiles
-from multi_agent_mcp.store.search_index import Document, Hit, SearchIndex, folded
 from multi_agent_mcp.system.files import spelled
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
 
-# The documents that a search covers: mail, tasks, conversations, hand-offs, the logs of executions.
+# The documents that a search covers: mail, tasks, questions, conversations, hand-offs, the logs of executions.
 
-TOPS = ("ipc", "conversations", "tasks", "handoffs", "executions")
+TOPS = ("ipc", "conversations", "tasks", "questions", "handoffs", "executions")
 LOGS = "logs"
 CHUNK_BYTES = 8_192
 """The size of a log's documents, up to the next end of a line."""
 LINE_BYTES = 1 << 20
 _LINE_TIME = re.compile(r"\[(?P<at>[^\]\n]{20,32})\] ")
 
-Entity = Message | Task | Conversation | HandOff | Execution
+Filed = Message | Task | Question | Conversation | HandOff
+Entity = Filed | Execution
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,15 @@ class Sources:
         elif path.suffix == ".md" and (entity := self._load(path)) is not None:
             yield _source(entity)
 
-    def _load(self, path: Path) -> Message | Task | Conversation | HandOff | None:
+    def _load(self, path: Path) -> Filed | None:
         files, directory = self.workspace.files, self.workspace.path / path.parent
         match path.parts:
             case ("ipc", agent_id, *_, name):
                 return EntityFiles(files, directory, Message, receiver_id=agent_id).load(name)
             case ("tasks", _, name) | ("tasks", _, "archive", _, name):
                 return EntityFiles(files, directory, Task).load(name)
+            case ("questions", name) | ("questions", "archive", _, name):
+                return EntityFiles(files, directory, Question).load(name)
             case ("handoffs", agent_id, name) | ("handoffs", agent_id, "archive", _, name):
                 return EntityFiles(files, directory, HandOff, place={"agent_id": agent_id}).load(name)
             case ("conversations", _, "conversation.md" as name):
@@ -121,7 +125,7 @@ class Sources:
         return self.workspace.executions.find(log.stem) or Execution(id=log.stem, agent_id=log.parts[1])
 
 
-def _source(entity: Message | Task | Conversation | HandOff) -> Source:
+def _source(entity: Filed) -> Source:
     match entity:
         case Message():
             facts = _facts(
@@ -131,6 +135,9 @@ def _source(entity: Message | Task | Conversation | HandOff) -> Source:
         case Task():
             facts = _facts(**{"from": entity.created_by, "to": entity.assignee_id, "task": entity.id})
             return Source("task", entity, Document(_task_text(entity), entity.created_at, facts))
+        case Question():
+            facts = _facts(**{"from": entity.asker_id, "to": entity.to_id, "task": entity.task_id})
+            return Source("question", entity, Document(_question_text(entity), entity.created_at, facts))
         case HandOff():
             facts = _facts(**{"from": entity.agent_id, "task": entity.task_id})
             return Source("handoff", entity, Document(entity.content, entity.created_at, facts))
@@ -142,6 +149,10 @@ def _source(entity: Message | Task | Conversation | HandOff) -> Source:
 def _task_text(task: Task) -> str:
     words = [task.title, task.description, task.blocked_reason, task.completion_summary, task.next_steps]
     return "\n".join(filter(None, [*words, *(str(item.get("text", "")) for item in task.checklist)]))
+
+
+def _question_text(question: Question) -> str:
+    return "\n".join(filter(None, [question.question, *question.choices, question.answer, question.note]))
 
 
 def _facts(**said: object) -> tuple[str, ...]:
@@ -215,9 +226,9 @@ class SearchQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A search result. `kind` is `message`, `task`, `conversation`, `handoff` or `log`; `id` is that of the message,
-    task, conversation, hand-off or execution. `path` is relative to the session's directory; `line` is the first
-    line of a log, counted from 1, with one of the words."""
+    """A search result. `kind` is `message`, `task`, `question`, `conversation`, `handoff` or `log`; `id` is that of the
+    message, task, question, conversation, hand-off or execution. `path` is relative to the session's directory; `line`
+    is the first line of a log, counted from 1, with one of the words."""
 
     kind: str
     id: str
@@ -360,6 +371,8 @@ class Search:
                 return subject
             case Conversation(purpose=purpose):
                 return purpose or ""
+            case Question(question=question):
+                return one_line(question[:EXCERPT_LENGTH])
             case Execution(task_id=task_id) | HandOff(task_id=task_id):
                 task = self.workspace.tasks.find(task_id) if task_id is not None else None
                 return task.title if task else ""

@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.store import workspace
-from multi_agent_mcp.store.search_index import folded
+from multi_agent_mcp.store.derived_databases import folded
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace

@@ -71,6 +71,8 @@ class AnswerAction:
     clock: Callable[[], datetime]
     _handed_out: dict[str, datetime] = field(default_factory=dict, init=False)
     """When this process first handed a question out."""
+    _asked_at: dict[str, datetime] = field(default_factory=dict, init=False)
+    """When a question was last asked in this process, be it one that was open already."""
 
     def next_action(self, agent: Agent) -> dict[str, Any] | None:
         """The question with the earliest deadline, else the oldest; None without one. One that the agent cannot answer
@@ -93,6 +95,10 @@ class AnswerAction:
         instruction = self.texts(key, question_id=question.id)
         return {"action": "answer_question", "instruction": instruction, **about, "question": shown, **whole}
 
+    def asked(self, question: Question) -> None:
+        """Notes that a question was asked: what was handed out to its asker waits for the answer."""
+        self._asked_at[question.id] = self.clock()
+
     def has_more(self, agent: Agent) -> bool:
         return self._next(agent) is not None
 
@@ -113,7 +119,8 @@ class AnswerAction:
 
     def _next(self, agent: Agent) -> Question | None:
         owed = self.questions.owed_by(agent.id)
-        asked_at = max((question.created_at for question in self.questions.asked_by(agent.id)), default=None)
+        asked = self.questions.asked_by(agent.id)
+        asked_at = max((self._asked_at.get(question.id, question.created_at) for question in asked), default=None)
         return next((question for question in owed if not self._is_passed_on(question, asked_at)), None)
 
     def _is_passed_on(self, question: Question, asked_at: datetime | None) -> bool:
@@ -197,6 +204,7 @@ class NextAction:
         question and the instruction for going on. Raises as `Questions.ask`."""
         task = self._in_hand(agent, session) if session.record.purpose == "task" else None
         question = self.answering.questions.ask(agent, asking, task)
+        self.answering.asked(question)
         if task is not None and question.park:
             self._stopped(session, task, self.texts("execution.parked", question_id=question.id))
         return question, self.texts("asked.parked" if question.park else "asked", question_id=question.id)

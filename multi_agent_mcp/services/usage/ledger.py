@@ -12,10 +12,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.limit import LimitReader, LimitSeen
+from multi_agent_mcp.domain.hosts.limit import LimitReader, LimitSeen
+from multi_agent_mcp.domain.hosts.usage import Response, Tokens, Unreadable, UsageRow, UsageRules, parsed, value_at
 from multi_agent_mcp.domain.times import from_timestamp, local_zone
-from multi_agent_mcp.domain.usage import Response, Tokens, Unreadable, UsageRow, UsageRules, parsed, value_at
-from multi_agent_mcp.store.derived_database import DerivedDatabase, writing
+from multi_agent_mcp.store.derived_databases import DerivedDatabase, writing
 from multi_agent_mcp.system.file_status import signature_of
 from multi_agent_mcp.system.growing_file import BEGINNING, GrowingFile, Place
 

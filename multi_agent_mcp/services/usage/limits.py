@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
-from multi_agent_mcp.domain.limit import (
+from multi_agent_mcp.domain.hosts.limit import (
     OFF,
     ON_LIMIT,
     SHORTEST_ON_SCREEN,
@@ -22,8 +22,8 @@ from multi_agent_mcp.domain.limit import (
     limited_notice,
     until_said,
 )
+from multi_agent_mcp.domain.hosts.usage import parsed, value_at
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.domain.usage import parsed, value_at
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.system.other_files import last_lines

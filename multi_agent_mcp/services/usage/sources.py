@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import home_of
 from multi_agent_mcp.domain.agent import PURPOSES
+from multi_agent_mcp.domain.hosts.limit import LimitRules
 from multi_agent_mcp.domain.ids import is_name
-from multi_agent_mcp.domain.limit import LimitRules
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.system.other_files import matching, named_from
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.usage import UsageRules
+    from multi_agent_mcp.domain.hosts.usage import UsageRules
     from multi_agent_mcp.store.workspace import Workspace
 
 SHORT_ID = 8

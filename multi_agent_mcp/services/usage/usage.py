@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.config import read_prices
-from multi_agent_mcp.domain.usage import Prices, Tokens, UsageRow
+from multi_agent_mcp.domain.hosts.usage import Prices, Tokens, UsageRow
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.usage.ledger import FileRead, Ledger
 from multi_agent_mcp.services.usage.sources import Source, Sources

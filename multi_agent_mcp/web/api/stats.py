@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.usage import grouped
+from multi_agent_mcp.domain.hosts.usage import grouped
 from multi_agent_mcp.errors import InvalidArguments
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.usage import UsageRow
+    from multi_agent_mcp.domain.hosts.usage import UsageRow
     from multi_agent_mcp.web.request import ApiRequest
 
 DAYS = 7

@@ -11,7 +11,7 @@ from multi_agent_mcp.web.timeline import draw, plot
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from multi_agent_mcp.domain.timeline import Timeline
+    from multi_agent_mcp.domain.overview.timeline import Timeline
     from multi_agent_mcp.web.request import ApiRequest
 
 LANES_MAX = 24

@@ -14,6 +14,7 @@ const places = {
   message: ({ id }) => `/messages#${new URLSearchParams({ box: "all", id })}`,
   task: ({ id }) => `/#${id}`,
   conversation: ({ id }) => `/conversations#${id}`,
+  question: ({ task_id, sender_id }) => (task_id ? `/#${task_id}` : `/agents/${sender_id}`),
   handoff: ({ task_id, sender_id }) => (task_id ? `/#${task_id}` : `/agents/${sender_id}`),
   log: ({ id, line }) => `/executions#${new URLSearchParams({ id, line })}`,
 };

@@ -80,7 +80,7 @@ function table(kind, head, rows) {
 
 function agents(found) {
   const longest = Math.max(1, ...found.map((agent) => agent.busy + agent.waiting));
-  const head = ["stats.agent", "stats.presence", "stats.calls", "stats.mail", "stats.done", "stats.blocked", "stats.median_read", "stats.median_lead"];
+  const head = ["stats.agent", "stats.presence", "stats.calls", "stats.mail", "stats.done", "stats.blocked", "stats.median_read", "stats.median_answer", "stats.median_lead"];
   return table("agents", head, found.map((agent) => [
     who(agent.agent_id),
     meter(longest, [["busy", agent.busy], ["waiting", agent.waiting]]),
@@ -89,6 +89,7 @@ function agents(found) {
     count(agent.done),
     length(agent.blocked || null),
     length(agent.until_read),
+    length(agent.until_answer),
     length(agent.lead),
   ]));
 }

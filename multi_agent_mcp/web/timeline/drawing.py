@@ -14,9 +14,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from multi_agent_mcp.domain.overview.timeline import OTHERS, Arrow, Bar, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.text import sanitize
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.times import format_duration
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web.timeline.layout import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from unicodedata import east_asian_width
 
-from multi_agent_mcp.domain.timeline import OTHERS, Bar, Lane, Timeline
+from multi_agent_mcp.domain.overview.timeline import OTHERS, Bar, Lane, Timeline
 
 # The time axis of a timeline: pixels of moments, and ticks.
 

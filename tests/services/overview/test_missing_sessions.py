@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.services.overview.supervision import LIVED_LONG_ENOUGH, LONGEST_PAUSE, Slot
+from multi_agent_mcp.services.questions.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
@@ -44,6 +45,20 @@ class TestNeeded:
     def test_a_task_that_cannot_be_started_needs_nobody(self, services: Services) -> None:
         new(services, dependencies=(new(services, assignee_id="worker-b").id,))
         moved(services, new(services), "blocked")
+        assert services.missing_sessions.needed() == []
+
+    def test_an_answer_that_is_owed_needs_a_session_of_either_purpose(self, services: Services, clock: Clock) -> None:
+        question = services.questions.ask(
+            services.agents.get("admin"), Asking(question="Which?", to_id="worker-a"), None
+        )
+        assert services.missing_sessions.needed() == [TASK]
+        services.questions.ask(services.agents.get("worker-a"), Asking(question="What do you think?"), None)
+        assert services.missing_sessions.needed() == []
+        services.questions.answer(services.agents.get("worker-a"), question.id, "this")
+        clock.advance(1)
+        services.questions.ask(services.agents.get("admin"), Asking(question="And now?", to_id="worker-a"), None)
+        assert services.missing_sessions.needed() == [TASK]
+        open_session(services, "worker-a", "chat")
         assert services.missing_sessions.needed() == []
 
     def test_a_delegation_needs_a_chat_session_until_it_is_carried_out(self, services: Services) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,10 @@ def test_a_question_comes_before_work_and_mail_and_one_passed_on_waits(services:
     passed_on = seat.call("ask", question="What do you think?")
     assert passed_on["to_id"] == "owner"
     assert seat.call("get_next_action")["action"] in ("work", "read_messages")
+    later = Seat(fresh(services), "admin", purpose="chat")  # it does not know yet that its predecessor has asked on
+    assert later.call("get_next_action")["question_id"] == question.id
+    assert later.call("ask", question="What do you think?")["question_id"] == passed_on["question_id"]
+    assert later.call("get_next_action")["action"] != "answer_question"
     services.questions.answer(agent(services, "owner"), passed_on["question_id"], "the first")
     assert seat.call("get_next_action")["question_id"] == question.id
     assert Seat(services, "admin", purpose="chat").call("get_next_action")["action"] == "answer_question"
@@ -279,6 +284,51 @@ def test_a_question_by_hand_is_a_question(services: Services) -> None:
     path.parent.mkdir()
     path.write_text("---\nasker_id: worker-a\nto_id: admin\n---\n\nBy hand?")
     assert Seat(services, "admin").call("get_next_action")["question"] == "By hand?"
+
+
+def test_the_dashboard_counts_what_is_open_and_overdue_and_statistics_the_time_to_an_answer(
+    services: Services, clock: Clock
+) -> None:
+    ask(services, minutes=1)
+    clock.advance(90)
+    answer(services, ask(services, words="Now?"))
+    ask(services, words="And this?")
+    (_, admin, *_) = Seat(services, "admin").call("get_dashboard")["dashboard"]["agents"]
+    assert (admin["open_questions"], admin["overdue_questions"]) == (2, 1)
+    services.dashboard.write()
+    assert services.texts("dashboard.overdue", open=2, overdue=1) in services.workspace.dashboard_path.read_text()
+    figures = {agent.agent_id: agent.until_answer for agent in services.statistics.last_days(1, UTC).agents}
+    assert (figures["admin"], figures["worker-a"]) == (0, None)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_the_doctor_hands_back_a_task_whose_question_cannot_be_answered_any_more(
+    services: Services, lost: bool
+) -> None:
+    task = running(services)
+    told = Seat(services, "worker-a").call("ask", question="Which?", park=True)
+    open_file = services.path / "questions" / f"{told['question_id']}.md"
+    if lost:
+        open_file.unlink()
+    else:  # somebody has moved it by hand
+        text = open_file.read_text().replace("status: open", "status: withdrawn")
+        month = services.path / "questions" / "archive" / f"{services.clock():%Y-%m}"
+        month.mkdir(parents=True)
+        open_file.rename(month / open_file.name).write_text(text)
+    doctor = fresh(services).doctor(lambda _: None)
+    (found,) = [finding for finding in doctor.examine() if finding.check == "questions"]
+    assert (found.level, found.subject) == ("problem", task.id)
+    doctor.repair([found])
+    assert again(services, task).status == "in_progress"
+    assert not [finding for finding in doctor.examine() if finding.check == "questions"]
+
+
+def test_the_doctor_names_an_open_question_to_somebody_who_is_not_in_the_team(services: Services) -> None:
+    path = Path(services.path, "questions", "qst_0123456789ab.md")
+    path.parent.mkdir()
+    path.write_text("---\nasker_id: worker-a\nto_id: nobody\n---\n\nBy hand?")
+    (found,) = [finding for finding in services.doctor(lambda _: None).examine() if finding.check == "questions"]
+    assert (found.subject, "nobody" in found.finding) == ("qst_0123456789ab", True)
 
 
 def test_the_briefing_names_what_is_asked_and_owed(services: Services) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.cli import hook
+from multi_agent_mcp.cli.for_hosts import hook
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.hooks import edited_files
 from multi_agent_mcp.hooks.answers import Event

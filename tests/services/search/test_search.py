@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
+from multi_agent_mcp.services.questions.questions import Asking
 from multi_agent_mcp.services.search.search import Found, SearchQuery, parts
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.wiring import Services
@@ -77,6 +78,17 @@ def test_tasks_conversations_and_logs_are_found_with_mail(services: Services) ->
     assert "zebra" in lines[log.line - 1]
     services.executions.log(execution, "a quagga")
     assert [item.kind for item in search(services, "quagga")] == ["log"]
+
+
+def test_questions_are_found_by_their_choices_answer_and_note_when_they_are_settled_too(services: Services) -> None:
+    worker, admin = services.agents.get("worker-a"), services.agents.get("admin")
+    asking = Asking(question="Which animal?\nOne only.", choices=("a zebra", "an okapi"))
+    question = services.questions.ask(worker, asking, None)
+    (found,) = search(services, "zebra", "okapi", sender_id="worker-a", receiver_id="admin")
+    assert (found.kind, found.id, found.title) == ("question", question.id, "Which animal? One only.")
+    services.questions.answer(admin, question.id, "an okapi", "it hides better")
+    (found,) = search(services, "hides", "animal")
+    assert (found.id, "archive" in found.path) == (question.id, True)
 
 
 def test_filters_narrow_what_is_found(services: Services, clock: Clock) -> None:

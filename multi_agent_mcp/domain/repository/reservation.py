@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Identified
 from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.patterns import can_overlap
+from multi_agent_mcp.domain.repository.patterns import can_overlap
 
 RESERVATION_CONFLICT, RESERVATION_ENDED = "reservation_conflict", "reservation_ended"
 CLAIMS = "rsvs.open"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import click
 
-from multi_agent_mcp.cli import hook as hook_command
-from multi_agent_mcp.cli import serve as serve_command
+from multi_agent_mcp.cli.for_hosts import hook as hook_command
+from multi_agent_mcp.cli.for_hosts import serve as serve_command
 
 ARGUMENTS = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 UNPARSED = {"allow_extra_args": True, "ignore_unknown_options": True}

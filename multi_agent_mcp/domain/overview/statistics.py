@@ -1,4 +1,4 @@
-"""Statistics of a period, computed from its events (`domain/timeline`), by agent, task and day
+"""Statistics of a period, computed from its events (`timeline`), by agent, task and day
 (docs/protocol.md, Statistics)."""
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
+from multi_agent_mcp.domain.overview.timeline import Arrow, Bar, Life, Timeline
+from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.timeline import Arrow, Bar, Life, Timeline
 from multi_agent_mcp.domain.times import json_values
 
 Interval = tuple[datetime, datetime]
@@ -21,8 +22,8 @@ Interval = tuple[datetime, datetime]
 class AgentFigures:
     """The statistics of an agent in the period; durations are in seconds. `present` is the time with a running server,
     `busy` with a task in progress, `waiting` present without one, `blocked` the sum of its tasks' blocked times.
-    `until_read` is the median time from doorbell to reading, `lead` from a task's creation to its end; None if there is
-    nothing to measure."""
+    `until_read` is the median time from doorbell to reading, `until_answer` from a question to its answer by whomever
+    it was asked, `lead` from a task's creation to its end; None if there is nothing to measure."""
 
     agent_id: str
     role: str
@@ -35,6 +36,7 @@ class AgentFigures:
     waiting: float
     blocked: float
     until_read: float | None
+    until_answer: float | None
     lead: float | None
 
 
@@ -83,17 +85,19 @@ class Statistics:
 T = TypeVar("T")
 
 
-def compute(timeline: Timeline, tasks: Iterable[Task], calls: Mapping[str, int], zone: tzinfo) -> Statistics:
-    """Computes the statistics of a timeline. `tasks` are those of its bars, `calls` the numbers of tool calls by agent;
-    days begin at midnight in `zone`."""
+def compute(
+    timeline: Timeline, tasks: Iterable[Task], questions: Iterable[Question], calls: Mapping[str, int], zone: tzinfo
+) -> Statistics:
+    """Computes the statistics of a timeline. `tasks` are those of its bars, `questions` those answered in its period,
+    `calls` the numbers of tool calls by agent; days begin at midnight in `zone`."""
     known = {task.id: task for task in tasks}
     period = timeline.start, timeline.end
     of_task, of_agent = _by("task_id", timeline.bars), _by("agent_id", timeline.bars)
     sent, received = _by("sender_id", timeline.arrows), _by("receiver_id", timeline.arrows)
-    lives = _by("agent_id", timeline.lives)
+    lives, asked = _by("agent_id", timeline.lives), _by("to_id", questions)
 
     def agent(agent_id: str, role: str) -> AgentFigures:
-        own = _Own(of_agent[agent_id], sent[agent_id], received[agent_id], lives[agent_id])
+        own = _Own(of_agent[agent_id], sent[agent_id], received[agent_id], lives[agent_id], asked[agent_id])
         return _agent(agent_id, role, own, period, known, calls.get(agent_id, 0))
 
     return Statistics(
@@ -107,12 +111,13 @@ def compute(timeline: Timeline, tasks: Iterable[Task], calls: Mapping[str, int],
 
 
 class _Own(NamedTuple):
-    """What a timeline holds of one agent."""
+    """What a timeline holds of one agent; `answered` are the questions to it."""
 
     bars: Sequence[Bar]
     sent: Sequence[Arrow]
     received: Sequence[Arrow]
     lives: Sequence[Life]
+    answered: Sequence[Question]
 
 
 def _by(name: str, items: Iterable[T]) -> Mapping[str, list[T]]:
@@ -141,6 +146,7 @@ def _agent(
         waiting=total(present) - total(overlap(present, busy)),
         blocked=total(_spans(own.bars, "blocked", period)),
         until_read=_median(map(_until_read, own.received)),
+        until_answer=_median(map(_until_answer, own.answered)),
         lead=_median(_lead(tasks[bar.task_id]) for bar in done),
     )
 
@@ -197,6 +203,11 @@ def _lead(task: Task) -> float | None:
 def _until_read(arrow: Arrow) -> float | None:
     rung_at = arrow.submitted_at or arrow.rung_at
     return None if rung_at is None or arrow.read_at is None else (arrow.read_at - rung_at).total_seconds()
+
+
+def _until_answer(question: Question) -> float | None:
+    at = question.answered_at
+    return None if at is None else (at - question.created_at).total_seconds()
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -1,0 +1,302 @@
+"""Commands that count and tell what happened: `timeline`, `stats` and `usage`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from multi_agent_mcp.cli.context import (
+    SessionContext,
+    excerpt,
+    placed,
+    session_command,
+)
+from multi_agent_mcp.cli.rendering import (
+    duration_words,
+    folded,
+    is_terminal,
+    local_words,
+    status_words,
+    subjects_words,
+    titled_table,
+)
+from multi_agent_mcp.domain.hosts.usage import COUNTED, UsageRow, grouped, total_of
+from multi_agent_mcp.domain.text import one_line
+from multi_agent_mcp.domain.times import asked_time, local_zone
+from multi_agent_mcp.system.files import storage_errors
+from multi_agent_mcp.texts import Texts
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.hosts.usage import Prices, Tokens
+    from multi_agent_mcp.domain.overview.statistics import AgentFigures, Statistics
+    from multi_agent_mcp.domain.overview.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
+    from multi_agent_mcp.texts import Texts
+
+STDOUT = Path("-")
+HEAD = ("after", "who", "what", "until_rung", "until_submitted", "until_read", "words")
+
+Row = tuple[datetime, tuple[str, ...]]
+Named = Callable[[str | None], str]
+
+
+@click.command()
+@click.option("--svg", metavar="FILE", type=Path, help="Draw it into this file; `-` is standard output.")
+@click.option(
+    "--from", "start", metavar="TIME", help="ISO 8601, UTC unless an offset is given (default: the first event)."
+)
+@click.option("--to", "end", metavar="TIME", help="As --from (default: now).")
+@click.option("--width", default=1200, type=click.IntRange(480, 20_000), help="Of the picture, in pixels.")
+@session_command()
+def timeline(context: SessionContext, svg: Path | None, start: str | None, end: str | None, width: int) -> None:
+    """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG."""
+    found = context.services.timeline.of(asked_time("--from", start), asked_time("--to", end))
+    if svg == STDOUT:
+        sys.stdout.write(picture(found, context.services.texts, width))
+        return
+    lines: Iterator[str] = lines_of(found, context.texts)
+    if svg is not None:
+        write(svg, picture(found, context.services.texts, width))
+        lines = iter([str(svg)])
+    context.answer(found.as_answer(), lines)
+
+
+def picture(found: Timeline, texts: Texts, width: int = 1200) -> str:
+    """Returns the timeline as an SVG document, in this machine's time zone."""
+    from multi_agent_mcp.web.timeline import draw
+
+    return draw(found, texts=texts, width=width, zone=local_zone())
+
+
+def write(path: Path, svg: str) -> None:
+    """Writes an SVG file. Raises `StorageError`."""
+    with storage_errors(path):
+        path.write_text(svg, encoding="utf-8")
+
+
+def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
+    """Yields a table of all events in order: in a terminal with the time of each, else with the time since the first
+    one."""
+    machines = {lane.agent_id: lane.machine for lane in found.lanes}
+
+    def named(agent_id: str | None) -> str:
+        return placed(agent_id or None, machines.get(agent_id or ""))
+
+    events = [
+        *(_message(arrow, named) for arrow in found.arrows),
+        *(_interrupt(mark, named, texts) for mark in found.marks),
+        *(_answer(answer, named, texts) for answer in found.answers),
+        *(step for bar in found.bars for step in _task(bar, named, texts)),
+    ]
+    events.sort(key=lambda event: event[0])
+    if not is_terminal():
+        rows = [
+            (f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, cells), excerpt(words))
+            for at, (*cells, words) in events
+        ]
+        return titled_table(texts, HEAD, rows)
+    shown = [_moment_row([*group], found.end, texts) for _, group in groupby(events, key=_same)]
+    return titled_table(texts, ("at", *HEAD[1:]), shown)
+
+
+def _same(event: Row) -> object:
+    """Equal for events of one second that say the same to different agents, as the copies of a broadcast do."""
+    at, (who, what, *_, words) = event
+    return at.replace(microsecond=0), who.partition(" → ")[0], what, words
+
+
+def _moment_row(events: Sequence[Row], now: datetime, texts: Texts) -> tuple[str, ...]:
+    """Returns the row of events that say the same: when by the local clock, to whom, and how far the first one got."""
+    at, (who, *cells, words) = events[0]
+    sender, arrow, _ = who.partition(" → ")
+    receivers = subjects_words([cells[0].partition(" → ")[2] for _, cells in events], texts, named=1)
+    there = at.astimezone(local_zone())
+    clock = f"{there:%H:%M:%S}" if there.date() == now.astimezone(local_zone()).date() else local_words(at, now, texts)
+    return (clock, f"{sender} → {receivers}" if arrow else who, *cells, words)
+
+
+def since(start: datetime, at: datetime | None) -> str:
+    """Returns the time from `start` to `at`, in milliseconds; `-` for None."""
+    return "-" if at is None else f"{(at - start).total_seconds() * 1000:.0f} ms"
+
+
+def _message(arrow: Arrow, named: Named) -> Row:
+    steps = (since(arrow.sent_at, at) for at in (arrow.rung_at, arrow.submitted_at, arrow.read_at))
+    return arrow.sent_at, (
+        f"{named(arrow.sender_id)} → {named(arrow.receiver_id)}",
+        arrow.message_type,
+        *steps,
+        arrow.subject,
+    )
+
+
+def _interrupt(mark: Mark, named: Named, texts: Texts) -> Row:
+    who = f"{named(mark.by) if mark.by else '?'} → {named(mark.agent_id)}"
+    steps = (since(mark.at, at) for at in (mark.rung_at, mark.submitted_at, mark.read_at))
+    return mark.at, (who, texts("timeline.interrupt", action=mark.action), *steps, mark.words)
+
+
+def _answer(answer: PaneAnswer, named: Named, texts: Texts) -> Row:
+    """Returns the row of a question in a pane that a person answered from elsewhere."""
+    who = f"{named(answer.by)} → {named(answer.agent_id)}"
+    return answer.at, (who, texts("timeline.answer", state=answer.state), "", "", "", answer.words)
+
+
+def _task(bar: Bar, named: Named, texts: Texts) -> Iterator[Row]:
+    """Yields a row for each change of a task's status."""
+    turns = [(span.start, span.status) for span in bar.spans]
+    if bar.outcome is not None and bar.end is not None:
+        turns.append((bar.end, bar.outcome))
+    for at, status in turns:
+        yield (
+            at,
+            (named(bar.agent_id), texts("timeline.task", status=status_words(status, texts)), "", "", "", bar.title),
+        )
+
+
+# `stats`: statistics of agents, tasks and days.
+
+AGENTS = (
+    "agent",
+    "calls",
+    "sent",
+    "received",
+    "done",
+    "busy",
+    "waiting",
+    "blocked",
+    "until_seen",
+    "until_answer",
+    "lead",
+)
+TASKS = ("task", "assignee", "status", "lead", "busy", "blocked", "review", "title")
+DAYS = ("day", "done", "busy", "messages")
+USED = ("agent", "tokens")
+TASKS_SHOWN = 20
+
+
+@click.command()
+@click.option("--days", default=7, type=click.IntRange(1, 3_650), help="Number of days, including today.")
+@session_command()
+def stats(context: SessionContext, days: int) -> None:
+    """Show per agent tool calls, busy and waiting time, tasks done, blocked time, the time until mail is read and
+    until questions are answered; per task how long it took; and every day's sum."""
+    found, usage = context.services.statistics.last_days(days, local_zone()), context.services.usage
+    rows = usage.rows(days, local_zone())
+    tokens = usage.by_agent(usage.beginning(days, local_zone()))
+    context.answer(
+        found.as_answer() | {"usage": [row.as_answer() for row in rows]}, _table(found, tokens, context.texts)
+    )
+
+
+def _table(found: Statistics, tokens: Mapping[str, int], texts: Texts) -> Iterator[str]:
+    yield texts("stats.period", start=f"{found.days[0].day}", end=f"{found.days[-1].day}")
+    yield ""
+    yield from titled_table(texts, AGENTS, _agents(found, texts))
+    yield ""
+    if tokens:
+        yield from titled_table(texts, USED, [(agent_id, f"{used:,}") for agent_id, used in tokens.items()])
+        yield ""
+    yield from titled_table(texts, TASKS, _tasks(found, texts))
+    yield ""
+    yield from titled_table(texts, DAYS, _days(found, texts))
+    if found.left_out:
+        yield texts("stats.left_out", count=found.left_out)
+
+
+def _agents(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:
+    rows = [_agent(agent, texts) for agent in found.agents]
+    for group in folded(rows, lambda row: row[1:]) if is_terminal() else [[row] for row in rows]:
+        yield (subjects_words([str(row[0]) for row in group], texts), *group[0][1:])
+
+
+def _agent(agent: AgentFigures, texts: Texts) -> tuple[object, ...]:
+    counts = (agent.tool_calls, agent.sent, agent.received, agent.done)
+    times = (agent.busy, agent.waiting, agent.blocked, agent.until_read, agent.until_answer, agent.lead)
+    return (agent.agent_id, *counts, *(_duration(seconds, texts) for seconds in times))
+
+
+def _tasks(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:
+    """Yields rows for the tasks that took longest, longest first."""
+    longest = sorted(found.tasks, key=lambda task: task.lead or task.working, reverse=True)
+    for task in longest[:TASKS_SHOWN]:
+        times = (_duration(seconds, texts) for seconds in (task.lead, task.working, task.blocked, task.review))
+        yield (task.task_id, task.assignee_id or "-", status_words(task.status, texts), *times, excerpt(task.title))
+
+
+def _days(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:
+    for day in found.days:
+        yield day.day, sum(day.done.values()), _duration(sum(day.busy.values()), texts), day.messages
+
+
+def _duration(seconds: float | None, texts: Texts) -> str:
+    if not seconds:
+        return "-"
+    return duration_words(timedelta(seconds=seconds), texts, units=1 if is_terminal() else 2)
+
+
+# `usage`: what the agents' models took, by agent, task and model.
+
+BY = {"agent": "agent_id", "task": "task_id", "model": "model"}
+
+
+@click.command()
+@click.option("--days", default=7, type=click.IntRange(1, 3_650), help="Number of days, including today.")
+@click.option("--by", type=click.Choice([*BY]), help="Add up by this (default: by all three).")
+@session_command()
+def usage(context: SessionContext, days: int, by: str | None) -> None:
+    """Count the tokens that the agents' models took, from the files that their hosts keep."""
+    rows = context.services.usage.rows(days, local_zone())
+    prices = context.services.usage.prices()
+    costs = sum((prices.cost(row.model, row.tokens) or 0.0 for row in rows), 0.0) if prices else 0.0
+    total, off = total_of(rows), not context.services.usage.is_on
+    shown = rows if by is None else grouped(rows, BY[by], prices)
+    answer = {
+        "days": days,
+        "rows": [row.as_answer(prices) for row in shown],
+        "total": UsageRow(None, None, None, total).counts,
+        **({"cost": costs, "currency": prices.currency} if prices else {}),
+        **({"usage": "off"} if off else {}),
+    }
+    context.answer(answer, _lines(shown, rows, prices, context.texts, off=off))
+
+
+def _lines(
+    shown: list[UsageRow], rows: list[UsageRow], prices: Prices | None, texts: Texts, *, off: bool
+) -> Iterator[str]:
+    if off or not shown:
+        yield texts("usage.off" if off else "usage.none")
+        return
+    head = ["agent", "task", "model", *COUNTED, *(["cost"] if prices else [])]
+    known = [row for row in rows if row.tokens is not None]
+    total = UsageRow(texts("usage.total"), "", "", total_of(known))
+    cells = [*_cells(shown, prices, texts), *_cells([total], None, texts)]
+    yield from titled_table(texts, head, [row[: len(head)] for row in cells])
+    if len(known) < len(rows):
+        yield texts(
+            "usage.unknown", agents=", ".join(sorted({str(row.agent_id) for row in rows if row.tokens is None}))
+        )
+
+
+def _cells(rows: Iterable[UsageRow], prices: Prices | None, texts: Texts) -> Iterator[list[object]]:
+    for row in rows:
+        cost = row.cost_at(prices)
+        who = ["-" if name is None else name for name in (row.agent_id, row.task_id, row.model)]
+        yield [
+            *who,
+            *_numbers(row.tokens, texts),
+            "" if cost is None else f"{cost:.2f} {prices.currency if prices else ''}",
+        ]
+
+
+def _numbers(tokens: Tokens | None, texts: Texts) -> list[str]:
+    """Returns the counted numbers with separators; output is with the thinking that a host counts beside it."""
+    if tokens is None:
+        return [texts("usage.not_known")] * len(COUNTED)
+    counts = (tokens.input, tokens.output + tokens.reasoning, tokens.cache_read, tokens.cache_write)
+    return [f"{count:,}" for count in counts]

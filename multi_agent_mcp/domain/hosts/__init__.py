@@ -1,0 +1,1 @@
+"""What the hosts of agents show and write: dialogs, usage limits, tokens."""

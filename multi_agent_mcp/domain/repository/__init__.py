@@ -1,0 +1,1 @@
+"""Agents in one repository: what they edit, and what they reserve."""
