@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ RECENT_SESSIONS = 100
 """How many ended sessions of an agent, newest first, are searched for its last conversation."""
 REFUSED_KEPT = 100
 END_SECONDS = 5.0
+PARTING_SECONDS, LOOK_SECONDS = 2.0, 0.2
+"""How long a host that still has the conversation open may take to end, and the time between two looks."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,19 @@ def _obstacle(services: Services, session: AgentSession, resume: Resume, ending:
         return "refused"
     if session.host_directory is not None and not resume.elsewhere and session.host_directory != os.getcwd():  # noqa: PTH109
         return "moved"
-    return "open" if _is_open(services, conversation, resume, ending) else None
+    return "open" if _stays_open(services, session, resume, ending) else None
+
+
+def _stays_open(services: Services, session: AgentSession, resume: Resume, ending: Collection[int]) -> bool:
+    """Whether a conversation is open and does not get closed: a host whose window was closed just now, or whose tmux
+    server was killed, needs a moment to end, and is ended if it does not."""
+    until = time.monotonic() + PARTING_SECONDS
+    while _is_open(services, session.host_session or "", resume, ending):
+        if time.monotonic() >= until:
+            return True
+        end_left_over(services, session.agent_id, session.purpose)
+        time.sleep(LOOK_SECONDS)
+    return False
 
 
 def _is_open(services: Services, conversation: str, resume: Resume, ending: Collection[int]) -> bool:

@@ -228,15 +228,15 @@ def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | 
 
 
 TOOLS = (
-    Tool(send_task, roles=LEADERS),
-    Tool(report_task_progress, roles=REPORTERS),
-    Tool(report_task_completion, roles=REPORTERS),
-    Tool(get_dashboard, roles=LEADERS, read_only=True),
-    Tool(get_next_action, always_load=True),
-    Tool(report_completed, purposes=TASK, always_load=True),
-    Tool(create_tasks_batch, roles=LEADERS, purposes=TASK),
-    Tool(assign_task, roles=LEADERS),
-    Tool(update_task_status, purposes=TASK),
-    Tool(request_task),
-    Tool(approve_task_request, roles=LEADERS),
+    Tool(send_task, "Give task", roles=LEADERS),
+    Tool(report_task_progress, "Report progress", roles=REPORTERS),
+    Tool(report_task_completion, "Report result", roles=REPORTERS),
+    Tool(get_dashboard, "Dashboard", roles=LEADERS, read_only=True),
+    Tool(get_next_action, "Next action", always_load=True),
+    Tool(report_completed, "End work", purposes=TASK, always_load=True),
+    Tool(create_tasks_batch, "Create tasks", roles=LEADERS, purposes=TASK),
+    Tool(assign_task, "Assign task", roles=LEADERS),
+    Tool(update_task_status, "Move task", purposes=TASK),
+    Tool(request_task, "Propose task"),
+    Tool(approve_task_request, "Approve task", roles=LEADERS),
 )
