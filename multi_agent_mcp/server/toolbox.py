@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.server.binding import Binding
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-    from multi_agent_mcp.services.sessions.receipts import Receipt
+    from multi_agent_mcp.services.sessions.confirmation import Confirmation
     from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ class Call:
     binding: Binding
     session: LiveSession
     me: Agent
-    receipt: Receipt
+    confirmation: Confirmation
     unread: int | None = None
     carries_briefing: bool = False
 

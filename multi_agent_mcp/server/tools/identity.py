@@ -28,9 +28,9 @@ def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
 def logout(call: Call) -> Answer:
     """End this agent session. Only needed where an instruction says so."""
     # Earlier calls get their answers first; a host that reads none does not read this one either.
-    call.receipt.wait_for_earlier(CALLS_SECONDS)
+    call.confirmation.wait_for_earlier(CALLS_SECONDS)
     call.session.refuse_leases()
-    call.receipt.wait_for_answers()
+    call.confirmation.wait_for_answers()
     kind = _after_logout(call)
     call.binding.logout()
     return {"message": call.services.texts(f"logout.{kind}")}

@@ -71,7 +71,7 @@ def read_messages(
         message_id=message_id,
         offset=offset,
     )
-    answer = call.services.reading.read(call.me, query, call.receipt.lease)
+    answer = call.services.reading.read(call.me, query, call.confirmation.lease)
     call.unread = answer["unread_remaining"]
     return answer
 
@@ -109,7 +109,7 @@ def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
         return len(answer["notifications"])
 
     call.services.notifications.read(
-        call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, lease=call.receipt.lease
+        call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, lease=call.confirmation.lease
     )
     return answer
 
