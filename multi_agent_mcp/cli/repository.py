@@ -77,7 +77,7 @@ def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | No
 
     made, conflicts = context.services.reservations.reserve(context.me, patterns, reason=reason, minutes=minutes)
     texts, answer = context.texts, as_answer(made)
-    lines = [made.id, texts("reserve.until", at=answer["expires_at"])]
+    lines = [made.id, texts("reserve.until", at=local_words(made.expires_at, context.services.clock(), texts))]
     named = ({"agent_id": one.agent_id, "patterns": shown_patterns(one.patterns)} for one in conflicts)
     lines += [texts("reserve.conflict", **values) for values in named]
     context.answer({**answer, "conflicts": list(map(as_answer, conflicts))}, lines)
