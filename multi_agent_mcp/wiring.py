@@ -536,6 +536,11 @@ class Services:
 
         return Guard(self.worktrees, self.texts)
 
+    def worktree_directory(self, agent_id: str) -> Path | None:
+        """The directory of an agent's worktree; a stat(2) where there are none."""
+        found = self.worktrees.of(agent_id) if (self.path / ".workspaces").is_dir() else None
+        return Path(found.path) if found is not None and Path(found.path).is_dir() else None
+
     def deliver(self, task: Task) -> None:
         """Records what a task delivers that is done; a stat(2) where there are no worktrees."""
         if (self.path / ".workspaces").is_dir():
@@ -605,7 +610,7 @@ class Services:
     def checks(self) -> Checks:
         from multi_agent_mcp.services.tasks.checks import Checks
 
-        return Checks(self.workspace, self.signatures, self.texts, self.clock)
+        return Checks(self.workspace, self.signatures, self.texts, self.clock, self.worktree_directory)
 
     @part
     def deliveries(self) -> Deliveries:

@@ -160,12 +160,7 @@ class App:
     async def _end_with_host(self) -> None:
         """Ends when the host does: stdin stays open after a killed host if another process has inherited it. Answers
         are not confirmed, because the host may not have read them."""
-        end = end_of(self.host_pid)
-        while os.getppid() == self.host_pid:
-            if end is not None:
-                await anyio.wait_readable(end)
-                break
-            await anyio.sleep(HOST_LOOKED_AT_EVERY_SECONDS)
+        await ended(self.host_pid)
         self._end(confirm=False)
 
     async def _end_regularly(self) -> None:
@@ -190,6 +185,16 @@ class App:
             code = 1
         sys.stderr.flush()
         os._exit(code)
+
+
+async def ended(host_pid: int) -> None:
+    """Waits until the host that started this process has ended."""
+    end = end_of(host_pid)
+    while os.getppid() == host_pid:
+        if end is not None:
+            await anyio.wait_readable(end)
+            break
+        await anyio.sleep(HOST_LOOKED_AT_EVERY_SECONDS)
 
 
 def run(binding: Binding, host_pid: int) -> None:

@@ -20,8 +20,9 @@ from tests.hosts.lasting import LASTING_SCENARIOS, LastingScenario
 from tests.hosts.limited import LIMITED_SCENARIOS
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
+from tests.hosts.worktrees import WorktreesScenario
 
-AnyScenario = Scenario | AwakeScenario | LastingScenario
+AnyScenario = Scenario | AwakeScenario | LastingScenario | WorktreesScenario
 
 INSTALL_SECONDS = 600
 
@@ -51,7 +52,13 @@ def main(arguments: Sequence[str]) -> int:
         if options.points:
             rows += play_points(host, version, binaries, options.points, options.seed)
             continue
-        scenarios: list[AnyScenario] = [*SCENARIOS, *AWAKE_SCENARIOS, *LASTING_SCENARIOS, *LIMITED_SCENARIOS]
+        scenarios: list[AnyScenario] = [
+            *SCENARIOS,
+            *AWAKE_SCENARIOS,
+            *LASTING_SCENARIOS,
+            *LIMITED_SCENARIOS,
+            WorktreesScenario(),
+        ]
         for scenario in scenarios:
             if scenario.fits(host) and (options.only is None or options.only in scenario.title):
                 for _ in range(options.repeat):

@@ -23,7 +23,7 @@ from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.system.open_files import end
 from multi_agent_mcp.windows import continuing
 from multi_agent_mcp.windows.agent_command import command_of
-from multi_agent_mcp.windows.continuing import Beginning, beginning_of, refuse
+from multi_agent_mcp.windows.continuing import Beginning, beginning_of, refuse, set_aside
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import send
@@ -196,6 +196,18 @@ class TestStillOpen:
         assert begun(services).why == "open"
         noted.rename(noted.with_name("999999999.json"))
         assert begun(services).continues
+
+
+def test_a_conversation_that_was_set_aside_is_not_continued_though_the_new_one_died_without_an_id(
+    services: Services, clock: Clock
+) -> None:
+    conversed(services, "claude")
+    command(services, "claude")
+    set_aside(services, services.agents.get("worker-a"), "task")
+    assert begun(services).why == "asked"
+    clock.advance(1)
+    conversed(services, "claude", str(uuid.uuid4()))
+    assert begun(services).continues
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
             return _briefed(call, action | {"instruction": _how_to_exit(call)})
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
             return _briefed(call, action)
-        call.receipt.give_turn()
+        call.confirmation.give_turn()
         changes.wait(seen, min(remaining, LOOK_AGAIN_SECONDS))
 
 
@@ -145,7 +145,7 @@ def report_completed(
 
 def _delivered(call: Call, task_id: str, summary: str | None, next_steps: str | None = None) -> Examined:
     """Delivers a task with conditions; waits for the outcome of its checks, while other calls go on."""
-    call.receipt.give_turn()
+    call.confirmation.give_turn()
     return call.binding.checking.deliver(call.me, task_id, summary, next_steps)
 
 
