@@ -90,7 +90,8 @@ class TmuxPane:
 
 @dataclass(frozen=True)
 class Environment:
-    """The settings in the environment, which command-line options override."""
+    """The settings in the environment, which command-line options override. `is_configured`: the host's own
+    configuration has our server and hooks already (`up` with {mcp_config}), and a plugin has nothing to do."""
 
     root: str | None = None
     session: str | None = None
@@ -98,6 +99,7 @@ class Environment:
     purpose: str | None = None
     pane: TmuxPane | None = None
     check_locks: bool = False
+    is_configured: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,14 @@ def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
         purpose=environ.get(f"{ENV}PURPOSE") or None,
         pane=_pane(environ),
         check_locks=bool(environ.get(f"{ENV}CHECK_LOCKS")),
+        is_configured=bool(environ.get(f"{ENV}CONFIGURED")),
     )
+
+
+def plugins_environment() -> Environment:
+    """The settings of a server that a plugin starts: a host may hand over `$NAME` as it stands for a variable that is
+    not set."""
+    return read_environment({name: value for name, value in ENVIRON.items() if not value.startswith(f"${ENV}")})
 
 
 def child_environment(**added: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
+from multi_agent_mcp.domain.agent import nearest_superior
 from multi_agent_mcp.domain.overview.stuck import Patience
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.store.records import KeyFile
@@ -516,6 +517,14 @@ class Services:
             lines.append(self.texts("briefing.reviews", count=len(reviews), task_id=reviews[0].id))
         return "\n".join(lines) or None
 
+    def limits_section(self, holds: Holds) -> str | None:
+        """The agents of an agent that have met a usage limit, and its own budgets of tokens, for its briefing."""
+        me, agents = holds.row.agent, self.workspace.registry.all()
+        limited = [limit for limit in self.limits.all().values() if nearest_superior(limit.agent_id, agents) == me]
+        lines = [self.limits.sentence(limit) for limit in limited]
+        lines += [self.budgets.sentence(budget) for budget in self.budgets.of(me)]
+        return "\n".join(lines) or None
+
     def worktree_section(self, holds: Holds) -> str | None:
         """The briefing's words about the worktree in which an agent works."""
         worktree = self.worktrees.of(holds.row.agent.id)
@@ -526,6 +535,11 @@ class Services:
         from multi_agent_mcp.services.repository.guard import Guard
 
         return Guard(self.worktrees, self.texts)
+
+    def worktree_directory(self, agent_id: str) -> Path | None:
+        """The directory of an agent's worktree; a stat(2) where there are none."""
+        found = self.worktrees.of(agent_id) if (self.path / ".workspaces").is_dir() else None
+        return Path(found.path) if found is not None and Path(found.path).is_dir() else None
 
     def deliver(self, task: Task) -> None:
         """Records what a task delivers that is done; a stat(2) where there are no worktrees."""
@@ -596,7 +610,7 @@ class Services:
     def checks(self) -> Checks:
         from multi_agent_mcp.services.tasks.checks import Checks
 
-        return Checks(self.workspace, self.signatures, self.texts, self.clock)
+        return Checks(self.workspace, self.signatures, self.texts, self.clock, self.worktree_directory)
 
     @part
     def deliveries(self) -> Deliveries:
@@ -797,7 +811,7 @@ class Services:
             self.delegations,
             self.hand_offs,
             self.texts,
-            (self.answering.section, self.proof_section, self.worktree_section),
+            (self.answering.section, self.proof_section, self.limits_section, self.worktree_section),
         )
 
     @part

@@ -126,27 +126,36 @@ def modules() -> dict[str, ast.Module]:
     return {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """Everything in a module."""
+    return tuple(ast.walk(modules()[module]))
+
+
 def layer(module: str) -> str:
     """The first name below the package: `store` for `multi_agent_mcp.store.durable_files`."""
     return [*module.split("."), ""][1]
 
 
 def for_types_only(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    return isinstance(node, ast.If) and any(
+        isinstance(part, ast.Name) and part.id == "TYPE_CHECKING" for part in ast.walk(node.test)
+    )
 
 
 def statements(body: list[ast.stmt], *, types: bool) -> Iterator[ast.AST]:
-    """Yields all nodes below, without those under `if TYPE_CHECKING` unless `types`."""
+    """Yields all statements below, without those under `if TYPE_CHECKING` unless `types`."""
     pending: list[ast.AST] = list(body)
     while pending:
         node = pending.pop()
         if isinstance(node, ast.stmt) and for_types_only(node) and not types:
             continue
         yield node
-        pending.extend(ast.iter_child_nodes(node))
+        pending.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
 
 
-def imported(module: str, *, types: bool = True) -> set[str]:
+@cache
+def imported(module: str, *, types: bool = True) -> frozenset[str]:
     """The modules a module imports, inside functions too; of our own package down to the very module."""
     found: set[str] = set()
     for node in statements(modules()[module].body, types=types):
@@ -156,10 +165,10 @@ def imported(module: str, *, types: bool = True) -> set[str]:
             assert node.level == 0, f"{module} imports relatively"
             whole = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name for name in whole if name in modules()} or {str(node.module)}
-    return found
+    return frozenset(found)
 
 
-def own(names: set[str]) -> set[str]:
+def own(names: frozenset[str]) -> set[str]:
     return {name for name in names if name.split(".")[0] == NAME}
 
 
@@ -218,10 +227,14 @@ def test_imports_run_in_no_circle_types_included() -> None:
     assert set(graph) - done == set()
 
 
+def is_null_device(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "devnull"
+
+
 def calls(module: str) -> Iterator[str]:
     """The last name of everything that is called, and `open` in all its forms but of the null device."""
-    for node in ast.walk(modules()[module]):
-        if isinstance(node, ast.Call) and "os.devnull" not in map(ast.unparse, node.args):
+    for node in nodes(module):
+        if isinstance(node, ast.Call) and not any(is_null_device(argument) for argument in node.args):
             if isinstance(node.func, ast.Attribute):
                 is_os_open = node.func.attr == "open" and ast.unparse(node.func.value) in {"os", "io"}
                 yield "open" if is_os_open else node.func.attr if node.func.attr != "open" else ""
@@ -250,7 +263,7 @@ def test_the_doors_do_not_reach_through_the_services_into_the_store() -> None:
         (module, ast.unparse(node))
         for module in modules()
         if layer(module) in DOORS
-        for node in ast.walk(modules()[module])
+        for node in nodes(module)
         if isinstance(node, ast.Attribute) and node.attr in {"workspace", "registry"}
     }
     assert wrong == set()
@@ -313,8 +326,8 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
 def test_only_the_settings_read_the_environment() -> None:
     readers = {
         module
-        for module, tree in modules().items()
-        for node in ast.walk(tree)
+        for module in modules()
+        for node in nodes(module)
         if (isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv", "putenv"})
         or (
             isinstance(node, ast.ImportFrom)
@@ -356,12 +369,11 @@ def refusals() -> dict[str, type[Refusal]]:
 
 def raised() -> Iterator[tuple[str, str, set[str] | None]]:
     """Yields every refusal in the code: its place, its key, and the names of its values (None: unknown)."""
-    for module, tree in modules().items():
-        called: set[int] = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in refusals():
-                called.add(id(node.func))
-                kind = refusals()[node.func.id]
+    kinds = refusals()
+    for module in modules():
+        for node in nodes(module):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
+                kind = kinds[node.func.id]
                 first = node.args[0] if node.args else None
                 if first is not None and not isinstance(first, ast.Constant):
                     continue
@@ -369,8 +381,8 @@ def raised() -> Iterator[tuple[str, str, set[str] | None]]:
                 names = {keyword.arg for keyword in node.keywords}
                 given = None if None in names else {str(name) for name in names}
                 yield f"{module}:{node.lineno}", f"error.{key}", given
-            elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Name) and node.exc.id in refusals():
-                kind = refusals()[node.exc.id]
+            elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Name) and node.exc.id in kinds:
+                kind = kinds[node.exc.id]
                 yield f"{module}:{node.lineno}", f"error.{kind.default_key or kind.code}", set()
 
 
@@ -396,8 +408,8 @@ def test_every_code_of_the_contract_has_a_sentence(language: str) -> None:
 
 def text_keys() -> Iterator[tuple[str, str]]:
     """Yields every literal key that is looked up in the catalogue: `texts("doorbell.one", …)`, `self.texts(…)`."""
-    for module, tree in modules().items():
-        for node in ast.walk(tree):
+    for module in modules():
+        for node in nodes(module):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 asked = ast.unparse(node.func).split(".")[-1]
                 if asked in {"texts", "_texts"} and isinstance(node.args[0].value, str):

@@ -11,6 +11,8 @@ from benchmarks.rows import (
     machines,
     mailboxes,
     processes,
+    proven,
+    questions,
     stopping,
     throughput,
 )
@@ -141,6 +143,27 @@ ROWS: tuple[Row, ...] = (
         title="mail stored -> waiting get_next_action answered",
         measure=stopping.next_action,
         at_most=15,
+    ),
+    Row(
+        name="question-rung",
+        title="ask -> a person's notify_command started, median",
+        measure=questions.rung,
+        unit="s",
+        at_most=2,
+    ),
+    Row(
+        name="question-told",
+        title="a question answered at a command line -> an answer to its asker says so",
+        measure=questions.told,
+        unit="calls",
+        at_most=1,
+    ),
+    Row(
+        name="unconditional",
+        title="report_completed without done_when, in a session with checks and reviews against one without",
+        measure=proven.unconditional,
+        unit="x",
+        at_most=1.2,
     ),
     Row(
         name="claims",

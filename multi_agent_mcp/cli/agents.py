@@ -138,8 +138,10 @@ def list_agents(context: SessionContext) -> None:
 @AGENT_ID
 @session_command()
 def remove(context: SessionContext, agent_id: str) -> None:
-    """Take an agent out: nobody can write to it any more. Its files stay."""
+    """Take an agent out: nobody can write to it any more. Its files stay; its superior gets the reviews and questions
+    that waited for it."""
     removed = context.services.agents.remove(agent_id)
+    context.services.derived_notices.hand_over()
     context.answer({"agent_id": removed.id}, [context.texts("agent.removed", agent_id=removed.id)])
 
 

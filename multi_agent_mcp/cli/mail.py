@@ -162,11 +162,13 @@ def unread(context: SessionContext, agent: str | None) -> None:
 
 
 @click.command()
-@click.argument("message_id", type=Id("msg", "ntf", "qst"), help="A message, broadcast, notification or question.")
+@click.argument(
+    "message_id", type=Id("msg", "ntf", "qst", "hnd"), help="A message, broadcast, notification, question or hand-off."
+)
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
-    """Show where a message, a notification or each notification about a question is, and every step it took: stored,
-    rung, submitted, read; between machines also queued, on_hub, refused, arrived."""
+    """Show where a message, a notification, each notification about a question or a hand-off is, and every step it
+    took: stored, rung, submitted, read; between machines also queued, on_hub, refused, arrived."""
     traces = context.services.tracking.trace(message_id)
     if not traces:
         raise MessageNotFound(message_id=message_id)

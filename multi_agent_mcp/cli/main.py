@@ -8,6 +8,7 @@ from contextlib import suppress
 from importlib import import_module
 from io import StringIO
 from itertools import takewhile
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -141,13 +142,30 @@ def _show_completion(context: click.Context, _: click.Parameter, shell: str | No
     context.exit()
 
 
+def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked:
+        return
+    from multi_agent_mcp.system.git import described
+
+    commit = described(Path(__file__).parents[2])
+    click.echo(f"{PROGRAM} {__version__}{f' (commit {commit})' if commit else ''}")
+    context.exit()
+
+
 @click.group(
     PROGRAM,
     cls=LazyGroup,
     invoke_without_command=True,
     context_settings={"show_default": True, "help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__, message="%(prog)s %(version)s", help="Print the version.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Print the version, and in a clone its commit.",
+)
 @click.option(
     "--show-completion",
     metavar="[SHELL]",

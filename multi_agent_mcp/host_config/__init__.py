@@ -4,7 +4,12 @@
 and writes the files of one agent.
 """
 
-from multi_agent_mcp.host_config.configuration import HostConfiguration, HostConfigurations, program_name
+from multi_agent_mcp.host_config.configuration import (
+    MCP_CONFIG,
+    HostConfiguration,
+    HostConfigurations,
+    program_name,
+)
 from multi_agent_mcp.host_config.templates import SERVER_NAME
 
-__all__ = ["SERVER_NAME", "HostConfiguration", "HostConfigurations", "program_name"]
+__all__ = ["MCP_CONFIG", "SERVER_NAME", "HostConfiguration", "HostConfigurations", "program_name"]

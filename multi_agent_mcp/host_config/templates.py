@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp import __version__
+
 if TYPE_CHECKING:
     from multi_agent_mcp.hosts import Host
     from multi_agent_mcp.store.workspace import Workspace
@@ -51,6 +53,7 @@ def values(host: Host, workspace: Workspace, agent_id: str) -> dict[str, Any]:
         "hook_anyone": shlex.join(hook),
         "hook_words": json.dumps([*hook, *where], ensure_ascii=False),
         "hook_milliseconds": HOOK_SECONDS * 1000,
+        "version": __version__,
     }
     for name in host.configuration.own:
         path = own_file(workspace, agent_id, name)

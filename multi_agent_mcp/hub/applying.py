@@ -15,12 +15,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.message import Message
@@ -37,7 +38,7 @@ from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import codec, parse
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
-from multi_agent_mcp.system.file_status import signature_of
+from multi_agent_mcp.system.file_status import modified_at, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -60,25 +61,33 @@ def name_of_its_own(name: str, data: bytes) -> str:
     return f"{name.removesuffix('.md')[:STEM_LENGTH]}_{digest8(data)}.md"
 
 
-def content_of(inbox: Inbox[Any], data: bytes, name: str) -> str:
-    """Returns the content of a message, without its header."""
-    return str(inbox.hot.decode(data, name.removesuffix(".md"), 0.0).content)
+def says(message: Readable) -> Readable:
+    """Returns a message without what the program adds where a hand has left it out: two that say the same are equal."""
+    return replace(message, id="", created_at=EPOCH, read_at=None)  # type: ignore[call-arg]  # it has these fields
 
 
-def make_way(inbox: Inbox[Any], name: str, data: bytes) -> None:
-    """Renames a hand-written message whose name is needed for another one from the hub. Raises `StorageError`."""
+def make_way(inbox: Inbox[Any], name: str, stored: Stored) -> None:
+    """Renames a hand-written message whose name is needed for another one from the hub. Of two that say the same the
+    older one stands, so that it is the same one on every machine. Raises `StorageError`."""
     path = inbox.path / name
     if not path.exists():
         return
     with inbox.files.locks.held(inbox.lock):
-        found = inbox.files.read(path)
-        if found and _is_another(inbox, name, found, data):
-            inbox.files.relocate([(path, Path(inbox.path, name_of_its_own(name, found)))])
+        if not (found := inbox.files.read(path)):
+            return
+        mine, theirs = inbox.hot.decode(found, path.stem, modified_at(path) / 1e9), decoded(inbox, name, stored)
+        if not is_by_hand(name, mine):
+            return
+        if says(mine) != says(theirs):
+            inbox.files.relocate([(path, path.with_name(name_of_its_own(name, found)))])
+        elif theirs.created_at < mine.created_at:
+            inbox.hot.replace(name, theirs.mark_read(mine.read_at), modified=_time(stored))
 
 
-def _is_another(inbox: Inbox[Any], name: str, found: bytes, data: bytes) -> bool:
-    entity = inbox.hot.decode(found, name.removesuffix(".md"), 0.0)
-    return is_by_hand(name, entity) and content_of(inbox, found, name) != content_of(inbox, data, name)
+def decoded(inbox: Inbox[Any], name: str, stored: Stored) -> Readable:
+    """Returns the message that a value is under this name. Raises `Unreadable`."""
+    entity: Readable = inbox.hot.decode(stored.data, name.removesuffix(".md"), _time(stored) / 1e9)
+    return entity
 
 
 # Refusals by this machine's disk, after which the relay retries, as a full disk may have room again later.
@@ -143,6 +152,7 @@ _OUR_FILE = re.compile(r"[^/\0.][^/\0]*\.md")
 _DAY = re.compile(r"\d{8}")
 _EXECUTION = re.compile(r"exec_[0-9a-f]{12}")
 Then = Callable[[], None]
+Marks = dict[Path, datetime | None]
 
 
 class Consequences(Protocol):
@@ -181,6 +191,7 @@ class Applying:
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
     _passed_over: int = 0
     _gaps: list[str] = field(default_factory=list)
+    _by_hand: Marks = field(default_factory=dict)
     _asked_again: set[str] = field(default_factory=set)
     _merged: set[tuple[str, str, str]] = field(default_factory=set)
 
@@ -234,6 +245,15 @@ class Applying:
         self._gaps.clear()
         self._asked_again.update(gaps)
         return gaps
+
+    def is_not_filled(self, gap: str) -> None:
+        """Has a log be asked for again later, as the hub could not be asked."""
+        self._asked_again.discard(gap)
+
+    def marks_by_hand(self) -> Marks:
+        """Returns the marks of hand-written letters that came, by their files: for `Publishing.mark_by_hand`."""
+        marks, self._by_hand = self._by_hand, {}
+        return marks
 
     def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]]) -> list[Then]:
         then: list[Then] = []
@@ -297,7 +317,7 @@ class Applying:
         if what.kind in BY_NAME and self._known(what.kind, Rule.STATE, Rule.COPY).rule is Rule.COPY:
             self._file_of_home(what, stored)
         elif what[1:] not in self._merged and self._is_home(what.machine, what.owner):
-            self._state(what, stored)
+            self._state(what, stored, restoring=restoring)
             if what.kind == subjects.EDITS and not restoring:
                 return [lambda: self.consequences.edited(what.owner)]
         return []
@@ -356,7 +376,7 @@ class Applying:
         inbox: Inbox[Any] = (self.workspace.mailbox if is_mail else self.workspace.notices)(what.owner)
         mark = (subjects.MARKS[what.kind], what.owner, what.name)
         if is_mail:
-            make_way(inbox, name, stored.data)
+            make_way(inbox, name, stored)
         early = self.early.get(key := "/".join(mark))
         known = self._marks.get(mark) if mark in self._marks or early is None else parse_time(early)
         entity = inbox.accept(name, stored.data, _time(stored), known)
@@ -387,10 +407,10 @@ class Applying:
             with suppress(FileExistsError):
                 self.workspace.conversation_messages(conversation.id).create(file_name(message), message)
 
-    def _state(self, what: Own, stored: Stored) -> None:
+    def _state(self, what: Own, stored: Stored, *, restoring: bool) -> None:
         """Applies a value that only the agent's home writes."""
         if what.kind in subjects.MARKS.values():
-            if not self._mark(what.kind, what.owner, what.name, at=(at := _read_at(stored))):
+            if not self._mark(*what[1:], at=(at := _read_at(stored)), restoring=restoring):
                 self._keep_early("/".join(what[1:]), format_time(at) if at is not None else "")
         elif what.kind in BY_NAME:
             collection = BY_NAME[what.kind].collection(self.workspace)
@@ -405,9 +425,13 @@ class Applying:
             else:
                 waits.remove(name, sync=True)
 
-    def _mark(self, kind: str, owner: str, name: str, *, at: datetime | None) -> bool:
-        """Marks a letter or notification as read; returns whether it is there."""
+    def _mark(self, kind: str, owner: str, name: str, *, at: datetime | None, restoring: bool = True) -> bool:
+        """Marks a letter or notification as read; returns whether it is there. If it is a hand's, what lies there may
+        have been saved since, and may not be what was read: see `marks_by_hand`."""
         inbox: Inbox[Any] = (self.workspace.mailbox if kind == subjects.READ else self.workspace.notices)(owner)
+        if not restoring and (found := inbox.hot.load(_file(name))) is not None and is_by_hand(name, found):
+            self._by_hand[Path("ipc", owner, name)] = at
+            return True
         return inbox.accept_read(_file(name), at)
 
     def _keep_early(self, key: str, at: str) -> None:

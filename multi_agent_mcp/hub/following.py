@@ -13,15 +13,19 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
+from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub.restoring import Written, running
 from multi_agent_mcp.hub.stream import AFTER, OP, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
+from multi_agent_mcp.store.codec import Unreadable
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
     from nats.aio.msg import Msg
 
-    from multi_agent_mcp.hub.applying import Applying, Disk
+    from multi_agent_mcp.hub.applying import Applying, Disk, Marks, Then
     from multi_agent_mcp.hub.outgoing import Noticing
     from multi_agent_mcp.store.records import Record
 
@@ -452,17 +456,37 @@ class Following:
     async def _take_turns(self, stream: str, batch: Sequence[Stored], *, restoring: bool) -> None:
         size = SHARED_TURN if stream == self.hub.names.stream else TURN
         for start in range(0, len(batch), size):
-            turn = partial(self.applying.apply, batch[start : start + size], restoring=restoring)
-            self._do_soon(await self._in_applier(turn))
-            for subject in self.applying.gaps_to_fill():
-                await self._fill(stream, subject)
+            turn = partial(self._turn, batch[start : start + size], restoring=restoring)
+            then, gaps, marks = await self._in_applier(turn)
+            self._do_soon(then)
+            for subject in gaps:
+                await self._fill(subject)
+            for path, read_at in marks.items():
+                await self._mark_by_hand(path, read_at)
 
-    async def _fill(self, stream: str, subject: str) -> None:
+    def _turn(self, batch: Sequence[Stored], *, restoring: bool) -> tuple[list[Then], list[str], Marks]:
+        """Applies values in the applier's thread, where no other stream's come in between; returns their consequences,
+        and what they lack (see `Applying`)."""
+        then = self.applying.apply(batch, restoring=restoring)
+        return then, self.applying.gaps_to_fill(), self.applying.marks_by_hand()
+
+    async def _mark_by_hand(self, path: Path, read_at: datetime | None) -> None:
+        try:
+            await self.publishing.mark_by_hand(path, read_at)
+        except (InvalidArguments, Unreadable) as error:
+            logger.warning("%s is not marked: %.300r", path, error)
+
+    async def _fill(self, subject: str) -> None:
         """Asks again for all parts of a log of which some are missing here."""
-        sequence = 0
-        while batch := await self.hub.after(stream, sequence, subject):
-            await self._in_applier(partial(self.applying.apply, batch, restoring=self.progress.is_restoring(stream)))
-            sequence = batch[-1].sequence
+        stream, sequence = self.hub.names.stream_of(subject), 0
+        turn = partial(self.applying.apply, restoring=self.progress.is_restoring(stream))
+        try:
+            while batch := await self.hub.after(stream, sequence, subject):
+                await self._in_applier(partial(turn, batch))
+                sequence = batch[-1].sequence
+        except BaseException:
+            self.applying.is_not_filled(subject)
+            raise
 
     async def _applied(self, stream: str, batch: Sequence[Stored], identity: str) -> None:
         """Records that a batch is in the files now."""

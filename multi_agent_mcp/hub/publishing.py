@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.applying import content_of, is_by_hand, name_of_its_own
+from multi_agent_mcp.hub.applying import decoded, is_by_hand, name_of_its_own, says
 from multi_agent_mcp.hub.kinds import BY_DIRECTORY, BY_NAME, Kind, Rule
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
@@ -131,10 +131,11 @@ class Publishing:
         known = None
         if not is_new and (by_hand or key not in self._known):
             known = await self.hub.last_of_any(kind, owner, name)
-        if by_hand and known is not None and content_of(inbox, known.data, name) != content_of(inbox, data, name):
+        if by_hand and known is not None and decoded(inbox, name, known) != entity.mark_read(None):
             await asyncio.sleep(SETTLE_SECONDS)
             its_mark = await self.hub.last_of_any(subjects.READ, owner, name)
-            await asyncio.to_thread(self._give_way, inbox, path, found, known, its_mark)
+            read_at = None if its_mark is None else parse_time(json.loads(its_mark.data)["read_at"])
+            await asyncio.to_thread(self._give_way, inbox, path, found, known, read_at)
             return
         if by_hand and (complete := inbox.hot.codec.encode(entity)) != data:
             await asyncio.to_thread(self._complete, inbox, path, found, complete)
@@ -156,21 +157,44 @@ class Publishing:
             await self._put(subject, json.dumps({"read_at": mark or None}).encode(), modified)
             self._remember(key, mark)
 
+    async def mark_by_hand(self, path: Path, read_at: datetime | None) -> None:
+        """Marks the hub's message under this name as read at home, unless what lies here is another one by now: that
+        gives way, and is sent. Raises `HubUnreachable`, `StorageError`, `Unreadable`."""
+        owner, name = path.parts[1:]
+        inbox = self.workspace.mailbox(owner)
+        while (found := _read(self.workspace, path)) is not None:
+            known = await self.hub.last_of_any(subjects.MESSAGE, owner, name)
+            if known is None or await asyncio.to_thread(self._give_way, inbox, path, found, known, read_at):
+                return
+        await asyncio.to_thread(inbox.accept_read, name, read_at)
+
     def _give_way(
-        self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], known: Stored, mark: Stored | None
-    ) -> None:
-        """Renames a hand-written message that has the name of another one, so that it is noticed under its new name,
-        and puts the other one in its place, read if it was. Does nothing if the file has changed since it was `found`,
-        as it is then noticed again."""
-        files, whole = self.workspace.files, self.workspace.path / path
+        self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], known: Stored, read_at: datetime | None
+    ) -> bool:
+        """Puts the message that the hub has under this name, read at this time if it was, in the place of a
+        hand-written one. That is renamed, so that it is noticed under its new name, unless it is the same one: it says
+        the same, and the other one is unread, or it was put back here by its reader's own machine. Returns False,
+        having done nothing, if the file has changed since it was `found`."""
+        files, whole, is_home = self.workspace.files, self.workspace.path / path, self._is_home(path.parts[1])
+        mine, theirs = inbox.hot.decode(found[0], path.stem, found[1] / 1e9), decoded(inbox, path.name, known)
+        is_there = mine.mark_read(None) == theirs
+        is_same = is_there or (says(mine) == says(theirs) and (is_home or read_at is None))
+        its_own = whole.with_name(name_of_its_own(path.name, inbox.hot.codec.encode(mine)))
         with files.locks.held(inbox.lock):
             if _read(self.workspace, path) != found:
-                return
-            with suppress(FileExistsError):
-                files.create(whole.with_name(name_of_its_own(path.name, found[0])), found[0])
-            files.replace(whole, known.data, modified=int(known.headers[TIME]))
-        if mark is not None:
-            inbox.accept_read(path.name, parse_time(json.loads(mark.data)["read_at"]))
+                return False
+            if not is_same and any((month.path / path.name).exists() for month in inbox.months()):
+                files.relocate([(whole, its_own)])
+                return True
+            if not is_same:
+                with suppress(FileExistsError):
+                    files.create(its_own, found[0])
+            if not is_there:
+                entity = theirs.mark_read(mine.read_at if is_same and is_home else None)
+                files.replace(whole, inbox.hot.codec.encode(entity), modified=int(known.headers[TIME]))
+        if not (is_same and is_home):
+            inbox.accept_read(path.name, read_at)
+        return True
 
     def _complete(self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], complete: bytes) -> None:
         """Writes what a hand left out of a message, as its first reader would, so that it is the same to the byte on

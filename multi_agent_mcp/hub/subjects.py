@@ -84,7 +84,7 @@ MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
 AGENT, SETTINGS, CONVERSATION = "agent", "settings", "cnv"
 """The kinds of values that all machines write, besides those of `hub.kinds`, in the order of the authority."""
 SHARED_KINDS = (AGENT, LINE, *WITHOUT_FILES, *(kind.name for kind in KINDS if kind.rule is Rule.SHARED))
-OWN_KINDS = (*MARKS, *MARKS.values(), WAIT, *(kind.name for kind in KINDS if kind.rule is not Rule.SHARED))
+OWN_KINDS = (*MARKS, *MARKS.values(), WAIT, EDITS, *(kind.name for kind in KINDS if kind.rule is not Rule.SHARED))
 REFERRED = (AGENT, CONVERSATION)
 """The kinds of values to which other values refer."""
 KNOWN_MAX = 16_384

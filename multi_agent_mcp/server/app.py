@@ -20,9 +20,9 @@ from mcp.shared.exceptions import MCPError
 from multi_agent_mcp import __version__
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
 from multi_agent_mcp.server.middleware import Middleware
-from multi_agent_mcp.server.stdio import Stdio, current_receipt
+from multi_agent_mcp.server.stdio import Stdio, current_confirmation
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
-from multi_agent_mcp.services.sessions.receipts import Receipt
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.system.process import end_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class App:
         self.host_pid = host_pid
         self.middleware = Middleware(binding, TOOLS)
         self.stdio = Stdio()
-        self._receipts: list[Receipt] = []
+        self._confirmations: list[Confirmation] = []
         self._first_answer = anyio.Event()
         self._disowned = anyio.Event()
         self._bus = InMemorySubscriptionBus()
@@ -77,11 +77,11 @@ class App:
         if params.name not in TOOLS:
             unknown = InvalidArguments("unknown_tool", name=params.name)
             raise MCPError(types.INVALID_PARAMS, self.binding.services.texts.sentence(unknown))
-        earlier = [item for item in self._receipts if not item.is_settled]
-        receipt = Receipt(earlier, writes=not TOOLS[params.name].read_only)
-        self._receipts = [*earlier, receipt]
-        current_receipt.set(receipt)
-        result = await anyio.to_thread.run_sync(self._answer, params, receipt, abandon_on_cancel=True)
+        earlier = [item for item in self._confirmations if not item.is_settled]
+        confirmation = Confirmation(earlier, writes=not TOOLS[params.name].read_only)
+        self._confirmations = [*earlier, confirmation]
+        current_confirmation.set(confirmation)
+        result = await anyio.to_thread.run_sync(self._answer, params, confirmation, abandon_on_cancel=True)
         self._first_answer.set()
         if self.binding.disowned.is_set():
             self._disowned.set()
@@ -91,16 +91,16 @@ class App:
             await self._bus.publish(ToolsListChanged())
         return result
 
-    def _answer(self, params: types.CallToolRequestParams, receipt: Receipt) -> types.CallToolResult:
+    def _answer(self, params: types.CallToolRequestParams, confirmation: Confirmation) -> types.CallToolResult:
         try:
-            if not receipt.begin():
+            if not confirmation.begin():
                 return types.CallToolResult(content=[])  # the call was cancelled
-            receipt.wait_for_cancelled(LAST_CALLS_SECONDS)
-            receipt.wait_for_turn()
+            confirmation.wait_for_cancelled(LAST_CALLS_SECONDS)
+            confirmation.wait_for_turn()
             self.binding.note_thread((params.meta or {}).get("threadId"))
-            return self.middleware.answer(params.name, params.arguments or {}, receipt)
+            return self.middleware.answer(params.name, params.arguments or {}, confirmation)
         finally:
-            receipt.give_turn()
+            confirmation.give_turn()
 
     async def run(self) -> None:
         """Serves stdio until the host closes it or a signal arrives; both are regular ends."""
@@ -149,7 +149,7 @@ class App:
             with anyio.move_on_after(LAST_ANSWERS_SECONDS):
                 await self.stdio.output.answered()
                 return
-            was_writing, is_writing = is_writing, any(receipt.is_writing for receipt in self._receipts)
+            was_writing, is_writing = is_writing, any(confirmation.is_writing for confirmation in self._confirmations)
 
     async def _end_with_output(self) -> None:
         try:
@@ -160,12 +160,7 @@ class App:
     async def _end_with_host(self) -> None:
         """Ends when the host does: stdin stays open after a killed host if another process has inherited it. Answers
         are not confirmed, because the host may not have read them."""
-        end = end_of(self.host_pid)
-        while os.getppid() == self.host_pid:
-            if end is not None:
-                await anyio.wait_readable(end)
-                break
-            await anyio.sleep(HOST_LOOKED_AT_EVERY_SECONDS)
+        await ended(self.host_pid)
         self._end(confirm=False)
 
     async def _end_regularly(self) -> None:
@@ -190,6 +185,16 @@ class App:
             code = 1
         sys.stderr.flush()
         os._exit(code)
+
+
+async def ended(host_pid: int) -> None:
+    """Waits until the host that started this process has ended."""
+    end = end_of(host_pid)
+    while os.getppid() == host_pid:
+        if end is not None:
+            await anyio.wait_readable(end)
+            break
+        await anyio.sleep(HOST_LOOKED_AT_EVERY_SECONDS)
 
 
 def run(binding: Binding, host_pid: int) -> None:

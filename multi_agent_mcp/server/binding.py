@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.delivery import FirstPrompt
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-    from multi_agent_mcp.services.sessions.receipts import Receipt
+    from multi_agent_mcp.services.sessions.confirmation import Confirmation
     from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Briefing:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._since = services.clock()
-        self._answer: Receipt | None = None
+        self._answer: Confirmation | None = None
         """The answer that carried it, or need not."""
         self._thread_id: str | None = None
         """The host's conversation then."""
@@ -50,7 +50,7 @@ class Briefing:
             record.agent_id, record.purpose, self._since, first=first, conversation=changed
         )
 
-    def given(self, record: AgentSession, answer: Receipt, thread_id: str | None, *, carried: bool) -> None:
+    def given(self, record: AgentSession, answer: Confirmation, thread_id: str | None, *, carried: bool) -> None:
         """Records an answer that is about to be written, with the briefing or, if it was not needed, without."""
         first = self._answer is None or self._answer.is_cancelled
         if first or carried or thread_id != self._thread_id:
@@ -195,7 +195,7 @@ class Binding:
         """Whether the next answer of `get_next_action` has to carry the briefing."""
         return self.session is not None and self._briefing.is_needed(self.session.record, self._thread_id)
 
-    def gives_next_action(self, answer: Receipt, *, briefed: bool) -> None:
+    def gives_next_action(self, answer: Confirmation, *, briefed: bool) -> None:
         """Called when an answer of `get_next_action` is about to be written; `briefed`: it carries the briefing."""
         if self.session is not None:
             self._briefing.given(self.session.record, answer, self._thread_id, carried=briefed)

@@ -17,7 +17,7 @@ import mcp_types as types
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.server.toolbox import Call, CallLog
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
-from multi_agent_mcp.services.sessions.receipts import Cancelled, Receipt
+from multi_agent_mcp.services.sessions.confirmation import Cancelled, Confirmation
 
 if TYPE_CHECKING:
     from multi_agent_mcp.server.binding import Binding
@@ -71,21 +71,21 @@ class Middleware:
         self.services = binding.services
         self.tools = tools
 
-    def answer(self, name: str, arguments: Mapping[str, Any], receipt: Receipt) -> types.CallToolResult:
+    def answer(self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation) -> types.CallToolResult:
         """Runs one call and returns its answer; never raises."""
         try:
             with self.services.agents.read_once():
-                return self._answer(name, arguments, receipt)
+                return self._answer(name, arguments, confirmation)
         except Refusal as refusal:  # after the tool, as the disk has changed meanwhile
-            receipt.requeue()
+            confirmation.requeue()
             return refused(refusal, self._texts, notification=self._texts("notification.none"))
         except Exception as error:  # a bug of ours: the agent still gets a sentence
             logger.exception("the call of %s failed", name)
-            receipt.requeue()
+            confirmation.requeue()
             failure = StorageError("internal", reason=type(error).__name__)
             return refused(failure, self._texts, notification=self._texts("notification.none"))
 
-    def _answer(self, name: str, arguments: Mapping[str, Any], receipt: Receipt) -> types.CallToolResult:
+    def _answer(self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation) -> types.CallToolResult:
         if name in BEFORE_BINDING:
             return self._unbound(self.tools[name], arguments)
         try:
@@ -93,16 +93,16 @@ class Middleware:
             session = self.binding.live_session()
             session.touch()
             self.services.operations.finish()
-            receipt.open(session)
+            confirmation.open(session)
             me = self.binding.agent()
             self.services.agents.require_here(me)  # the agent may have moved while its machine was away
             self.services.agents.require_own_inboxes(me.id)
             self.services.limits.acted(me.id)
-            call = Call(self.binding, session, me, receipt)
+            call = Call(self.binding, session, me, confirmation)
         except Refusal as refusal:
             return refused(refusal, self._texts, notification=self._texts("notification.none"))
         result = self._bound(call, self.tools[name], arguments)
-        if receipt.complete():
+        if confirmation.complete():
             self.binding.mailbox_was_read()
         self.services.budgets.look()
         return result
@@ -126,14 +126,14 @@ class Middleware:
         pending = self._pending_after(call)
         if interruptible and pending.interrupts:
             log.close(f"{logged}, replaced by an interrupt")
-            call.receipt.requeue()
+            call.confirmation.requeue()
             return interrupted(self._texts, executed=True)
         log.close(logged)
         if isinstance(outcome, Refusal):
-            call.receipt.requeue()
+            call.confirmation.requeue()
             return refused(outcome, self._texts, **self._notices(call, pending))
         if tool.name == "get_next_action":
-            self.binding.gives_next_action(call.receipt, briefed=call.carries_briefing)
+            self.binding.gives_next_action(call.confirmation, briefed=call.carries_briefing)
         return success({**outcome, **self._notices(call, pending)})
 
     def _outcome(

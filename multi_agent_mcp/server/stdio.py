@@ -1,8 +1,8 @@
 """The MCP transport over standard input and output: one JSON-RPC message a line.
 
 `mcp.server.stdio` drops messages that it cannot parse, waits in threads for pipes that may stay blocked for ever, and
-does not report when an answer is written. Here every request is answered, and its `Receipt` is told when the answer's
-last byte is written.
+does not report when an answer is written. Here every request is answered, and its `Confirmation` is told when the
+answer's last byte is written.
 
 Everything runs in the event loop and nothing blocks: it reads when poll(2) reports input, and writes PIPE_BUF bytes
 when poll(2) reports room, which POSIX guarantees not to block. So an answer is known to be written before the next
@@ -34,7 +34,7 @@ from pydantic_core import from_json
 from multi_agent_mcp.texts import json_size, shortened
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.sessions.receipts import Receipt
+    from multi_agent_mcp.services.sessions.confirmation import Confirmation
 
 # Parses lines of input as JSON-RPC messages, and produces the errors that answer malformed ones.
 #
@@ -150,7 +150,7 @@ READ_BYTES = 1 << 16
 LOWEST_OWN_DESCRIPTOR = 3
 
 
-current_receipt: ContextVar[Receipt | None] = ContextVar("current_receipt", default=None)
+current_confirmation: ContextVar[Confirmation | None] = ContextVar("current_confirmation", default=None)
 """Set by the task that answers a request, before it returns the answer."""
 
 
@@ -171,8 +171,8 @@ class Output:
 
         async def cancelled() -> None:
             self._settle(request_id)
-            if (receipt := current_receipt.get()) is not None:  # the task of the request calls this
-                receipt.cancel()
+            if (confirmation := current_confirmation.get()) is not None:  # the task of the request calls this
+                confirmation.cancel()
 
         self._unanswered.add(request_id)
         return ServerMessageMetadata(on_request_unanswered=cancelled)
@@ -192,14 +192,14 @@ class Output:
         """Queues a message; returns before it is written."""
         message = with_short_error(item.message)
         line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-        receipt = current_receipt.get()
+        confirmation = current_confirmation.get()
         if isinstance(item.message, (types.JSONRPCResponse, types.JSONRPCError)):
             self._settle(item.message.id)
-        if receipt is not None and isinstance(item.message, types.JSONRPCResponse):
-            self.put(line, receipt.written)
+        if confirmation is not None and isinstance(item.message, types.JSONRPCResponse):
+            self.put(line, confirmation.written)
             return
-        if receipt is not None and isinstance(item.message, types.JSONRPCError):
-            receipt.cancel()
+        if confirmation is not None and isinstance(item.message, types.JSONRPCError):
+            confirmation.cancel()
         self.put(line)
 
     def put(self, line: bytes, written: Callable[[], None] | None = None) -> None:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import mcp_types as types
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema, create_model
 from pydantic_core import ErrorDetails
 
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.server.binding import Binding
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-    from multi_agent_mcp.services.sessions.receipts import Receipt
+    from multi_agent_mcp.services.sessions.confirmation import Confirmation
     from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
@@ -60,14 +60,18 @@ def from_json_text(value: Any) -> Any:
     return value
 
 
+UNLISTED = WithJsonSchema({"type": "string"})
+"""For a filter by words that another tool's schema lists; a wrong one is answered with all of them."""
+
 JsonObject = Annotated[dict[str, Any], BeforeValidator(from_json_text)]
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool. `fn(call, …)` returns a JSON object or raises a refusal."""
+    """A tool. `fn(call, …)` returns a JSON object or raises a refusal; `title` is what hosts show to people."""
 
     fn: Callable[..., Answer]
+    title: str
     roles: frozenset[str] = EVERYBODY
     purposes: frozenset[str] = BOTH
     read_only: bool = False
@@ -108,12 +112,15 @@ class Tool:
             raise WrongSessionPurpose(tool=self.name, required="/".join(sorted(self.purposes)), purpose=purpose)
 
     def described(self) -> types.Tool:
-        """The tool's entry in `tools/list`."""
+        """The tool's entry in `tools/list`. Nothing that a tool does destroys what was there, which hosts assume of one
+        that says nothing (MCP, ToolAnnotations)."""
+        harmless = types.ToolAnnotations(destructive_hint=False)
         return types.Tool(
             name=self.name,
+            title=self.title,
             description=inspect.cleandoc(self.fn.__doc__ or ""),
-            input_schema=_compact(self.arguments.model_json_schema()),
-            annotations=types.ToolAnnotations(read_only_hint=True) if self.read_only else None,
+            input_schema=_schema(self.arguments),
+            annotations=types.ToolAnnotations(read_only_hint=True) if self.read_only else harmless,
             _meta={"anthropic/alwaysLoad": True} if self.always_load else None,
         )
 
@@ -136,28 +143,39 @@ def by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-def _compact(schema: Any) -> Any:
-    """The schema without titles, nulls and `anyOf` of one option: 40 % fewer bytes, nothing that a model needs."""
-    if isinstance(schema, list):
-        return [_compact(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    compact: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "properties":
-            compact[key] = {name: _compact(item) for name, item in value.items()}
-        elif key == "anyOf":
-            options = [item for item in value if item != {"type": "null"}]
-            compact |= _compact(options[0]) if len(options) == 1 else {key: _compact(options)}
-        elif not _says_nothing(key, value):
-            compact[key] = _compact(value)
+def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The arguments' schema without what a model does not need, about half of pydantic's bytes."""
+    schema = arguments.model_json_schema()
+    compact: dict[str, Any] = _compact(schema, schema.pop("$defs", {}))
     return compact
 
 
-def _says_nothing(key: str, value: Any) -> bool:
+def _compact(schema: Any, models: Mapping[str, Any]) -> Any:
+    """The schema without titles, nulls, obvious limits and defaults, `anyOf` of one option, and references to
+    `models`."""
+    if isinstance(schema, list):
+        return [_compact(item, models) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if reference := schema.get("$ref"):
+        return _compact(models[reference.removeprefix("#/$defs/")], models)
+    compact: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            compact[key] = {name: _compact(item, models) for name, item in value.items()}
+        elif key == "anyOf":
+            options = [item for item in value if item != {"type": "null"}]
+            compact |= _compact(options[0], models) if len(options) == 1 else {key: _compact(options, models)}
+        elif not _says_nothing(key, value, schema):
+            compact[key] = _compact(value, models)
+    return compact
+
+
+def _says_nothing(key: str, value: Any, schema: Mapping[str, Any]) -> bool:
     return (
         key == "title"
-        or (key == "default" and value in (None, ""))
+        or (key == "default" and (not value or "enum" in schema))
+        or (key == "minimum" and value in (0, 1))
         or (key == "additionalProperties" and value in (True, False))
     )
 
@@ -173,7 +191,7 @@ class Call:
     binding: Binding
     session: LiveSession
     me: Agent
-    receipt: Receipt
+    confirmation: Confirmation
     unread: int | None = None
     carries_briefing: bool = False
 

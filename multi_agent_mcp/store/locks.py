@@ -91,7 +91,7 @@ ORDER = (
     Level("place-{stripe}", "a name, where the file system has no hard links"),
     Level("mutex:quarantine", "which quarantined files an agent was notified of"),
     Level("mutex:intents", "which intents this process is at"),
-    Level("mutex:receipt", "what an answer hands out, and whether anybody waits for it"),
+    Level("mutex:confirmation", "what an answer hands out, and whether anybody waits for it"),
 )
 
 

@@ -58,6 +58,17 @@ def root_commit(tree: str | Path) -> str | None:
         return None
 
 
+def described(tree: str | Path) -> str | None:
+    """The commit that a repository's working tree is at, with `-changed` if files differ from it; None if git cannot
+    say, or `tree` is not the top of a repository."""
+    if not Path(tree, ".git").exists():
+        return None
+    try:
+        return git(tree, "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=-changed")
+    except GitFailed:
+        return None
+
+
 def add_worktree(tree: str, path: str, branch: str, base: str, *, again: bool) -> None:
     """Makes a worktree on this branch, a new one at `base` if there is none; does nothing if it is there. With `again`,
     removes first what a killed git has left of it, where nobody has worked yet. Raises `GitFailed`."""

@@ -21,7 +21,8 @@ POLL_SECONDS = 0.05
 
 def holding(name: str) -> set[int]:
     """The processes of this user that were given a name, such as an id, as an argument (`NAME` or `--option=NAME`), or
-    that have a file open for writing whose path contains it."""
+    that have a file open for writing whose name contains it. A directory of that name does not count: what a host's
+    tools have started, and left running, writes its output there."""
     if sys.platform == "linux":
         return {int(path.name) for path in Path("/proc").glob("[0-9]*") if _holds(path, name)} - {os.getpid()}
     import psutil
@@ -30,7 +31,7 @@ def holding(name: str) -> set[int]:
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             files = (file.path for file in process.open_files())
-            if _is_given(process.cmdline(), name) or any(name in path for path in files):
+            if _is_given(process.cmdline(), name) or any(name in Path(path).name for path in files):
                 found.add(process.pid)
     return found - {os.getpid()}
 
@@ -41,7 +42,7 @@ def _holds(process: Path, name: str) -> bool:
             return False
         if _is_given(os.fsdecode((process / "cmdline").read_bytes()).split("\0"), name):
             return True
-        return any(name in link and _is_written(process, number) for number, link in _links(process))
+        return any(name in link.rpartition("/")[2] and _is_written(process, number) for number, link in _links(process))
     return False
 
 

@@ -122,6 +122,11 @@ class Texts:
         return self.refused_by_system(value) if isinstance(value, OSError) else value
 
 
+def skill(language: str) -> str:
+    """The skill: what an agent may look up, because the server's instructions have no room for it."""
+    return Path(__file__).with_name(f"skill.{language}.md").read_text(encoding="utf-8")
+
+
 @cache
 def catalogue(language: str, part: str | None = None) -> Texts:
     """The texts of `language`; an unknown language falls back to the default."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -158,10 +158,13 @@ async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[
 
 def _warm(services: Services) -> None:
     """Fills the indexes while the user opens the link: 5 000 tasks take about a second. Then examines the session, so
-    that the page about its health does not wait for that."""
-    with suppress(Refusal):
+    that the page about its health does not wait for that. Whatever prevents it (no descriptor is left) is told, if it
+    lasts, by the request that needs the same."""
+    try:
         services.snapshots.take(messages=1)
         services.recent_attention.found(services.examined())
+    except Exception as problem:  # noqa: BLE001 - only a preparation: it must not end the console
+        logger.info("nothing was prepared: %s", problem)
 
 
 def _status(code: str) -> int:

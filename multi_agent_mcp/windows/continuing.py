@@ -7,7 +7,8 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ RECENT_SESSIONS = 100
 """How many ended sessions of an agent, newest first, are searched for its last conversation."""
 REFUSED_KEPT = 100
 END_SECONDS = 5.0
+PARTING_SECONDS, LOOK_SECONDS = 2.0, 0.2
+"""How long a host that still has the conversation open may take to end, and the time between two looks."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Beginning:
 
 
 ANEW = Beginning()
+ASKED, REFUSED = "asked", "refused"
 FIRST = "first"
 """Why there is nothing to continue; it goes without saying."""
 
@@ -62,7 +66,7 @@ def beginning_of(
     if host is None:
         return ANEW
     if fresh:
-        return Beginning(why="asked")
+        return Beginning(why=ASKED)
     if agent.extra.get("resume", services.settings.resume) in (False, "off"):
         return Beginning(why="team")
     if (resume := host.resume) is None or is_compound(agent.command or ""):
@@ -96,11 +100,23 @@ def _last(services: Services, agent_id: str, purpose: str, host: Host) -> AgentS
 def _obstacle(services: Services, session: AgentSession, resume: Resume, ending: Collection[int]) -> str | None:
     """Why a conversation is not continued, or None."""
     conversation = session.host_session or ""
-    if conversation in refused(services):
-        return "refused"
+    if (why := left(services).get(conversation)) is not None:
+        return why
     if session.host_directory is not None and not resume.elsewhere and session.host_directory != os.getcwd():  # noqa: PTH109
         return "moved"
-    return "open" if _is_open(services, conversation, resume, ending) else None
+    return "open" if _stays_open(services, session, resume, ending) else None
+
+
+def _stays_open(services: Services, session: AgentSession, resume: Resume, ending: Collection[int]) -> bool:
+    """Whether a conversation is open and does not get closed: a host whose window was closed just now, or whose tmux
+    server was killed, needs a moment to end, and is ended if it does not."""
+    until = time.monotonic() + PARTING_SECONDS
+    while _is_open(services, session.host_session or "", resume, ending):
+        if time.monotonic() >= until:
+            return True
+        end_left_over(services, session.agent_id, session.purpose)
+        time.sleep(LOOK_SECONDS)
+    return False
 
 
 def _is_open(services: Services, conversation: str, resume: Resume, ending: Collection[int]) -> bool:
@@ -116,20 +132,33 @@ def _is_open(services: Services, conversation: str, resume: Resume, ending: Coll
     return not all(is_below(pid, ending) for pid in others)
 
 
-# Conversations that a host has refused: it ended at once when it was to continue them.
+# Conversations that are not continued any more: their host ended at once when it was to continue them (`refused`), or
+# a person asked for a new one (`asked`), which has no id yet when its host is killed early.
 
 
-def refused(services: Services) -> Collection[str]:
-    """The ids of the conversations that their hosts have refused."""
+def left(services: Services) -> Mapping[str, str]:
+    """The conversations that are not continued any more, and why."""
     record = services.workspace.refused_conversations.read()
-    return record.keys() if isinstance(record, dict) else ()
+    known = record.items() if isinstance(record, dict) else ()
+    return {name: ASKED if str(said).startswith(ASKED) else REFUSED for name, said in known}
 
 
-def refuse(services: Services, conversation: str) -> None:
-    """Records that a host has refused to continue a conversation. The caller holds the windows' lock."""
+def refuse(services: Services, conversation: str, why: str = REFUSED) -> None:
+    """Records that a conversation is not continued any more. The caller holds the windows' lock."""
     record = services.workspace.refused_conversations.read()
     kept = [*record.items()][-REFUSED_KEPT:] if isinstance(record, dict) else []
-    services.workspace.refused_conversations.write({**dict(kept), conversation: format_time(services.clock())})
+    at = format_time(services.clock())
+    said = at if why == REFUSED else f"{why} {at}"
+    services.workspace.refused_conversations.write({**dict(kept), conversation: said})
+
+
+def set_aside(services: Services, agent: Agent, purpose: str) -> None:
+    """A person asked for a new conversation: the agent's last one is not continued any more. The caller holds the
+    windows' lock."""
+    host = host_named(program_name(agent.command or ""))
+    session = _last(services, agent.id, purpose, host) if host is not None else None
+    if session is not None and session.host_session is not None:
+        refuse(services, session.host_session, ASKED)
 
 
 def end_left_over(services: Services, agent_id: str, purpose: str) -> None:

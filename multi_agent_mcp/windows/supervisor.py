@@ -63,14 +63,15 @@ class Supervisor:
             return [self.services.texts.sentence(refusal)]
 
     def look_after_agents(self) -> list[str]:
-        """Looks at the agents' hosts, and notifies the superiors of stuck and limited agents, unless `down` has ended
-        supervision; returns the events."""
+        """Looks at the agents' hosts, notifies the superiors of stuck and limited agents, and ends the reservations of
+        those that are gone, unless `down` has ended supervision; returns the events."""
         if not self.is_wanted:
             return []
         try:
             self.services.pane_looks.refresh(self.services.host_in_pane, self.services.panes.dialog)
             limited = list(self.host_looks.look())
             told = self.services.stuck_agents.tell()
+            self.services.settle_reservations()
         except Refusal as refusal:
             return [self.services.texts.sentence(refusal)]
         facts = [

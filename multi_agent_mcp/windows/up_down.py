@@ -18,7 +18,7 @@ from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.windows.agent_command import command_of
-from multi_agent_mcp.windows.continuing import Beginning, beginning_of, end_left_over, refuse
+from multi_agent_mcp.windows.continuing import Beginning, beginning_of, end_left_over, refuse, set_aside
 from multi_agent_mcp.windows.readiness import (
     ELSEWHERE,
     ENDED,
@@ -155,6 +155,8 @@ def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) ->
         if pane is None and _is_elsewhere(windows, agent):
             raise InvalidArguments("restart_elsewhere", agent_id=agent.id, pane=agent.pane_id)
         services.missing_sessions.put_up(agent.id)
+        if fresh:
+            set_aside(services, agent, "task")
         if chat := windows.living.get(Slot(agent.id, "chat")):
             windows.close(chat)
         if pane is None:
@@ -208,6 +210,8 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) ->
         if (found := _found(windows, agent)) is not None:
             return found
         end_left_over(windows.services, agent.id, "task")
+        if fresh:
+            set_aside(windows.services, agent, "task")
         beginning = beginning_of(windows.services, agent, "task", fresh=fresh)
         command = command_of(windows.services, agent, "task", beginning) or ""
         return _start(windows, agent, command, beginning)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
-from multi_agent_mcp.host_config import program_name
+from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
 from multi_agent_mcp.system.open_files import end
@@ -211,11 +211,14 @@ def last_socket(services: Services) -> str | None:
 
 
 def environment_of(services: Services, slot: Slot) -> dict[str, str]:
-    """Returns the variables that tell a window's command its session, agent and purpose, and the configuration file of
-    a host that takes `{mcp_config}` from a variable."""
+    """Returns the variables that tell a window's command its session, agent and purpose, the configuration file of a
+    host that takes `{mcp_config}` from a variable, and a plugin of ours that there is such a configuration."""
     environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session}
     if slot not in OWN_SLOTS:
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
-        environment |= services.host_configurations.environment(services.agents.get(slot.agent_id))
+        agent = services.agents.get(slot.agent_id)
+        environment |= services.host_configurations.environment(agent)
+        if MCP_CONFIG in (agent.command or ""):
+            environment["MULTI_AGENT_MCP_CONFIGURED"] = "yes"
         environment |= services.worktrees.environment(slot.agent_id)
     return environment

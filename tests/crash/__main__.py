@@ -18,14 +18,16 @@ from tests.crash.stage import Operation, copied, live, looked, prepared, without
 
 RELAY = "shared_relay"
 """The name under which the relay itself is killed."""
-RELAY_STEP = 16
+RELAY_STEP = 48
+SAMPLED = 30
+"""Of so many moments the short form takes one."""
 NAMES = [*OPERATIONS, *SHARED, RELAY]
 SAME_AS_BEFORE = ("after fsync", "after fchmod", "after chmod")
 
 
-def moments_of(names: list[str], *, short: bool) -> list[int]:
+def moments_of(names: list[str], *, short: bool, first: int = 0) -> list[int]:
     """The moments at which to kill. The short form omits those at which the disk is unchanged since the previous one,
-    and takes every third of the rest and the last."""
+    and takes one of thirty of the rest, other ones for each operation."""
     if not short:
         return list(range(len(names)))
     distinct = [
@@ -33,10 +35,10 @@ def moments_of(names: list[str], *, short: bool) -> list[int]:
         for number, name in enumerate(names)
         if number == 0 or not (name.startswith("after") or names[number - 1] in SAME_AS_BEFORE)
     ]
-    return sorted({*distinct[::3], len(names) - 1})
+    return distinct[first % min(SAMPLED, len(distinct)) :: SAMPLED]
 
 
-def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list[str]]:
+def tried(operation: Operation, *, short: bool, first: int) -> tuple[int, Counter[str], list[str]]:
     """Kills the operation at each of its moments. Returns how many there were, the kinds of calls, the complaints."""
     with prepared(operation) as (template, told, copy):
         whole = live(operation, copied(template, copy), told, None)
@@ -44,7 +46,7 @@ def tried(operation: Operation, *, short: bool) -> tuple[int, Counter[str], list
             f"undisturbed: {item}" for item in [*filter(None, [whole.error]), *looked(operation, copy, told, whole)]
         ]
         kinds = Counter(moment.split()[1] for moment in whole.moments if moment.startswith("before"))
-        moments = moments_of(whole.moments, short=short)
+        moments = moments_of(whole.moments, short=short, first=first)
         for number in moments:
             run = live(operation, copied(template, copy), told, number)
             name = f"{number} {whole.moments[number]}"
@@ -71,7 +73,7 @@ Result = tuple[str, int, Counter[str], list[str]]
 def results(names: list[str], *, short: bool) -> Iterator[Result]:
     for name in names:
         if name in OPERATIONS:
-            yield name, *tried(OPERATIONS[name], short=short)
+            yield name, *tried(OPERATIONS[name], short=short, first=NAMES.index(name))
     if any(name in SHARED or name == RELAY for name in names):
         yield from shared_results(names, short=short)
 
@@ -105,7 +107,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/crash", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="a third of the moments at which the disk differs")
+    parser.add_argument("--short", action="store_true", help="one of thirty of the moments at which the disk differs")
     parser.add_argument("--without-links", action="store_true", help="as on a file system without hard links")
     parser.add_argument(
         "operations",

@@ -23,7 +23,7 @@ from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.sessions.receipts import Receipt
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.wiring import Services
 from tests.conftest import TEAM
@@ -43,9 +43,9 @@ class Seat:
 
     def call(self, tool: str, **arguments: Any) -> Facts:
         """Returns the answer that the host receives; raises for anything but a success."""
-        receipt = Receipt()
-        result = self.middleware.answer(tool, arguments, receipt)
-        receipt.written()
+        confirmation = Confirmation()
+        result = self.middleware.answer(tool, arguments, confirmation)
+        confirmation.written()
         answer: Facts | None = result.structured_content
         if result.is_error or answer is None:
             raise AssertionError(f"{tool} was not done: {result.content}")

@@ -25,4 +25,4 @@ def test_an_operation_killed_at_any_call_is_there_whole_or_not_at_all(room: str)
     assert done.returncode == 0, done.stdout + done.stderr
     tried = dict(re.findall(r"^(\w+) +(\d+) kill points, .* 0 complaints$", done.stdout, re.MULTILINE))
     assert sorted(tried) == sorted(names)
-    assert all(int(count) >= 3 for count in tried.values())
+    assert all(int(count) >= 1 for count in tried.values())

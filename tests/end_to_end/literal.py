@@ -20,11 +20,15 @@ ON_A_LINE = re.compile(r"for new messages call (\w+), for new notifications (\w+
 LINE = re.compile(r"\[IPC\] New (message|notification)")
 SENTENCE = re.compile(r'"(?:instruction|message)": ?"((?:[^"\\]|\\.)*)"')
 TOLD = re.compile(r"[Cc]all (\w+)")
+FIRST = re.compile(r"First call (\w+)")
+"""The briefing's words: they go before whatever else is said at the same time."""
 
 
 def told_to_call(said: str) -> str | None:
     """The tool that our sentences, in an answer, a line or a prompt, tell a model to call next; None: its turn ends. A
     line that comes with an answer is about something that the next answers mention, too."""
+    if (first := FIRST.search(said)) is not None and first[1] in TOOLS:
+        return first[1]
     mail, notices = ON_A_LINE.findall(TEXTS("server.instructions"))[0]
     if TEXTS("notification.some") in said:
         return str(notices)

@@ -29,7 +29,7 @@ from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.wiring import Services
 
 SESSION = "demo"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.02
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "multi_agent_mcp")

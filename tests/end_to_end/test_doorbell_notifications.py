@@ -160,7 +160,7 @@ def test_the_waiter_wakes_for_an_interrupt_with_the_doorbells_line(team: Team) -
         wait_until(lambda: armed(team), "it is armed")
         assign(team, by="worker-a")
         team.ask("interrupt", "worker-a", "--action", "pause", "--as", "admin")
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (2, f"{PAUSED}\n")
 
 

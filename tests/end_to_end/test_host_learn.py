@@ -107,7 +107,7 @@ def learned(team: Team, hands: Hands, steps: list[Callable[[], None]] | None = N
             said += until(process.stdout, question)
             answer(process)
         answer(process)
-        rest, refused = process.communicate(timeout=30)
+        rest, refused = process.communicate(timeout=60)
         return process.returncode, said + rest, refused
 
 
@@ -162,7 +162,7 @@ def test_work_that_looks_like_rest_is_shown_again_and_nothing_is_written(team: T
         answer(process)
         assert "見分けるものがありません" in until(process.stdout, "3/5")
         answer(process, "q")
-        assert process.wait(timeout=30) == 1
+        assert process.wait(timeout=60) == 1
     assert not (team.root / "hosts").exists()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.system.git import git
 from tests.end_to_end.support import TEAM, Team, eventually
 
 pytestmark = pytest.mark.anyio
@@ -93,6 +94,25 @@ async def test_a_check_ends_with_its_server_and_the_next_one_runs_it_again(
         await eventually(lambda: proven.ask("task", "show", task_id)["task"]["status"] == "done", "it is done")
         assert actions(await worker.call("get_notifications")) == ["check_passed"]
     assert not [line for line in (work / "env").read_text().splitlines() if "PASSKEY" in line or "NOTE" in line]
+
+
+async def test_checks_run_in_the_agents_worktree_and_their_receipt_names_its_commit(bare: Team) -> None:
+    team = bare.make(f"{TEAM}checks: {{built: test -e built}}\n")
+    for call in (["init", "-q", "-b", "main"], ["config", "user.name", "T"], ["config", "user.email", "t@example.org"]):
+        git(team.base, *call)
+    git(team.base, "commit", "-q", "--allow-empty", "-m", "first")
+    tree = Path(team.ask("workspace", "add", "worker-a")["path"])
+    (tree / "built").touch()
+    for call in (["add", "built"], ["commit", "-q", "-m", "built"]):
+        git(tree, *call)
+    task_id = begun(team, "built")
+    team.ask("task", "status", task_id, "in_progress", "--as", "worker-a")
+    assert team.ask("task", "verify", task_id)["check"] == "passed", "nothing is built where this command runs"
+    async with team.server("worker-a", cwd=tree) as worker:
+        assert (await worker.call("report_completed", result="success", summary="Built."))["status"] == "done"
+    heads = {receipt["head"] for receipt in team.ask("task", "show", task_id)["task"]["receipts"]}
+    assert heads == {git(tree, "rev-parse", "HEAD")}
+    assert not (team.base / "built").exists()
 
 
 def test_a_person_lists_checks_verifies_and_overrules(proven: Team, work: Path) -> None:

@@ -94,6 +94,9 @@ async def test_a_role_and_purpose_sees_exactly_its_tools_within_the_budget(team:
         assert size(tools) <= BUDGET_BYTES
         for name, tool in tools.items():
             assert tool.output_schema is None, f"{name} advertises an output schema"
+            assert tool.title, f"{name} has no title"
+            assert tool.annotations is not None
+            assert tool.annotations.read_only_hint or tool.annotations.destructive_hint is False, name
             assert tool.description
             assert len(tool.description.splitlines()) <= 5
             assert "session_token" not in tool.input_schema.get("properties", {})

@@ -65,7 +65,7 @@ def test_the_waiter_wakes_on_new_mail_with_the_doorbells_line_and_is_armed_until
         assert wait_until(lambda: armed(team), "it is armed") == process.pid
         team.send("worker-b", "for somebody else")
         team.send("worker-a")
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (2, f"{line()}\n")
     assert armed(team) is None
 
@@ -75,7 +75,7 @@ def test_what_the_waiter_rang_about_stands_in_the_delivery_log_once_and_is_not_r
     with waiter(team) as process:
         wait_until(lambda: armed(team), "it is armed")
         sent = team.send("worker-a")["message_id"]
-        assert process.wait(timeout=30) == 2
+        assert process.wait(timeout=60) == 2
         with waiter(team):
             wait_until(lambda: armed(team), "another is armed")
             (message,) = team.unread("worker-a")
@@ -100,10 +100,10 @@ def test_one_waiter_of_a_host_is_enough(team: Team) -> None:
     with waiter(team) as first:
         wait_until(lambda: armed(team), "the first is armed")
         with waiter(team) as second:
-            assert second.wait(timeout=30) == 0
+            assert second.wait(timeout=60) == 0
         assert armed(team) == first.pid
         first.send_signal(signal.SIGTERM)
-        assert first.wait(timeout=30) == 0
+        assert first.wait(timeout=60) == 0
     assert armed(team) is None
 
 

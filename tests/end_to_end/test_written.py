@@ -230,7 +230,7 @@ def test_requests_from_a_file_are_answered_into_a_file(team: Team, tmp_path: Pat
     questions.write_bytes(b"[1]\n" + b'{"jsonrpc": "2.0", "id": 2, "method": 5}')
     with questions.open() as stdin, answers.open("w") as stdout:
         command = [*COMMAND, "serve", "--root", str(team.root), "--session", team.session, "--agent", "worker-a"]
-        done = subprocess.run(command, env=team.env, stdin=stdin, stdout=stdout, check=False, timeout=30)
+        done = subprocess.run(command, env=team.env, stdin=stdin, stdout=stdout, check=False, timeout=60)
     assert done.returncode == 0
     assert answers.read_text(encoding="utf-8").count('"error"') == 2
 

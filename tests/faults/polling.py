@@ -13,7 +13,7 @@ from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.system.file_events import Watch
 from tests.faults.everyday import context
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 def main(root: Path) -> None:

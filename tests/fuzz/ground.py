@@ -55,11 +55,11 @@ def seat(root: Path, agent_id: str = AGENT, purpose: str = "task") -> Seat:
 def ask(taken: Seat, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a call, after checking that it is one: JSON, not too long, a known code, nothing `internal`. An
     interrupt in its place is answered by {}."""
-    from multi_agent_mcp.services.sessions.receipts import Receipt
+    from multi_agent_mcp.services.sessions.confirmation import Confirmation
 
-    receipt = Receipt()
-    result = taken.middleware.answer(tool, arguments, receipt)
-    receipt.written()
+    confirmation = Confirmation()
+    result = taken.middleware.answer(tool, arguments, confirmation)
+    confirmation.written()
     if result.structured_content is None:
         return {}
     answer: dict[str, Any] = result.structured_content

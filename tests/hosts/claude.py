@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.hosts.replies import Call
+from tests.hosts.replies import CONTEXT, Call, Refuse
 from tests.hosts.stage import AGENT, Host, Program, Stage
 
 ASKING = "--permission-mode default"  # newer versions begin in one that asks nobody
+DAY_SECONDS = 86_400
 KEY = "sk-ant-scripted-00000000000000000000000000"
 
 
@@ -19,6 +21,7 @@ class Claude(Host):
     name = "claude"
     program = Program("@anthropic-ai/claude-code", "2.1.197", "claude")
     quit = "/exit"
+    compacts, fills = "/compact", True
     dialog = "Do you want to proceed?"
 
     command = f"claude --mcp-config {{mcp_config}} --strict-mcp-config {ASKING} --allowedTools mcp__ipc"
@@ -36,11 +39,30 @@ class Claude(Host):
         return {
             "ANTHROPIC_API_KEY": KEY,
             "ANTHROPIC_BASE_URL": url,
+            "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CONTEXT),
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_TELEMETRY": "1",
             "DISABLE_ERROR_REPORTING": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
+
+    def subscribe(self, env: dict[str, str], home: Path) -> None:
+        del env["ANTHROPIC_API_KEY"]
+        scopes = ["user:inference", "user:profile", "user:sessions:claude_code"]
+        kept = {"accessToken": "sk-ant-oat01-scripted", "refreshToken": "sk-ant-ort01-scripted", "scopes": scopes}
+        kept |= {"expiresAt": int(time.time() + DAY_SECONDS) * 1000, "subscriptionType": "max"}  # type: ignore[dict-item]
+        path = home / ".claude" / ".credentials.json"
+        path.write_text(json.dumps({"claudeAiOauth": kept}), encoding="utf-8")
+
+    def refusal(self, until: float) -> Refuse | None:
+        message = "This request would exceed your account's rate limit. Please try again later."
+        headers = {"status": "rejected", "reset": str(int(until)), "representative-claim": "five_hour"}
+        headers |= {"overage-status": "rejected", "overage-disabled-reason": "org_level_disabled"}
+        return Refuse(
+            {"type": "error", "error": {"type": "rate_limit_error", "message": message}},
+            {f"anthropic-ratelimit-unified-{name}": value for name, value in headers.items()}
+            | {"x-should-retry": "false"},
+        )
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
         if hooks:

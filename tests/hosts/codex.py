@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.end_to_end.support import wait_until
-from tests.hosts.replies import Call
+from tests.end_to_end.support import Team, wait_until
+from tests.hosts.replies import CONTEXT, Call, Refuse
+from tests.hosts.scripted_model import PATIENCE_SECONDS
 from tests.hosts.stage import AGENT, Host, Program, Stage
 
 CONFIG = """\
@@ -16,6 +17,8 @@ model_provider = "scripted"
 approval_policy = "on-request"
 sandbox_mode = "{sandbox}"
 check_for_update_on_startup = false
+model_context_window = {context}
+model_auto_compact_token_limit = {limit}
 
 [model_providers.scripted]
 name = "scripted"
@@ -37,6 +40,7 @@ class Codex(Host):
     name = "codex"
     program = Program("@openai/codex", "0.169.0", "codex")
     quit = "/quit"
+    compacts, fills = "/compact", True
     dialog = "Would you like to run the following command?"
 
     command = "codex {mcp_config} -c features.hooks=false"  # it would ask about them, and nobody is there
@@ -45,8 +49,19 @@ class Codex(Host):
         config = home / ".codex" / "config.toml"
         config.parent.mkdir()
         sandbox = "workspace-write" if asks else "danger-full-access"
-        config.write_text(CONFIG.format(url=url, project=trusted, sandbox=sandbox), encoding="utf-8")
+        config.write_text(
+            CONFIG.format(url=url, project=trusted, sandbox=sandbox, context=CONTEXT, limit=CONTEXT * 9 // 10),
+            encoding="utf-8",
+        )
         return {"SCRIPTED_KEY": "scripted"}
+
+    def refusal(self, until: float) -> Refuse | None:
+        facts = {"type": "usage_limit_reached", "plan_type": "plus", "resets_at": int(until)}
+        headers = {"used-percent": "100", "window-minutes": "300", "reset-at": str(int(until))}
+        return Refuse(
+            {"error": {"message": "The usage limit has been reached", **facts}},
+            {f"x-codex-primary-{name}": value for name, value in headers.items()},
+        )
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
         written = stage.team.ask("host-config", "codex", "--agent", AGENT, "--directory", stage.home, "--write")
@@ -54,15 +69,23 @@ class Codex(Host):
             (stage.home / ".codex" / "hooks.json").unlink()
         return str(written["start"])
 
+    @property
+    def hooked_command(self) -> str:
+        return self.command.partition(" -c features.hooks")[0]
+
     def settle(self, stage: Stage, *, asks_about_hooks: bool) -> None:
         if asks_about_hooks:
             wait_until(lambda: HOOK_QUESTION in stage.pane.screen, "Codex asks whether it may run the hooks")
             stage.pane.belongs_to(stage.team, AGENT)
-            (asked,) = wait_until(lambda: stage.team.ask("answer", AGENT)["dialogs"], "its choices are read")
-            came = stage.team.ask("answer", AGENT, TRUST_ALL, "--question", asked["id"])
-            assert came["state"] == "answered", came
-            wait_until(lambda: HOOK_QUESTION not in stage.pane.screen, "Codex trusts the hooks")
+            self.trust_hooks(stage.team, lambda: stage.pane.screen)
         stage.wait_for_state("idle")
+
+    def trust_hooks(self, team: Team, screen: Callable[[], str]) -> None:
+        wait_until(lambda: HOOK_QUESTION in screen(), "Codex asks whether it may run the hooks", PATIENCE_SECONDS)
+        (asked,) = wait_until(lambda: team.ask("answer", AGENT)["dialogs"], "its choices are read")
+        came = team.ask("answer", AGENT, TRUST_ALL, "--question", asked["id"])
+        assert came["state"] == "answered", came
+        wait_until(lambda: HOOK_QUESTION not in screen(), "Codex trusts the hooks")
 
     def tool(self, name: str, **arguments: Any) -> Call:
         return Call(name, arguments, "mcp__ipc")

@@ -16,6 +16,7 @@ class Copilot(Host):
     name = "copilot"
     program = Program("@github/copilot", "1.0.102", "copilot")
     quit = "/exit"
+    compacts = "/compact"
     dialog = "Do you want to run this command?"
     trust = "Confirm folder trust"
     command = "copilot {mcp_config}"

@@ -16,6 +16,7 @@ class Gemini(Host):
     name = "gemini"
     program = Program("@google/gemini-cli", "0.61.0", "gemini")
     quit = "/quit"
+    compacts = "/compress"
     dialog = "Allow execution of"
     trust = "Do you trust the files in this folder?"
     command = "gemini {mcp_config}"

@@ -20,7 +20,7 @@ from tests.end_to_end.support import UP, Team, Terminal, wait_until
 from tests.hosts.replies import Call, Reply, Request, Say
 from tests.hosts.scenarios import Measured
 from tests.hosts.scripted_model import PATIENCE_SECONDS, ScriptedModel, way_to_wait
-from tests.hosts.stage import Host, clear_away, environment
+from tests.hosts.stage import KEY_PAUSE_SECONDS, Host, clear_away, environment
 
 TEAM = """\
 session: demo
@@ -44,11 +44,21 @@ class LiteralModel:
         self.host = host
         self.silent = silent
         self.holds = False
+        self.summaries = 0
+        self.waits_to_call: str | None = None
+        self.subscribes = False
+        self.limited_until = 0.0
+        self.refused_at: float | None = None
+        """When its service refused a request last, in seconds since the epoch."""
 
     def decide(self, request: Request) -> Reply:
+        if time.time() < self.limited_until and (refusal := self.host.refusal(self.limited_until)) is not None:
+            self.refused_at = time.time()
+            return refusal
         if COMPACTING in request.news:
+            self.summaries += 1
             return Say("<summary>It works on a task.</summary>")
-        told = told_to_call(request.news)
+        told = self.told(request)
         if told is None:
             return Say("OK")
         if self.silent:
@@ -56,23 +66,34 @@ class LiteralModel:
             return Say("OK")
         if self.holds and told == "report_completed":
             return Say("I am at it")
-        call = self.host.tool(told, **arguments_of(told))
+        return self.offered(told, request)
+
+    def told(self, request: Request) -> str | None:
+        """The tool that it is told to call, or was before it waited for our server."""
+        return self.waits_to_call or told_to_call(request.news)
+
+    def offered(self, tool: str, request: Request) -> Call:
+        """The call of our tool, or a wait for our server while the host does not offer it."""
+        call = self.host.tool(tool, **arguments_of(tool))
+        self.waits_to_call = None if call.name in request.tools else tool
         if call.name in request.tools:
             return call
         waiting = way_to_wait(request)
-        assert waiting is not None, f"neither {call.name} nor a wait for it is offered"
+        assert waiting is not None, f"neither {call.name} nor a wait for it is offered: {request.tools}"
         return waiting
 
 
 class LastingTeam:
     """The team's session, its tmux server, and the model that all its hosts talk to."""
 
-    def __init__(self, host: Host, base: Path, env: dict[str, str], *, silent: int, on_demand: bool) -> None:
+    def __init__(self, mind: LiteralModel, base: Path, env: dict[str, str], command: str, *, on_demand: bool) -> None:
         spawn = ", spawn: on_demand" if on_demand else ""
-        self.team = Team(base, env).make(TEAM.format(command=host.command, spawn=spawn))
-        self.mind = LiteralModel(host, silent)
+        self.team = Team(base, env).make(TEAM.format(command=command, spawn=spawn))
+        self.mind, host = mind, mind.host
         self.model = ScriptedModel(self.mind.decide)
         env |= host.settle_in(base / "home", self.model.url, trusted=base)
+        if mind.subscribes:
+            host.subscribe(env, base / "home")
         host.prepare(self.team, base)
         self.terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
 
@@ -97,6 +118,25 @@ class LastingTeam:
             )
             took.append(time.monotonic() - began)
         return took
+
+    def at_rest(self) -> None:
+        """Waits until the worker's host is idle."""
+        services = self.team.services
+        wait_until(
+            lambda: services.screen(services.agents.get("worker-a")).endswith("idle"), "it is idle", PATIENCE_SECONDS
+        )
+
+    def types(self, text: str) -> None:
+        """A person types a line into the worker's pane."""
+        pane = str(self.team.services.agents.get("worker-a").pane_id)
+        self.terminal("send-keys", "-t", pane, "-l", "--", text)
+        time.sleep(KEY_PAUSE_SECONDS)
+        self.terminal("send-keys", "-t", pane, "Enter")
+
+    @property
+    def summaries(self) -> int:
+        """How many summaries of a conversation, and other things without tools, the host has asked for."""
+        return self.mind.summaries + self.model.asides
 
     @property
     def states(self) -> list[str]:
@@ -125,21 +165,24 @@ class LastingScenario:
     play: Callable[[LastingTeam], Measured]
     silent: int = 0
     on_demand: bool = False
+    subscribed: bool = False
     only: frozenset[str] = frozenset()
 
     def fits(self, host: Host) -> bool:
         return not self.only or host.name in self.only
 
     def run(self, host: Host, binaries: Path) -> Measured:
-        with lasting_team(host, binaries, silent=self.silent, on_demand=self.on_demand) as built:
+        mind = LiteralModel(host, self.silent)
+        mind.subscribes = self.subscribed
+        with lasting_team(mind, binaries, host.command, on_demand=self.on_demand) as built:
             return self.play(built)
 
 
 @contextmanager
-def lasting_team(host: Host, binaries: Path, *, silent: int, on_demand: bool) -> Iterator[LastingTeam]:
+def lasting_team(mind: LiteralModel, binaries: Path, command: str, *, on_demand: bool = False) -> Iterator[LastingTeam]:
     base = Path(tempfile.mkdtemp(prefix="mamh-", dir="/tmp"))
     try:
-        built = LastingTeam(host, base, environment(base, binaries), silent=silent, on_demand=on_demand)
+        built = LastingTeam(mind, base, environment(base, binaries), command, on_demand=on_demand)
         try:
             yield built
         except Exception as error:
@@ -187,7 +230,7 @@ def is_told_once_more(team: LastingTeam) -> Measured:
     return Measured((told.at - began) * 1000, "`up` → told once more, after a turn without a call")
 
 
-def _at_work(team: LastingTeam) -> Task:
+def at_work(team: LastingTeam) -> Task:
     """Starts the team; returns the task that the worker holds when its turn ends."""
     team.mind.holds = True
     team.up()
@@ -201,15 +244,10 @@ def _at_work(team: LastingTeam) -> Task:
 
 def goes_on_after_a_compaction(team: LastingTeam) -> Measured:
     """A person types `/compact` while a task is in hand; with the next line the model is briefed once."""
-    task, services = _at_work(team), team.team.services
+    task, services = at_work(team), team.team.services
     before, began = len(team.model.requests), time.monotonic()
-    pane = str(services.agents.get("worker-a").pane_id)
-    wait_until(
-        lambda: services.screen(services.agents.get("worker-a")).endswith("idle"), "it is idle", PATIENCE_SECONDS
-    )
-    for keys in (("-l", "/compact"), ("Enter",)):
-        team.terminal("send-keys", "-t", pane, *keys)
-        time.sleep(0.5)
+    team.at_rest()
+    team.types("/compact")
     (kept,) = wait_until(lambda: services.hand_offs.all("worker-a"), "a hand-off is derived", PATIENCE_SECONDS)
     assert (kept.hand_off.kind, kept.hand_off.task_id) == ("derived", task.id)
     team.mind.holds = False
@@ -222,7 +260,7 @@ def goes_on_after_a_compaction(team: LastingTeam) -> Measured:
 
 def goes_on_after_a_crash(team: LastingTeam) -> Measured:
     """The tmux server dies while a task is in hand; `up` continues the conversation, and the model is briefed once."""
-    task = _at_work(team)
+    task = at_work(team)
     before, began = len(team.model.requests), time.monotonic()
     team.terminal("kill-server")
     team.mind.holds = False

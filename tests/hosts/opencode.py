@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.hosts.replies import Call
+from tests.hosts.replies import CONTEXT, Call
 from tests.hosts.stage import Host, Program, Stage
 
 OFFLINE = (
@@ -23,6 +23,7 @@ class OpenCode(Host):
     name = "opencode"
     program = Program("opencode-ai", "1.18.33", "opencode")
     quit = "/exit"
+    fills = True
     dialog = "Permission required"
     command = "opencode {mcp_config}"
     lacks = frozenset({"waker", "queue", "trust", "stop"})
@@ -31,7 +32,7 @@ class OpenCode(Host):
         provider = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{url}/v1", "apiKey": "scripted"},
-            "models": {"scripted": {}},
+            "models": {"scripted": {"limit": {"context": CONTEXT, "output": 1_000}}},
         }
         settings = {
             "model": "scripted/scripted",

@@ -15,21 +15,24 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Say:
-    """A reply of one text. With `until` the model thinks until the event is set."""
+    """A reply of one text. With `until` the model thinks until the event is set. `is_full`: it says that the
+    conversation has nearly filled its context (`FULL` tokens)."""
 
     text: str
     until: threading.Event | None = None
+    is_full: bool = False
 
 
 @dataclass(frozen=True)
 class Call:
-    """A reply with one call of a tool, by its name in the host, with a `namespace` if the host uses them. `until` as
-    above."""
+    """A reply with one call of a tool, by its name in the host, with a `namespace` if the host uses them. `until` and
+    `is_full` as above."""
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     namespace: str | None = None
     until: threading.Event | None = None
+    is_full: bool = False
 
     @property
     def name(self) -> str:
@@ -37,7 +40,27 @@ class Call:
         return f"{self.namespace}/{self.tool}" if self.namespace else self.tool
 
 
-Reply = Say | Call
+@dataclass(frozen=True)
+class Refuse:
+    """The service's refusal in place of a reply, as the real one does it at a limit."""
+
+    body: Json
+    headers: Mapping[str, str] = field(default_factory=dict)
+    status: int = 429
+
+
+Answer = Say | Call
+Reply = Answer | Refuse
+CONTEXT = 100_000
+"""The tokens that a scenario lets a conversation have before the host compacts it."""
+FULL = 99_000
+
+
+def taken(reply: Answer) -> int:
+    """How many tokens the request of this reply took, as the model says."""
+    return FULL if reply.is_full else 100
+
+
 Decide = Callable[["Request"], Reply]
 
 
@@ -66,8 +89,8 @@ class Wire:
     one piece. A request without tools is not the agent's (a title for the session and the like): `aside` answers it."""
 
     read: Callable[[Json], Request]
-    stream: Callable[[Reply, Json], Iterator[bytes]]
-    whole: Callable[[Reply, Json], Json]
+    stream: Callable[[Answer, Json], Iterator[bytes]]
+    whole: Callable[[Answer, Json], Json]
     aside: Say = Say("scripted")
     thinking: bytes = b": thinking\n\n"
     """The bytes that keep the connection open while the model thinks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 import signal
 import subprocess
 import sys
@@ -13,12 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.end_to_end.support import REPOSITORY
+from tests.hosts import points
 from tests.hosts.awake import AWAKE_SCENARIOS, HOSTS, PARTNERS, AwakeScenario
 from tests.hosts.lasting import LASTING_SCENARIOS, LastingScenario
+from tests.hosts.limited import LIMITED_SCENARIOS
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
+from tests.hosts.worktrees import WorktreesScenario
 
-AnyScenario = Scenario | AwakeScenario | LastingScenario
+AnyScenario = Scenario | AwakeScenario | LastingScenario | WorktreesScenario
 
 INSTALL_SECONDS = 600
 
@@ -45,7 +49,16 @@ def main(arguments: Sequence[str]) -> int:
     rows = []
     for host in hosts:
         version = version_of(host, binaries)
-        scenarios: list[AnyScenario] = [*SCENARIOS, *AWAKE_SCENARIOS, *LASTING_SCENARIOS]
+        if options.points:
+            rows += play_points(host, version, binaries, options.points, options.seed)
+            continue
+        scenarios: list[AnyScenario] = [
+            *SCENARIOS,
+            *AWAKE_SCENARIOS,
+            *LASTING_SCENARIOS,
+            *LIMITED_SCENARIOS,
+            WorktreesScenario(),
+        ]
         for scenario in scenarios:
             if scenario.fits(host) and (options.only is None or options.only in scenario.title):
                 for _ in range(options.repeat):
@@ -62,6 +75,21 @@ def play(host: Host, version: str, scenario: AnyScenario, binaries: Path) -> Row
         _say("".join(traceback.format_exception(error, limit=-3)))
         return Row(host.name, version, scenario.title, False, "–", " ".join(str(error).split())[:80])
     return Row(host.name, version, scenario.title, True, f"{measured.milliseconds:.0f}", measured.what)
+
+
+def play_points(host: Host, version: str, binaries: Path, number: int, seed: int | None) -> list[Row]:
+    """Plays random points of work; one line for each kind."""
+    seed = secrets.randbelow(10_000) if seed is None else seed
+    _say(f"{host.name:8} {number} points, --seed {seed}")
+    rows = []
+    played = points.play_points(host, binaries, number, seed, _say)
+    for what in dict.fromkeys(item.point.what for item in played):
+        those = [item for item in played if item.point.what == what]
+        good = [item for item in those if item.fault is None]
+        slowest = f"{max((item.seconds for item in good), default=0) * 1000:.0f}"
+        title = f"{what} at {len(those)} random points of work (seed {seed}): {len(good)} went on"
+        rows.append(Row(host.name, version, title, good == those, slowest, "the task's beginning → done, the slowest"))
+    return rows
 
 
 def install(hosts: Iterable[Host], cache: Path, *, latest: bool) -> Path:
@@ -116,6 +144,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", choices=[host.name for host in HOSTS])
     parser.add_argument("--only", metavar="WORDS", help="only scenarios whose title holds these words")
     parser.add_argument("--repeat", metavar="N", type=int, default=1, help="play each scenario so many times")
+    parser.add_argument(
+        "--points", metavar="N", type=int, help="instead: kill tmux, or compact, at so many random points of work"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="which points (default: others each time)")
     parser.add_argument("--latest", action="store_true", help="the newest versions instead of the known ones")
     return parser
 

@@ -9,11 +9,11 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.hosts.replies import Call, Decide, Json, Reply, Request, Say, Wire
+from tests.hosts.replies import Answer, Call, Decide, Json, Refuse, Reply, Request, Say, Wire
 from tests.hosts.wires import anthropic, completions, gemini, responses
 
 PATIENCE_SECONDS = 90.0
@@ -39,6 +39,8 @@ class ScriptedModel:
     def __init__(self, decide: Decide) -> None:
         self.decide = decide
         self.requests: list[Request] = []
+        self.asides = 0
+        """The requests without tools: for a title, a summary and the like."""
         self._script: deque[Reply] = deque()
         self._news = threading.Condition()
         model = self
@@ -131,13 +133,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, wire: Wire, body: Json, *, streamed: bool) -> None:
         request = wire.read(body)
-        reply = self.scripted.reply_to(request) if request.tools else wire.aside
-        if streamed:
+        reply = self.scripted.reply_to(request) if request.tools else self._aside(wire)
+        if isinstance(reply, Refuse):
+            self._whole(reply.status, reply.body, reply.headers)
+        elif streamed:
             self._stream(request, wire, reply)
         else:
             self._whole(200, wire.whole(reply, body))
 
-    def _stream(self, request: Request, wire: Wire, reply: Reply) -> None:
+    def _aside(self, wire: Wire) -> Reply:
+        self.scripted.asides += 1
+        return wire.aside
+
+    def _stream(self, request: Request, wire: Wire, reply: Answer) -> None:
         self.close_connection = True
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -160,11 +168,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
         self.wfile.flush()
 
-    def _whole(self, status: int, body: Json) -> None:
+    def _whole(self, status: int, body: Json, headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             with contextlib.suppress(OSError):

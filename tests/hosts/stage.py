@@ -10,7 +10,7 @@ import signal
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import Classification, classify
 from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
 from tests.end_to_end.support import Pane, Team, Terminal, wait_until
-from tests.hosts.replies import Call, Reply
+from tests.hosts.replies import Call, Refuse, Reply
 from tests.hosts.scripted_model import PATIENCE_SECONDS, ScriptedModel, reads_its_mail
 
 AGENT = "worker-a"
@@ -59,6 +59,10 @@ class Host(ABC):
     """The input with which a human ends it."""
     command: str
     """Its `command` in team.yaml."""
+    compacts = ""
+    """The input that has it compact the conversation."""
+    fills = False
+    """Whether it compacts by itself what is longer than `CONTEXT`, in the middle of a turn."""
     trust = ""
     """Text of its question whether its directory is trusted."""
     lacks: frozenset[str] = frozenset({"rest", "trust"})
@@ -72,6 +76,22 @@ class Host(ABC):
 
     def prepare(self, team: Team, directory: Path) -> None:  # noqa: B027 - most need nothing
         """Makes the preparations after which `{mcp_config}` in a command suffices."""
+
+    def refusal(self, until: float) -> Refuse | None:  # noqa: ARG002 - those that are tried do
+        """What its service answers at a usage limit that lasts until then, in seconds since the epoch; None: not known
+        well enough to be played."""
+        return None
+
+    def subscribe(self, env: dict[str, str], home: Path) -> None:  # noqa: B027 - Claude Code does
+        """Has it use a subscription, whose limits are told with the time of their end."""
+
+    @property
+    def hooked_command(self) -> str:
+        """Its `command` with our hooks."""
+        return self.command
+
+    def trust_hooks(self, team: Team, screen: Callable[[], str]) -> None:  # noqa: B027 - Codex does
+        """Answers its question about our hooks at the start in a window."""
 
     @abstractmethod
     def furnish(self, stage: Stage, *, hooks: bool) -> str:

@@ -29,7 +29,7 @@ from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.wiring import Services
 
 SESSION = "demo"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 DESK, LAPTOP, SHED, LOFT, BARN = "desk", "laptop", "shed", "loft", "barn"
 HOMES = {DESK: ("owner", "admin"), LAPTOP: ("worker-a",), SHED: ("worker-b",), LOFT: ("worker-c",), BARN: ("worker-d",)}
 

@@ -27,7 +27,7 @@ from multi_agent_mcp.system.process import is_alive
 from tests.hub.support import DESK, LAPTOP, SESSION, eventually, machines
 
 UUID = "0" * 32
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 MOMENTS = (0.1, 0.3, 0.5, 0.8, 1.2, 2.5)
 """Seconds after the start of a relay: while it imports, opens the session, connects, waits."""
 LIVES = 4

@@ -201,7 +201,7 @@ def test_join_ends_with_one_sentence_when_its_relay_dies(tmp_path: Path) -> None
         with joining(made, laptop, errors) as (process, wire):
             eventually(lambda: "no connection to the hub" in errors.read_text())
             laptop.signal(signal.SIGKILL)
-            output, _ = process.communicate(timeout=30)
+            output, _ = process.communicate(timeout=60)
             wire.heal()
         assert process.returncode == 1
         answer = json.loads(output)
@@ -218,7 +218,7 @@ def test_join_that_is_interrupted_says_that_the_rest_still_comes(tmp_path: Path)
         with joining(made, laptop, errors) as (process, wire):
             eventually(lambda: "no connection to the hub" in errors.read_text())
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=30)
+            process.wait(timeout=60)
             wire.heal()
         assert f"{LAPTOP} has joined" in errors.read_text()
         eventually(lambda: laptop.has("admin", "for everybody"))

@@ -194,6 +194,28 @@ def test_letters_by_hand_may_have_one_name(desk: Machine, laptop: Machine) -> No
     eventually(lambda: _admins_mail(desk) == _admins_mail(laptop))
 
 
+def test_the_same_words_by_hand_are_the_same_letter_until_it_is_read(desk: Machine, laptop: Machine) -> None:
+    def by_hand(machine: Machine) -> None:
+        path = machine.path / "ipc" / "worker-a" / "go on.md"
+        path.write_text("---\nsender_id: admin\n---\n\ngo on")
+
+    def copies(machine: Machine) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (machine.path / "ipc" / "worker-a").rglob("go on*.md")}
+
+    by_hand(laptop)
+    eventually(lambda: desk.has("worker-a", "go on"))
+    by_hand(desk)
+    eventually(lambda: copies(desk) == copies(laptop))
+    assert copies(laptop).keys() == {"go on.md"}
+    mailbox = laptop.services.workspace.mailbox("worker-a")
+    with laptop.services.workspace.locks.held(mailbox.lock):
+        mailbox.read(["go on.md"], laptop.services.clock())
+    eventually(lambda: not (desk.path / "ipc" / "worker-a" / "go on.md").exists())
+    by_hand(desk)
+    eventually(lambda: len(copies(laptop)) == 2 and copies(desk) == copies(laptop))
+    assert [item.content for _, item in mailbox.unread() if item.id.startswith("go on")] == ["go on"]
+
+
 BY_HAND = ("today", "tomorrow", "from the desk", "from the laptop", "again from the desk")
 
 

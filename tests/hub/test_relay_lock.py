@@ -76,7 +76,7 @@ def test_of_two_relays_the_one_without_the_lock_ends(tmp_path: Path) -> None:
         finally:
             second.terminate()
             try:
-                second.wait(30)
+                second.wait(60)
             except subprocess.TimeoutExpired:
                 second.kill()
                 second.wait()

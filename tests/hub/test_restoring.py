@@ -84,7 +84,7 @@ def test_a_joining_machine_gets_everything_from_several_processes_also_when_they
     eventually(lambda: not helpers_of(shed.pid), "they stay when there is nothing left to do")
     for process in (again, shed):
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -111,7 +111,7 @@ def test_what_a_hand_writes_while_a_machine_joins_travels_and_hides_no_letter(de
         assert letters < set(contents)
         assert contents.count("under a name that is taken") == 1
     relay.terminate()
-    assert relay.wait(30) == 0
+    assert relay.wait(60) == 0
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def test_a_process_whose_relay_is_killed_ends_in_silence(desk_and_joined: Machin
         process.stdout.close()
         process.stdin.write(pickle.dumps([]))
         process.stdin.flush()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
         assert process.stderr.read() == b""
 
 

@@ -11,7 +11,7 @@ from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.toolbox import Answer, Tool
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.sessions.receipts import Receipt
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.wiring import Services
 
 
@@ -24,16 +24,16 @@ class Seat:
         self.binding = Binding(services, purpose=purpose)
         if agent_id is not None:
             self.binding.bind_process(agent_id, None)
-        self._middleware = Middleware(self.binding, {**TOOLS, **{fn.__name__: Tool(fn) for fn in extra}})
+        self._middleware = Middleware(self.binding, {**TOOLS, **{fn.__name__: Tool(fn, fn.__name__) for fn in extra}})
 
-    def result(self, tool: str, receipt: Receipt | None = None, **arguments: Any) -> types.CallToolResult:
-        """The answer as MCP sends it. With a `receipt` the test says what becomes of it, else it is written."""
-        own = receipt or Receipt()
+    def result(self, tool: str, confirmation: Confirmation | None = None, **arguments: Any) -> types.CallToolResult:
+        """The answer as MCP sends it. With a `confirmation` the test says what becomes of it, else it is written."""
+        own = confirmation or Confirmation()
         result = self._middleware.answer(tool, arguments, own)
-        if receipt is None:
+        if confirmation is None:
             own.written()
         return result
 
-    def call(self, tool: str, receipt: Receipt | None = None, **arguments: Any) -> Answer:
+    def call(self, tool: str, confirmation: Confirmation | None = None, **arguments: Any) -> Answer:
         """The JSON answer; {} for an interrupt in its place."""
-        return self.result(tool, receipt, **arguments).structured_content or {}
+        return self.result(tool, confirmation, **arguments).structured_content or {}

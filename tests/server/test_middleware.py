@@ -65,7 +65,7 @@ def test_mail_of_an_answer_that_an_interrupt_replaces_is_unread_again(services: 
     send(services, "admin", "worker-a")
 
     def read_and_stop(call: Call) -> Answer:
-        answer = call.services.reading.read(call.me, Query(), call.receipt.lease)
+        answer = call.services.reading.read(call.me, Query(), call.confirmation.lease)
         call.services.interrupts.pause(call.me.id, None)
         return answer
 
@@ -79,7 +79,7 @@ def test_mail_of_a_call_that_fails_is_unread_again(services: Services, error: Ex
     send(services, "admin", "worker-a")
 
     def read_and_fail(call: Call) -> Answer:
-        call.services.reading.read(call.me, Query(), call.receipt.lease)
+        call.services.reading.read(call.me, Query(), call.confirmation.lease)
         raise error
 
     seat = Seat(services, "worker-a", read_and_fail)
@@ -93,7 +93,7 @@ def test_mail_of_an_answer_that_cannot_be_put_into_json_is_unread_again(services
     send(services, "admin", "worker-a")
 
     def read_and_garble(call: Call) -> Answer:
-        return {**call.services.reading.read(call.me, Query(), call.receipt.lease), "garbled": object()}
+        return {**call.services.reading.read(call.me, Query(), call.confirmation.lease), "garbled": object()}
 
     assert Seat(services, "worker-a", read_and_garble).call("read_and_garble")["error"] == "storage_error"
     assert unread(services, "worker-a") == 1

@@ -301,7 +301,7 @@ def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_exam
 
     def examine() -> list[Finding]:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return [finding]
 
     recent, owner = (
@@ -309,7 +309,7 @@ def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_exam
         services.agents.owner(),
     )
     assert recent.of(owner) == []
-    assert begun.wait(10)
+    assert begun.wait(60)
     panes.shows = ("claude", "dialog")
     assert recent.of(owner) == []
     recent.look_again()

@@ -150,8 +150,17 @@ class Served(Life):
         assert self._process.stdout is not None
         stdin = self._process.stdin
         super().__init__(self._process.stdout.fileno(), lambda data: (stdin.write(data), stdin.flush()), stdin.close)
-        self._request("initialize", protocolVersion=PROTOCOL, capabilities={}, clientInfo={"name": "s", "version": "1"})
+        self._greet()
+
+    def _greet(self) -> None:
+        self.initialize(PROTOCOL)
+
+    def initialize(self, version: str) -> dict[str, Any]:
+        """The handshake in a version of the protocol; returns the answer."""
+        client = {"name": "s", "version": "1"}
+        answer = self._request("initialize", protocolVersion=version, capabilities={}, clientInfo=client)
         self._write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+        return answer
 
     def call(self, tool: str, **arguments: Any) -> Reply:
         return _reply(self._request("tools/call", name=tool, arguments=arguments)["result"])

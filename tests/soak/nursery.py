@@ -22,7 +22,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.middleware import Middleware
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.sessions.receipts import Receipt
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from tests.end_to_end.support import SESSION
 
 
@@ -60,9 +60,9 @@ def _live(connection: socket.socket) -> None:
             middleware = Middleware(binding, TOOLS)
             for line in lines:
                 call = json.loads(line)
-                receipt = Receipt()
-                result = middleware.answer(call["tool"], call["arguments"], receipt)
-                receipt.written()
+                confirmation = Confirmation()
+                result = middleware.answer(call["tool"], call["arguments"], confirmation)
+                confirmation.written()
                 _say(connection, _as_sent(result))
             binding.close()
         code = 0

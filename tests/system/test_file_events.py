@@ -17,7 +17,7 @@ from multi_agent_mcp.store.inbox import Inbox
 from multi_agent_mcp.system.file_events import TreeWatch, Watch
 from tests.store.support import mailbox, message, put
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def test_a_delivered_message_is_told_with_its_directory(files: Files) -> None:

@@ -19,7 +19,7 @@ from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.file_events import TreeWatch, Watch
 from tests.store.support import mailbox, message
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass

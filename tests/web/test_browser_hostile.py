@@ -94,4 +94,6 @@ def test_an_address_that_names_nothing_says_so(person: Person) -> None:
     for name, anchor in (("board", "#tsk_000000000000"), ("messages", "#id=<img src=x onerror=alert(1)>")):
         person.visit(name, anchor)
         expect(person.page.locator(".toast.bad")).to_be_visible()
-        person.troubles.clear()  # the browser notes every 404
+        assert [trouble for trouble in person.troubles if "404" not in trouble] == []
+        assert len(person.troubles) == 1, "what is not there is asked for once"
+        person.troubles.clear()

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from multi_agent_mcp.texts import LANGUAGES
 from tests.end_to_end.support import Team
 from tests.web.browsing import DESK, PAGES, PHONE, THEMES, Person
 from tests.web.office import furnished
+
+AXE = Axe()
 
 
 @pytest.fixture(params=LANGUAGES)
@@ -33,6 +36,8 @@ class Eye:
         place = f"{name}-{self._language}-{theme}-{person.width}"
         person.page.screenshot(path=self._pictures / f"{place}.png")
         wrong = {kind: found for kind, found in person.look("everythingAsked").items() if found}
+        if findings := AXE.run(person.page).response["violations"]:
+            wrong["axe"] = [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in findings]
         if wrong:
             self.found[place] = wrong
 

@@ -7,6 +7,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,13 +21,14 @@ from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.system.open_files import end
+from multi_agent_mcp.windows import continuing
 from multi_agent_mcp.windows.agent_command import command_of
-from multi_agent_mcp.windows.continuing import Beginning, beginning_of, refuse
+from multi_agent_mcp.windows.continuing import Beginning, beginning_of, refuse, set_aside
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import send
 
-ID = "0f0e0d0c-1111-4222-8333-444455556666"
+ID = str(uuid.uuid4())  # of this process: what others run must not have it open
 COMMANDS = {"gemini": "gemini {mcp_config}"}
 
 
@@ -140,7 +143,11 @@ def test_a_refused_one_or_one_of_another_directory_is_not_continued(
 
 
 class TestStillOpen:
-    """A conversation that a living process has open is left alone."""
+    """A conversation that a living process has open, and does not close, is left alone."""
+
+    @pytest.fixture(autouse=True)
+    def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(continuing, "PARTING_SECONDS", 0.0)
 
     def test_by_one_of_our_servers(self, services: Services) -> None:
         command(services, "claude")
@@ -159,9 +166,25 @@ class TestStillOpen:
         for code, arguments in (("", [f"--resume={ID}"]), (f"f = open({str(rollout)!r}, 'a')", [])):
             with running(code, *arguments):
                 assert begun(services).why == "open"
-        for code, arguments in (("", [f"new-window claude --resume {ID}"]), (f"f = open({str(rollout)!r})", [])):
+        output = tmp_path / ID / "output"  # of what one of its tools has left running
+        output.parent.mkdir()
+        for code, arguments in (
+            ("", [f"new-window claude --resume {ID}"]),
+            (f"f = open({str(rollout)!r})", []),
+            (f"f = open({str(output)!r}, 'a')", []),
+        ):
             with running(code, *arguments):
                 assert begun(services).continues
+
+    def test_not_by_one_that_ends_just_then(self, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(continuing, "PARTING_SECONDS", 60.0)
+        command(services, "claude")
+        conversed(services, "claude")
+        with running("", f"--resume={ID}") as process:
+            ending = threading.Timer(0.3, process.kill)
+            ending.start()
+            assert begun(services).continues
+            ending.join()
 
     def test_by_the_hosts_own_file(self, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
@@ -175,8 +198,20 @@ class TestStillOpen:
         assert begun(services).continues
 
 
+def test_a_conversation_that_was_set_aside_is_not_continued_though_the_new_one_died_without_an_id(
+    services: Services, clock: Clock
+) -> None:
+    conversed(services, "claude")
+    command(services, "claude")
+    set_aside(services, services.agents.get("worker-a"), "task")
+    assert begun(services).why == "asked"
+    clock.advance(1)
+    conversed(services, "claude", str(uuid.uuid4()))
+    assert begun(services).continues
+
+
 @contextmanager
-def running(code: str, *arguments: str) -> Iterator[None]:
+def running(code: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process of another program, with these arguments, that waits."""
     text = f"{code}\nprint(flush=True)\nimport sys\nsys.stdin.read()"
     with subprocess.Popen(
@@ -185,7 +220,7 @@ def running(code: str, *arguments: str) -> Iterator[None]:
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            yield
+            yield process
         finally:
             end(process.pid, signal.SIGKILL, 5)
 

@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
 USAGE = """\
 Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
-                            [--host NAME] [--unless-env] [--wait]
+                            [--host NAME] [--unless-env] [--plugin] [--wait]
 
 {help}
 
   --unless-env  the environment (MULTI_AGENT_MCP_AGENT, …) wins over the options
+  --plugin      say nothing where the environment names no agent, or the agent's own configuration has hooks
   --wait        wait for mail: exit code 2 and the doorbell's line on standard error wake Claude Code
 """
 VALUES = ("root", "session", "agent", "purpose", "host")
-FLAGS = ("unless-env", "wait", "help")
+FLAGS = ("unless-env", "plugin", "wait", "help")
 EVENTS = frozenset(
     {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
 )
@@ -52,7 +53,7 @@ WAKE = 2
 
 # The server's middleware checks calls of our own tools; without ToolSearch a host that hides tools could not find the
 # tool that reads the interrupt.
-NEVER_DENIED = ("mcp__ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
+NEVER_DENIED = ("mcp__ipc", "mcp__plugin_multi-agent-mcp_ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -70,6 +71,8 @@ def _run(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     if options.get("help"):
         sys.stdout.write(USAGE.format(help=HELP))
+        return 0
+    if "plugin" in options and ("agent" not in options or variable("configured")):
         return 0
     if options.get("wait"):
         return _wait(options)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.environment import locale_language
-from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.errors import InvalidArguments, InvalidSession, Refusal
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.texts import LANGUAGES, Texts, catalogue
 
@@ -60,16 +60,23 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
     _log_to_stderr()
     gc.disable()  # starting makes many objects and hardly any garbage; collecting takes a twentieth of the time
     options = _options(arguments)
-    from multi_agent_mcp.config import read_environment  # only now: every other command imports this module for HELP
+    from multi_agent_mcp import config  # only now: every other command imports this module for HELP
 
-    environment = read_environment()
+    environment = config.plugins_environment() if options.plugin else config.read_environment()
     texts = catalogue(options.language or locale_language())
+    if sys.stdin is None or sys.stdout is None:  # a file opened later would get its number
+        _refuse(InvalidArguments("no_stdio"), texts)
+    if options.plugin and environment.is_configured:
+        _serve_without_agent(None, texts, host_pid)
     try:
-        _require_stdio()
+        if options.plugin and environment.agent is None and options.agent is None:
+            raise InvalidSession("not_of_a_team")
         services = _opened(options, environment)
         texts = services.texts
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
+        if options.plugin:
+            _serve_without_agent(refusal, texts, host_pid)
         _refuse(refusal, texts)
     from multi_agent_mcp.server import app  # and mcp, which takes half a second: not before refusals
 
@@ -83,6 +90,14 @@ def _refuse(refusal: Refusal, texts: Texts) -> NoReturn:
 
     print_error(f"{refusal.code}: {texts.sentence(refusal)}")
     raise SystemExit(WRONG_USE)
+
+
+def _serve_without_agent(refusal: Refusal | None, texts: Texts, host_pid: int) -> NoReturn:
+    """Serves as a plugin does where it is of no use, and says why."""
+    from multi_agent_mcp.server import without_agent
+
+    without_agent.run(refusal, texts, host_pid)
+    raise SystemExit(0)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -109,13 +124,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--agent", metavar="ID", help="the agent this process is; without it: authenticate first")
     parser.add_argument("--purpose", help=f"one of {', '.join(PURPOSES)} (default: by what waits)")
     parser.add_argument("--language", help=f"one of {', '.join(LANGUAGES)} (default: the session's)")
+    parser.add_argument(
+        "--plugin", action="store_true", help="serve whoever the environment names; without an agent, say what to do"
+    )
     return parser
-
-
-def _require_stdio() -> None:
-    """Raises `InvalidArguments` if standard input or output is closed: a file opened later would get its number."""
-    if sys.stdin is None or sys.stdout is None:
-        raise InvalidArguments("no_stdio")
 
 
 def _opened(options: argparse.Namespace, environment: Environment) -> Services:

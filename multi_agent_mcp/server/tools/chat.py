@@ -180,13 +180,13 @@ def _waiting(delegation: Delegation) -> dict[str, Any]:
 
 
 TOOLS = (
-    Tool(delegate_to_chat_session, purposes=TASK),
-    Tool(get_task_conversations, purposes=TASK, read_only=True),
-    Tool(get_conversation_messages, purposes=TASK, read_only=True),
-    Tool(get_pending_delegations, purposes=CHAT),
-    Tool(start_conversation, purposes=CHAT),
-    Tool(end_conversation, purposes=CHAT),
-    Tool(start_task_from_chat, purposes=CHAT),
-    Tool(update_task_from_chat, purposes=CHAT),
-    Tool(notify_task_session, purposes=CHAT),
+    Tool(delegate_to_chat_session, "Delegate talk", purposes=TASK),
+    Tool(get_task_conversations, "Task conversations", purposes=TASK, read_only=True),
+    Tool(get_conversation_messages, "Read conversation", purposes=TASK, read_only=True),
+    Tool(get_pending_delegations, "Delegations", purposes=CHAT),
+    Tool(start_conversation, "Start conversation", purposes=CHAT),
+    Tool(end_conversation, "End conversation", purposes=CHAT),
+    Tool(start_task_from_chat, "Start task", purposes=CHAT),
+    Tool(update_task_from_chat, "Update task", purposes=CHAT),
+    Tool(notify_task_session, "Notify task session", purposes=CHAT),
 )

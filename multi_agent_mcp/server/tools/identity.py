@@ -28,9 +28,9 @@ def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
 def logout(call: Call) -> Answer:
     """End this agent session. Only needed where an instruction says so."""
     # Earlier calls get their answers first; a host that reads none does not read this one either.
-    call.receipt.wait_for_earlier(CALLS_SECONDS)
+    call.confirmation.wait_for_earlier(CALLS_SECONDS)
     call.session.refuse_leases()
-    call.receipt.wait_for_answers()
+    call.confirmation.wait_for_answers()
     kind = _after_logout(call)
     call.binding.logout()
     return {"message": call.services.texts(f"logout.{kind}")}
@@ -55,7 +55,7 @@ def register_agent_to_ipc(
     parent_id: str | None = None,
     name: str | None = None,
 ) -> Answer:
-    """Register an agent before it starts, so that messages can be sent to it. parent_id defaults to you."""
+    """Register an agent before it starts, so that it can get mail. parent_id defaults to you."""
     newcomer = Agent(id=parse_agent_id(agent_id), role=role, type=type, parent_id=parent_id, name=name or "")
     agent, created = call.services.agents.register(newcomer, by=call.me)
     return {"agent_id": agent.id, "created": created}
@@ -80,8 +80,8 @@ def list_agents(call: Call) -> Answer:
 
 
 TOOLS = (
-    Tool(authenticate, roles=frozenset()),
-    Tool(logout),
-    Tool(register_agent_to_ipc, roles=LEADERS),
-    Tool(list_agents, read_only=True),
+    Tool(authenticate, "Authenticate", roles=frozenset()),
+    Tool(logout, "Log out"),
+    Tool(register_agent_to_ipc, "Register agent", roles=LEADERS),
+    Tool(list_agents, "List agents", read_only=True),
 )

@@ -9,7 +9,7 @@ from pydantic import Field
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import MessagePriority, MessageType
 from multi_agent_mcp.errors import Unauthorized
-from multi_agent_mcp.server.toolbox import Answer, Call, JsonObject, Tool
+from multi_agent_mcp.server.toolbox import UNLISTED, Answer, Call, JsonObject, Tool
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft, require_text
 
@@ -50,7 +50,7 @@ def read_messages(
     agent_id: str | None = None,
     unread_only: bool = True,
     mark_as_read: bool = True,
-    message_type: MessageType | None = None,
+    message_type: Annotated[MessageType, UNLISTED] | None = None,
     limit: Annotated[int, Field(ge=1, le=500)] = 50,
     before: str | None = None,
     message_id: str | None = None,
@@ -71,7 +71,7 @@ def read_messages(
         message_id=message_id,
         offset=offset,
     )
-    answer = call.services.reading.read(call.me, query, call.receipt.lease)
+    answer = call.services.reading.read(call.me, query, call.confirmation.lease)
     call.unread = answer["unread_remaining"]
     return answer
 
@@ -109,16 +109,16 @@ def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
         return len(answer["notifications"])
 
     call.services.notifications.read(
-        call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, lease=call.receipt.lease
+        call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, lease=call.confirmation.lease
     )
     return answer
 
 
 TOOLS = (
-    Tool(send_message, always_load=True),
-    Tool(read_messages, always_load=True),
-    Tool(get_unread_count, read_only=True),
-    Tool(get_message_status, read_only=True),
-    Tool(unlock_owner_wait, roles=OWNER),
-    Tool(get_notifications, always_load=True),
+    Tool(send_message, "Send message", always_load=True),
+    Tool(read_messages, "Read mail", always_load=True),
+    Tool(get_unread_count, "Count unread mail", read_only=True),
+    Tool(get_message_status, "Message status", read_only=True),
+    Tool(unlock_owner_wait, "Stop waiting", roles=OWNER),
+    Tool(get_notifications, "Notifications", always_load=True),
 )

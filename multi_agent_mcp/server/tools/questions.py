@@ -49,4 +49,4 @@ def answer_question(
     return {"question_id": settled.id, "status": settled.status}
 
 
-TOOLS = (Tool(ask), Tool(answer_question))
+TOOLS = (Tool(ask, "Ask"), Tool(answer_question, "Answer question"))

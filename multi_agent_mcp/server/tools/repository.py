@@ -31,4 +31,4 @@ def release_files(call: Call, reservation_id: str | None = None) -> Answer:
     return {"released": [one.id for one in call.services.reservations.release(call.me, reservation_id)]}
 
 
-TOOLS = (Tool(reserve_files), Tool(release_files))
+TOOLS = (Tool(reserve_files, "Reserve files"), Tool(release_files, "Release files"))

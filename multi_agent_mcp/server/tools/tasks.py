@@ -102,7 +102,7 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
             return _briefed(call, action | {"instruction": _how_to_exit(call)})
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
             return _briefed(call, action)
-        call.receipt.give_turn()
+        call.confirmation.give_turn()
         changes.wait(seen, min(remaining, LOOK_AGAIN_SECONDS))
 
 
@@ -145,7 +145,7 @@ def report_completed(
 
 def _delivered(call: Call, task_id: str, summary: str | None, next_steps: str | None = None) -> Examined:
     """Delivers a task with conditions; waits for the outcome of its checks, while other calls go on."""
-    call.receipt.give_turn()
+    call.confirmation.give_turn()
     return call.binding.checking.deliver(call.me, task_id, summary, next_steps)
 
 
@@ -228,15 +228,15 @@ def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | 
 
 
 TOOLS = (
-    Tool(send_task, roles=LEADERS),
-    Tool(report_task_progress, roles=REPORTERS),
-    Tool(report_task_completion, roles=REPORTERS),
-    Tool(get_dashboard, roles=LEADERS, read_only=True),
-    Tool(get_next_action, always_load=True),
-    Tool(report_completed, purposes=TASK, always_load=True),
-    Tool(create_tasks_batch, roles=LEADERS, purposes=TASK),
-    Tool(assign_task, roles=LEADERS),
-    Tool(update_task_status, purposes=TASK),
-    Tool(request_task),
-    Tool(approve_task_request, roles=LEADERS),
+    Tool(send_task, "Give task", roles=LEADERS),
+    Tool(report_task_progress, "Report progress", roles=REPORTERS),
+    Tool(report_task_completion, "Report result", roles=REPORTERS),
+    Tool(get_dashboard, "Dashboard", roles=LEADERS, read_only=True),
+    Tool(get_next_action, "Next action", always_load=True),
+    Tool(report_completed, "End work", purposes=TASK, always_load=True),
+    Tool(create_tasks_batch, "Create tasks", roles=LEADERS, purposes=TASK),
+    Tool(assign_task, "Assign task", roles=LEADERS),
+    Tool(update_task_status, "Move task", purposes=TASK),
+    Tool(request_task, "Propose task"),
+    Tool(approve_task_request, "Approve task", roles=LEADERS),
 )

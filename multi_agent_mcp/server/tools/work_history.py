@@ -9,12 +9,14 @@ from pydantic import Field
 from multi_agent_mcp.domain.session import Execution, ExecutionStatus
 from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.server.toolbox import Answer, Call, Tool
+from multi_agent_mcp.server.toolbox import UNLISTED, Answer, Call, Tool
 from multi_agent_mcp.services.tasks.board import summary_of
 
 
 def get_my_tasks(
-    call: Call, status: TaskStatus | None = None, limit: Annotated[int, Field(ge=1, le=500)] = 20
+    call: Call,
+    status: Annotated[TaskStatus, UNLISTED] | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 20,
 ) -> Answer:
     """List the tasks assigned to you, open ones first."""
     tasks, total = call.services.board.of(call.me.id, status, limit)
@@ -90,8 +92,8 @@ def _summary(call: Call, execution: Execution) -> dict[str, Any]:
 
 
 TOOLS = (
-    Tool(get_my_tasks, read_only=True),
-    Tool(hand_off),
-    Tool(get_my_execution_history, read_only=True),
-    Tool(get_execution_log, read_only=True),
+    Tool(get_my_tasks, "My tasks", read_only=True),
+    Tool(hand_off, "Hand off"),
+    Tool(get_my_execution_history, "My executions", read_only=True),
+    Tool(get_execution_log, "Execution log", read_only=True),
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.domain.ids import id8
+from multi_agent_mcp.domain.ids import id8, is_name
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import derived_id
 from multi_agent_mcp.domain.question import ANSWER, ASKED, OVERDUE
@@ -21,6 +22,7 @@ from multi_agent_mcp.store.authority import TOO_LARGE
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.session import HandOff
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -88,9 +90,11 @@ class DeliveryTracking:
         return answer
 
     def trace(self, item_id: str) -> list[dict[str, Any]]:
-        """The path and steps of every copy of a message or broadcast, of a notification, or of all notifications about
-        a question. Empty for an unknown id."""
+        """The path and steps of every copy of a message or broadcast, of a notification, of all notifications about a
+        question, or of a hand-off. Empty for an unknown id."""
         found = self._found(item_id) or self._about_question(item_id)
+        if item_id.startswith("hnd_"):
+            return self._hand_off(item_id)
         return [
             {
                 "id": item.id,
@@ -128,6 +132,30 @@ class DeliveryTracking:
             for agent_id in self.agents.registry.all()
             for found in self._notices_of(agent_id, derived_id(action, question_id, agent_id))
         ]
+
+    def _hand_off(self, item_id: str) -> list[dict[str, Any]]:
+        """A hand-off: it rings nobody, and whoever goes on with the task is shown it."""
+        found = (self._hand_offs_of(agent_id) for agent_id in filter(is_name, self.agents.registry.all()))
+        wanted = (kept for kept in chain.from_iterable(found) if kept[1].id == item_id)
+        steps_of = delivery_steps(self.workspace)
+        return [
+            {
+                "id": item.id,
+                "sender_id": item.agent_id,
+                "receiver_id": item.agent_id,
+                "kind": item.kind,
+                "task_id": item.task_id,
+                "path": str(path.relative_to(self.workspace.path)),
+                "state": "stored",
+                "steps": [{"state": "stored", "at": format_time(item.created_at)}, *steps_of(item.agent_id, item.id)],
+            }
+            for path, item in wanted
+        ]
+
+    def _hand_offs_of(self, agent_id: str) -> Iterator[tuple[Path, HandOff]]:
+        known = self.workspace.hand_offs(agent_id)
+        for directory in (known.home, *known.archive.months()):
+            yield from ((directory.path / name, item) for name, item in directory.entities())
 
     def _notices_of(self, agent_id: str, item_id: str) -> list[tuple[Path, Notification]]:
         return self.workspace.notices(agent_id).find_all(lambda notice: notice.id == item_id, like=item_id)

@@ -107,9 +107,11 @@ class DerivedNotices:
 
     def repair(self, agent_id: str) -> None:
         """Ensures the notifications of an agent's tasks and delegations, and of questions, and settles obsolete ones.
-        While nothing changes, this costs a stat(2) for its two directories, that of the questions, and each directory
-        with a dependency of its tasks or a task that a question is about."""
+        While nothing changes, this costs a stat(2) for the registry, its two directories, that of the questions, and
+        each directory with a dependency of its tasks or a task that a question is about."""
         self.follow_questions()
+        if self.workspace.registry.all() is not self._checked_for:
+            self._looked_at.clear()  # somebody else may be told, as a reviewer was removed
         with self.workspace.tasks.read_once():
             seen = self._looked_at.get(agent_id)
             if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
@@ -170,6 +172,11 @@ class DerivedNotices:
         concerned.update(name for task in tasks for name in self._former_reviewers(task))
         for agent_id in concerned & self.workspace.registry.active().keys():
             self.settle(agent_id, about={task.id for task in tasks})
+        self.follow_questions()
+
+    def hand_over(self) -> None:
+        """Tells those who take over what an agent that was just removed had to do: reviews, and answers."""
+        self.tell(task for task in self.workspace.tasks.open() if task.status == "review")
         self.follow_questions()
 
     def settle_former(self, task: Task) -> None:

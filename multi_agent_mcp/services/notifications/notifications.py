@@ -19,7 +19,7 @@ from multi_agent_mcp.services.validation import require_text
 if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.notifications.writing import NoticeWriter
-    from multi_agent_mcp.services.sessions.receipts import Lease
+    from multi_agent_mcp.services.sessions.confirmation import Lease
     from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""Agent sessions (running server processes), their receipts and executions, and the Owner's wait-lock."""
+"""Agent sessions (running server processes), their confirmations and executions, and the Owner's wait-lock."""

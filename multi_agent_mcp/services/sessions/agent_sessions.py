@@ -201,8 +201,8 @@ class Sessions:
 
 
 class LiveSession:
-    """This process's own session and its leases (see `services.sessions.receipts`). Only this object knows the token;
-    the file holds its hash.
+    """This process's own session and its leases (see `services.sessions.confirmation`). Only this object knows the
+    token; the file holds its hash.
 
     The mutex guards `record` and its file and nothing else. No mailbox lock may be taken while it is held, because a
     reading leases under the mailbox's lock.

@@ -60,6 +60,8 @@ class Checks:
     signatures: Signatures
     texts: Texts
     clock: Callable[[], datetime]
+    worktree_of: Callable[[str], Path | None]
+    """The directory of an agent's worktree."""
     _settings: Settings = field(default_factory=Settings, init=False)
     _read_at: Signature | None = field(default=None, init=False)
 
@@ -89,9 +91,11 @@ class Checks:
         return any(shutil.which(path) is not None for path in dict.fromkeys(known)) or None
 
     def directory_of(self, agent_id: str | None) -> Path:
-        """The directory in which the agent's checks last ran, else that of this process."""
+        """The directory in which the agent's checks last ran, else its worktree, else that of this process."""
         known = self.workspace.working_directory(agent_id or "").read()
-        return Path(known) if isinstance(known, str) and Path(known).is_dir() else Path.cwd()
+        if isinstance(known, str) and Path(known).is_dir():
+            return Path(known)
+        return self.worktree_of(agent_id or "") or Path.cwd()
 
     def receipts_of(self, task_id: str) -> list[Receipt]:
         """Every receipt of a task, oldest first."""

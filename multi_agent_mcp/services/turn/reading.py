@@ -1,6 +1,6 @@
 """Reading mail: chooses messages for an answer, applies their reports and marks them read (docs/protocol.md, Reading).
 
-`services/sessions/receipts.py` tracks whether such an answer arrives, and makes its messages unread again if not
+`services/sessions/confirmations.py` tracks whether such an answer arrives, and makes its messages unread again if not
 (docs/protocol.md, Confirmation).
 """
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.chat.conversations import Conversations
+    from multi_agent_mcp.services.sessions.confirmation import Lease
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-    from multi_agent_mcp.services.sessions.receipts import Lease
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.report_effects import Reports
     from multi_agent_mcp.store.workspace import Mailbox, Workspace

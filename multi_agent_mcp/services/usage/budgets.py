@@ -92,6 +92,11 @@ class Budgets:
                 limit = max(limits[PER_TASK], allowed.get(task.id, 0))
                 yield Budget(agent.id, PER_TASK, task.id, limit, used, task.id)
 
+    def sentence(self, budget: Budget) -> str:
+        """The sentence that says how much of a budget is used."""
+        key = f"briefing.budget.{budget.kind}"
+        return self.texts(key, used=budget.used, limit=budget.limit, task_id=budget.task_id or "")
+
     def allow(self, agent: Agent, tokens: int) -> None:
         """Raises the agent's budgets of today and of its task to `tokens` more than it has used. Raises
         `AgentNotFound`."""

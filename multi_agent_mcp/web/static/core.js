@@ -60,13 +60,15 @@ export async function api(path, body) {
     headers: { "Content-Type": "application/json", "X-CSRF-Token": facts.csrf },
     body: JSON.stringify(body),
   };
+  let response;
   let answer;
   try {
-    answer = await (await fetch(`/api${path}`, change)).json();
+    response = await fetch(`/api${path}`, change);
+    answer = await response.json();
   } catch {
     throw new Error(t("unknown_error"));
   }
-  if (!answer.success) throw new Error(answer.message);
+  if (!answer.success) throw Object.assign(new Error(answer.message), { final: response.status < 500 });
   return answer;
 }
 
@@ -83,14 +85,14 @@ export function why(code) {
   return `reason.${code}` in facts.texts ? t(`reason.${code}`) : visible(code);
 }
 
-// Runs an action of the user; shows the reason when it fails. Returns whether it worked.
+// Runs an action of the user; shows the reason when it fails. Returns whether nothing would be gained by another try.
 export async function attempt(act) {
   try {
     await act();
     return true;
   } catch (error) {
     toast(t("failed", { reason: error.message }), "bad");
-    return false;
+    return error.final ?? false;
   }
 }
 

@@ -102,7 +102,7 @@ export function menu(button, items, label) {
       type: "button", role: "menuitem", "aria-disabled": item.why ? "true" : undefined, class: item.kind,
       onclick: () => { if (!item.why) { list.hidePopover(); item.act(); } },
     }, h("span", null, item.text), item.why && h("small", null, visible(item.why)))));
-  document.body.append(list);
+  document.querySelector("main").append(list); // what stands outside is found by nobody who goes by landmarks
   const place = button.getBoundingClientRect();
   list.addEventListener("toggle", (event) => {
     if (event.newState === "closed") { list.remove(); if (button.isConnected) button.focus(); }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tests.hosts.replies import Call, Json, Reply, Request, Say, Wire, event, numbers, since
+from tests.hosts.replies import Answer, Call, Json, Request, Say, Wire, event, numbers, since, taken
 
 
 def read(body: Json) -> Request:
@@ -13,18 +13,18 @@ def read(body: Json) -> Request:
     return Request(body, news, tuple(str(tool.get("name")) for tool in body.get("tools") or ()))
 
 
-def stream(reply: Reply, body: Json) -> Iterator[bytes]:
+def stream(reply: Answer, body: Json) -> Iterator[bytes]:
     """One message of one block."""
     for name, data in _events(reply, body):
         yield event({"type": name, **data}, name)
 
 
-def whole(reply: Reply, body: Json) -> Json:
-    return _message(body, [_block(reply)], "end_turn")
+def whole(reply: Answer, body: Json) -> Json:
+    return _message(body, [_block(reply)], "end_turn", taken(reply))
 
 
-def _events(reply: Reply, body: Json) -> Iterator[tuple[str, Json]]:
-    yield "message_start", {"message": _message(body, [], None)}
+def _events(reply: Answer, body: Json) -> Iterator[tuple[str, Json]]:
+    yield "message_start", {"message": _message(body, [], None, taken(reply))}
     block = _block(reply)
     if isinstance(reply, Call):
         yield "content_block_start", {"index": 0, "content_block": {**block, "input": {}}}
@@ -39,15 +39,15 @@ def _events(reply: Reply, body: Json) -> Iterator[tuple[str, Json]]:
     yield "message_stop", {}
 
 
-def _block(reply: Reply) -> Json:
+def _block(reply: Answer) -> Json:
     if isinstance(reply, Call):
         arguments = dict(reply.arguments)
         return {"type": "tool_use", "id": f"toolu_{next(numbers):024}", "name": reply.tool, "input": arguments}
     return {"type": "text", "text": reply.text}
 
 
-def _message(body: Json, content: list[Json], reason: str | None) -> Json:
-    usage = {"input_tokens": 100, "output_tokens": 1, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+def _message(body: Json, content: list[Json], reason: str | None, tokens: int) -> Json:
+    usage = {"input_tokens": tokens, "output_tokens": 1, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
     kind = {"id": f"msg_{next(numbers):024}", "type": "message", "role": "assistant", "model": body.get("model")}
     return {**kind, "content": content, "stop_reason": reason, "stop_sequence": None, "usage": usage}
 

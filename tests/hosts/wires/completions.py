@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tests.hosts.replies import Call, Json, Reply, Request, Wire, event, numbers, since
-
-USAGE = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
+from tests.hosts.replies import Answer, Call, Json, Request, Wire, event, numbers, since, taken
 
 
 def read(body: Json) -> Request:
@@ -16,19 +14,19 @@ def read(body: Json) -> Request:
     return Request(body, news, tuple(str(tool["function"]["name"]) for tool in body.get("tools") or ()))
 
 
-def stream(reply: Reply, body: Json) -> Iterator[bytes]:
+def stream(reply: Answer, body: Json) -> Iterator[bytes]:
     """One choice."""
     yield event(_chunk(body, {"role": "assistant", "content": ""}, None))
     yield event(_chunk(body, _delta(reply), None))
-    yield event({**_chunk(body, {}, _reason(reply)), "usage": USAGE})
+    yield event({**_chunk(body, {}, _reason(reply)), "usage": _usage(reply)})
     yield b"data: [DONE]\n\n"
 
 
-def whole(reply: Reply, body: Json) -> Json:
+def whole(reply: Answer, body: Json) -> Json:
     message = {"role": "assistant", "content": None, **_delta(reply)}
     choice = {"index": 0, "message": message, "finish_reason": _reason(reply)}
     return {"id": "scripted", "object": "chat.completion", "created": 0, "model": body.get("model"),
-            "choices": [choice], "usage": USAGE}  # fmt: skip
+            "choices": [choice], "usage": _usage(reply)}  # fmt: skip
 
 
 def _chunk(body: Json, delta: Json, reason: str | None) -> Json:
@@ -37,14 +35,18 @@ def _chunk(body: Json, delta: Json, reason: str | None) -> Json:
     return {**kind, "choices": [choice]}
 
 
-def _delta(reply: Reply) -> Json:
+def _delta(reply: Answer) -> Json:
     if isinstance(reply, Call):
         function = {"name": reply.tool, "arguments": json.dumps(dict(reply.arguments))}
         return {"tool_calls": [{"index": 0, "id": f"call_{next(numbers)}", "type": "function", "function": function}]}
     return {"content": reply.text}
 
 
-def _reason(reply: Reply) -> str:
+def _usage(reply: Answer) -> Json:
+    return {"prompt_tokens": taken(reply), "completion_tokens": 5, "total_tokens": taken(reply) + 5}
+
+
+def _reason(reply: Answer) -> str:
     return "tool_calls" if isinstance(reply, Call) else "stop"
 
 

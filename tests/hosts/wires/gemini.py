@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.hosts.replies import Call, Json, Reply, Request, Wire, event, numbers, since
+from tests.hosts.replies import Answer, Call, Json, Request, Wire, event, numbers, since, taken
 
 NOTHING_YET = event({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": ""}]}}]})
 SURROUNDINGS = "<session_context>"
@@ -21,19 +21,20 @@ def read(body: Json) -> Request:
     return Request(body, news, tuple(str(function.get("name")) for functions in declared for function in functions))
 
 
-def stream(reply: Reply, body: Json) -> Iterator[bytes]:
+def stream(reply: Answer, body: Json) -> Iterator[bytes]:
     """Yields one candidate in two pieces, of which the first is empty."""
     yield NOTHING_YET
     yield event(whole(reply, body))
 
 
-def whole(reply: Reply, body: Json) -> Json:
-    usage = {"promptTokenCount": 100, "candidatesTokenCount": 5, "totalTokenCount": 105}
+def whole(reply: Answer, body: Json) -> Json:
+    tokens = taken(reply)
+    usage = {"promptTokenCount": tokens, "candidatesTokenCount": 5, "totalTokenCount": tokens + 5}
     content = {"role": "model", "parts": [_part(reply)]}
     return {"candidates": [{"index": 0, "content": content, "finishReason": "STOP"}], "usageMetadata": usage}
 
 
-def _part(reply: Reply) -> Json:
+def _part(reply: Answer) -> Json:
     if isinstance(reply, Call):
         return {"functionCall": {"id": f"call_{next(numbers)}", "name": reply.tool, "args": dict(reply.arguments)}}
     return {"text": reply.text}

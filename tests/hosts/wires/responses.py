@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tests.hosts.replies import Call, Json, Reply, Request, Wire, event, numbers, since
+from tests.hosts.replies import Answer, Call, Json, Request, Wire, event, numbers, since, taken
 
 MODELS = ("function_call", "custom_tool_call", "reasoning")
 
@@ -15,17 +15,17 @@ def read(body: Json) -> Request:
     return Request(body, news, tuple(_tools(body.get("tools", []))))
 
 
-def stream(reply: Reply, body: Json) -> Iterator[bytes]:
+def stream(reply: Answer, body: Json) -> Iterator[bytes]:
     """One item."""
     for name, data in _events(reply):
         yield event({"type": name, **data}, name)
 
 
-def whole(reply: Reply, body: Json) -> Json:
-    return {"output": [_item(reply)], "usage": _usage()}
+def whole(reply: Answer, body: Json) -> Json:
+    return {"output": [_item(reply)], "usage": _usage(reply)}
 
 
-def _events(reply: Reply) -> Iterator[tuple[str, Json]]:
+def _events(reply: Answer) -> Iterator[tuple[str, Json]]:
     response = f"resp_{next(numbers)}"
     yield "response.created", {"response": {"id": response}}
     item = _item(reply)
@@ -33,10 +33,10 @@ def _events(reply: Reply) -> Iterator[tuple[str, Json]]:
         yield "response.output_item.added", {"output_index": 0, "item": {**item, "content": []}}
         yield "response.output_text.delta", {"output_index": 0, "item_id": item["id"], "delta": reply.text}
     yield "response.output_item.done", {"output_index": 0, "item": item}
-    yield "response.completed", {"response": {"id": response, "usage": _usage()}}
+    yield "response.completed", {"response": {"id": response, "usage": _usage(reply)}}
 
 
-def _item(reply: Reply) -> Json:
+def _item(reply: Answer) -> Json:
     if isinstance(reply, Call):
         item: Json = {"type": "function_call", "id": f"fc_{next(numbers)}", "call_id": f"call_{next(numbers)}"}
         item |= {"name": reply.tool, "arguments": json.dumps(dict(reply.arguments))}
@@ -45,8 +45,8 @@ def _item(reply: Reply) -> Json:
     return {"type": "message", "id": f"msg_{next(numbers)}", "role": "assistant", "content": content}
 
 
-def _usage() -> Json:
-    counted = {"input_tokens": 100, "output_tokens": 5, "total_tokens": 105}
+def _usage(reply: Answer) -> Json:
+    counted = {"input_tokens": taken(reply), "output_tokens": 5, "total_tokens": taken(reply) + 5}
     return {**counted, "input_tokens_details": None, "output_tokens_details": None}
 
 

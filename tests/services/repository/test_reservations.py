@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.repository.reservation import Reservation
 from multi_agent_mcp.errors import InvalidArguments, ReservationNotFound, Reserved, Unauthorized
+from multi_agent_mcp.windows.supervisor import Supervisor
+from multi_agent_mcp.windows.window_registry import TeamWindows
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.server.seat import Seat
@@ -79,6 +82,17 @@ def test_a_holder_that_died_frees_its_files_and_those_who_asked_are_told(service
     assert gone.reason is not None
     assert "no server and no program of worker-a" in gone.reason
     assert [one.agent_id for one in services.reservations.open()] == ["worker-b"]
+
+
+def test_the_supervisors_look_ends_what_a_dead_holder_had_reserved(services: Services, tmp_path: Path) -> None:
+    seat = Seat(services, "worker-a")
+    seat.call("reserve_files", paths=["src/"])
+    supervisor = Supervisor(TeamWindows(services, str(tmp_path / "socket")))
+    supervisor.look_after_agents()
+    assert services.workspace.reservations.open()
+    seat.binding.close()
+    supervisor.look_after_agents()
+    assert [one.ended for one in services.workspace.reservations.closed()] == ["holder_gone"]
 
 
 def test_a_persons_reservation_lasts_an_hour_or_as_long_as_it_says(services: Services, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidSession, NoSuchSession
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.services.sessions.receipts import Receipt
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import contents, mail, read, send, syncs, unread
@@ -36,10 +36,10 @@ def die(services: Services, session: LiveSession) -> None:
 
 def handed_out(services: Services, session: LiveSession) -> list[str]:
     """Reads mail as the server does, with a lease and a written answer; returns the contents."""
-    receipt = Receipt()
-    receipt.open(session)
-    answer = read(services, session.record.agent_id, lease=receipt.lease)
-    receipt.written()
+    confirmation = Confirmation()
+    confirmation.open(session)
+    answer = read(services, session.record.agent_id, lease=confirmation.lease)
+    confirmation.written()
     return contents(answer)
 
 

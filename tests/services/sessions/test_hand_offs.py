@@ -30,6 +30,8 @@ def test_it_is_a_file_with_the_keys_of_the_format(services: Services) -> None:
     assert body == "line\n---\n  last \n"
     assert (kept.hand_off.task_id, kept.hand_off.kind) == (task.id, "written")
     assert services.hand_offs.find(kept.hand_off.id) == kept
+    (traced,) = services.tracking.trace(kept.hand_off.id)
+    assert (services.path / traced["path"], traced["task_id"]) == (kept.path, task.id)
 
 
 def test_what_makes_no_sense_is_refused_and_writes_nothing(services: Services) -> None:

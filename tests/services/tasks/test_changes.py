@@ -433,11 +433,11 @@ def test_of_those_who_finish_a_task_at_once_one_wins_and_the_others_are_told(ser
     assert [entry.get("status") for entry in after.history].count(["in_progress", "done"]) == 1
 
 
-def test_sixteen_processes_claiming_two_hundred_tasks_win_each_of_them_once(services: Services, root: Path) -> None:
+def test_eight_processes_claiming_forty_tasks_win_each_of_them_once(services: Services, root: Path) -> None:
     tasks = services.task_creation.create(
-        services.agents.get("admin"), [NewTask(title=f"{n}", assignee_id="worker-a") for n in range(200)]
+        services.agents.get("admin"), [NewTask(title=f"{n}", assignee_id="worker-a") for n in range(40)]
     )
-    won = forked("claim", root, "16", *(task.id for task in tasks))
+    won = forked("claim", root, "8", *(task.id for task in tasks))
     assert sorted(won) == sorted(task.id for task in tasks)
     assert {task.status for task in services.workspace.tasks.all("worker-a")} == {"in_progress"}
 

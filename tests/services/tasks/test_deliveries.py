@@ -150,8 +150,11 @@ class TestReviews:
         task = moved(services, new(services, done_when=("review:lead",)), "in_progress")
         services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, None))
         assert [item.id for item in services.deliveries.waiting_for("lead")] == [task.id]
+        services.derived_notices.repair("worker-a")
         services.agents.remove("lead")
         assert [item.id for item in services.deliveries.waiting_for("admin")] == [task.id]
+        services.derived_notices.repair("worker-a")
+        assert told(services, "admin") == [("review_requested", None)]
 
     def test_the_board_offers_what_each_may_do(
         self, services: Services, admin: Agent, worker_a: Agent, delivered: Task

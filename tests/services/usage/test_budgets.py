@@ -55,6 +55,7 @@ def test_a_task_s_budget_pauses_once_with_the_numbers_and_tells_the_superior(
     task = moved(services, new(services), "in_progress")
     used(services, rollout, 400)
     assert waiting(services, AGENT, "pause") == []
+    assert f"The budget of tokens of task {task.id}: 400 of 500 used." in services.briefings.of(AGENT)
     used(services, rollout, 200)
     (pause,) = waiting(services, AGENT, "pause")
     assert (pause.interrupts, pause.sender_id, pause.task_id) == (True, None, task.id)

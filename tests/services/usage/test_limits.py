@@ -69,6 +69,7 @@ def test_the_hosts_hook_and_its_file_say_window_and_reset(services: Services, cl
     (reason,) = notices(services)
     assert "five_hour" in reason
     assert [line for line in lines(recorder, "admin") if "agent_limited" in line]
+    assert services.limits.sentence(found) in services.briefings.of("admin")
     limited(services, until)  # a typed line fails again
     assert len(notices(services)) == 1
     assert json.loads((services.path / ".limits" / f"{AGENT}.json").read_text())["until"].endswith("Z")

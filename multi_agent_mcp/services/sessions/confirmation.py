@@ -1,4 +1,4 @@
-"""Receipts: track whether a tool's answer arrives, and make its mail unread again if not (docs/protocol.md,
+"""A confirmation tracks whether a tool's answer arrives, and makes its mail unread again if not (docs/protocol.md,
 Confirmation). `services/turn/reading.py` chooses the mail of an answer and marks it read.
 
 lease
@@ -10,7 +10,7 @@ requeue
     The file is made unread again: at once if the answer was refused, replaced or cancelled; if the process has died,
     when the agent's next server starts.
 
-`LiveSession` keeps all leases, a `Receipt` those of one answer. Files are named as by `Inbox.reference`.
+`LiveSession` keeps all leases, a `Confirmation` those of one answer. Files are named as by `Inbox.reference`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Cancelled(Exception):
     """Raised when the host has cancelled the call before it leased anything."""
 
 
-class Receipt:
+class Confirmation:
     """The files leased by one answer, from the call until the answer is written or cancelled.
 
     The call's worker thread leases, requeues and completes; the event loop, which must not wait for locks or the disk,
     calls `written` or `cancel`.
     """
 
-    def __init__(self, earlier: Sequence[Receipt] = (), *, writes: bool = True) -> None:
-        """`earlier` are the receipts of calls whose answers are not written yet; `writes`: whether the call may change
-        anything."""
-        self._mutex = Mutex("receipt")
+    def __init__(self, earlier: Sequence[Confirmation] = (), *, writes: bool = True) -> None:
+        """`earlier` are the confirmations of calls whose answers are not written yet; `writes`: whether the call may
+        change anything."""
+        self._mutex = Mutex("confirmation")
         self._earlier = earlier
         self._writes = writes
         self._has_written = threading.Event()
@@ -77,9 +77,9 @@ class Receipt:
     def wait_for_turn(self) -> None:
         """Waits until the earlier calls that write have written, if this one writes, too: what is created bears times
         in the order of the calls."""
-        for receipt in self._earlier if self._writes else ():
-            if receipt.is_writing:
-                receipt._has_written.wait(HANDED_OUT_SECONDS)
+        for confirmation in self._earlier if self._writes else ():
+            if confirmation.is_writing:
+                confirmation._has_written.wait(HANDED_OUT_SECONDS)
 
     def give_turn(self) -> None:
         """Called when the call writes nothing more, or is going to wait for others: later calls may write now."""
@@ -88,8 +88,8 @@ class Receipt:
     def wait_for_cancelled(self, seconds: float) -> None:
         """Waits until the files of earlier cancelled calls are unread again. For calls that have leased nothing yet,
         which may run for long, waits at most `seconds`."""
-        self._wait(seconds, lambda receipt: receipt.is_cancelled)
-        self._wait(HANDED_OUT_SECONDS, lambda receipt: receipt.is_cancelled and bool(receipt._files))
+        self._wait(seconds, lambda confirmation: confirmation.is_cancelled)
+        self._wait(HANDED_OUT_SECONDS, lambda confirmation: confirmation.is_cancelled and bool(confirmation._files))
 
     def wait_for_earlier(self, seconds: float) -> None:
         """Waits at most `seconds` until earlier calls are answered; some take a minute."""
@@ -97,13 +97,13 @@ class Receipt:
 
     def wait_for_answers(self) -> None:
         """Waits until earlier answers with leased files are written."""
-        self._wait(HANDED_OUT_SECONDS, lambda receipt: bool(receipt._files))
+        self._wait(HANDED_OUT_SECONDS, lambda confirmation: bool(confirmation._files))
 
-    def _wait(self, seconds: float, which: Callable[[Receipt], bool]) -> None:
+    def _wait(self, seconds: float, which: Callable[[Confirmation], bool]) -> None:
         end = time.monotonic() + seconds
-        for receipt in self._earlier:
-            if which(receipt):
-                receipt._settled.wait(max(end - time.monotonic(), 0))
+        for confirmation in self._earlier:
+            if which(confirmation):
+                confirmation._settled.wait(max(end - time.monotonic(), 0))
 
     def begin(self) -> bool:
         """Called when the worker thread starts the call. False if the call was already cancelled and must not run."""
@@ -133,7 +133,7 @@ class Receipt:
         with self._mutex:
             self._completed = True
             cancelled = self._cancelled
-        self._earlier = ()  # else each receipt would keep all earlier ones alive
+        self._earlier = ()  # else each confirmation would keep all earlier ones alive
         handed_out = bool(self._files)
         if cancelled:
             self._take_back()

@@ -1,0 +1,1 @@
+"""What a release is made of: facts in one place, files derived from them, and the checks before a tag."""
