@@ -92,7 +92,7 @@ def _authority(path: Path) -> Authority:
     ask the relay, so they import no client of the hub."""
     if not (path / ".share" / "machine.json").exists():
         return ALONE
-    from multi_agent_mcp.hub.relay_client import relay_client_of
+    from multi_agent_mcp.hub.share_directory import relay_client_of
 
     return relay_client_of(path) or ALONE
 

@@ -293,6 +293,8 @@ class Services:
             profiles.left_out,
             self.settings.notify_command,
             self.worktrees,
+            self.pane_notifier.dialog,
+            lambda session: self.hooks.have_run(session),
             self.usage.unread_agents,
         )
         return Doctor(context)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from nats.aio.client import Client
 
 from multi_agent_mcp.errors import HubUnreachable
-from multi_agent_mcp.hub.kinds import KINDS, Rule
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import FAILED, FORM, MACHINE, NO_STREAM, OP, TIME, WAS, protected
-from multi_agent_mcp.hub.subjects import Names, inbox
+from multi_agent_mcp.hub.subjects import KINDS, Names, Rule, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.shared_collection import LINE
 

@@ -30,10 +30,9 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.kinds import BY_NAME, WITHOUT_FILES, Kind, Rule
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, RELAY, TIME, WAS, Stored
-from multi_agent_mcp.hub.subjects import Names, Own
+from multi_agent_mcp.hub.subjects import BY_NAME, WITHOUT_FILES, Kind, Names, Own, Rule
 from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import codec, parse
 from multi_agent_mcp.store.inbox import Inbox, file_name

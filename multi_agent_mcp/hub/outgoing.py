@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from multi_agent_mcp.domain.ids import is_name
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
-from multi_agent_mcp.hub.kinds import Rule, directories
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
+from multi_agent_mcp.hub.subjects import Rule, directories
 from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.store.directory import QUARANTINE
 from multi_agent_mcp.system.file_events import TreeWatch

@@ -19,9 +19,9 @@ from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.applying import decoded, is_by_hand, name_of_its_own, says
-from multi_agent_mcp.hub.kinds import BY_DIRECTORY, BY_NAME, Kind, Rule
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
+from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, Kind, Rule
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
 from multi_agent_mcp.system.file_status import RACY_NS, modified_at, signature

@@ -24,10 +24,9 @@ from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, DISK, DOUBLE, TROUBLES,
 from multi_agent_mcp.hub.joining import Reception
 from multi_agent_mcp.hub.outgoing import Noticing
 from multi_agent_mcp.hub.publishing import Publishing
-from multi_agent_mcp.hub.relay_client import RelayClient
 from multi_agent_mcp.hub.relay_socket import Answering, RelayAuthority
 from multi_agent_mcp.hub.server import Server
-from multi_agent_mcp.hub.share_directory import Membership, Share, shared_settings
+from multi_agent_mcp.hub.share_directory import Membership, RelayClient, Share, shared_settings
 from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import MESSAGE
 from multi_agent_mcp.store.locks import RELAY, Lasting

@@ -1,4 +1,4 @@
-"""The relay's socket for this machine's processes: one line of JSON each way; see `hub.relay_client`."""
+"""The relay's socket for this machine's processes: one line of JSON each way; see `hub.share_directory`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from multi_agent_mcp.errors import HubUnreachable, StorageError
-from multi_agent_mcp.hub.relay_client import HUB_SLOW
-from multi_agent_mcp.hub.share_directory import Share, socket_path
+from multi_agent_mcp.hub.share_directory import HUB_SLOW, Share, socket_path
 from multi_agent_mcp.store.authority import Shared, Superseded
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.hub.applying import Applying, refusal_words
-from multi_agent_mcp.hub.relay_client import relay_client_of
+from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own
 from multi_agent_mcp.store.authority import ALONE
 from multi_agent_mcp.store.workspace import Workspace

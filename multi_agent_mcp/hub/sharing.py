@@ -22,9 +22,8 @@ from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
 from multi_agent_mcp.hub.administration import connected_as_administrator, connected_once, make_streams, reseed
 from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token, with_lane
-from multi_agent_mcp.hub.relay_client import HANGS, RelayClient
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
-from multi_agent_mcp.hub.share_directory import Membership, Share
+from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, Share
 from multi_agent_mcp.hub.subjects import Names, lane_for, require_protected
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import RelayState, is_noted_alive

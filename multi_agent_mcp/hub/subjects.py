@@ -1,4 +1,5 @@
-"""Names on the hub: streams and subjects, and the account of a machine (docs/protocol.md, Several machines)."""
+"""Names on the hub: kinds of values, streams and subjects, and the account of a machine (docs/protocol.md, Several
+machines)."""
 
 from __future__ import annotations
 
@@ -7,15 +8,19 @@ import socket
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import psutil
 
+from multi_agent_mcp.domain.repository.reservation import CLAIMS
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.hub.kinds import KINDS, WITHOUT_FILES, Rule
 from multi_agent_mcp.store.shared_collection import LINE
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.workspace import Workspace
 
 # The addresses on which a hub listens, and the URLs at which it is reached.
 
@@ -77,12 +82,68 @@ def require_protected(urls: Sequence[str]) -> None:
             raise InvalidArguments("hub_without_tls", url=url)
 
 
+# The kinds of entities that machines exchange, one line each in `KINDS` (docs/machines.md, What travels). Mail,
+# notifications and their marks, logs, the Owner's wait, agents' records and settings are no entities with a file of
+# their own, or are no one's alone; `hub.publishing` and `hub.applying` know them by name.
+
+
+class Rule(Enum):
+    """How the entities of a kind travel."""
+
+    SHARED = "shared"
+    """Any machine changes them, by compare-and-set: a `SharedCollection`, also written by hand."""
+    STATE = "state"
+    """Their agent's home changes them, and their newest state travels: a `Collection` by `agent_id`."""
+    COPY = "copy"
+    """Their agent's home writes them once, `{directory}/{partition}/{name}.md` with an `agent_id` in the header, and
+    their bytes travel."""
+
+
+class Kind(NamedTuple):
+    """`name` is the prefix of their ids and their kind in subjects, `directory` where their files are, and the name of
+    their collection in `Workspace`."""
+
+    name: str
+    directory: str
+    rule: Rule
+
+    def collection(self, workspace: Workspace) -> Any:
+        return getattr(workspace, self.directory)
+
+
+KINDS = (
+    Kind("cnv", "conversations", Rule.SHARED),
+    Kind("dlg", "delegations", Rule.SHARED),
+    Kind("tsk", "tasks", Rule.SHARED),
+    Kind("qst", "questions", Rule.SHARED),
+    Kind("rsv", "reservations", Rule.SHARED),
+    Kind("ses", "sessions", Rule.STATE),
+    Kind("exec", "executions", Rule.STATE),
+    Kind("hnd", "handoffs", Rule.COPY),
+    Kind("rcp", "receipts", Rule.COPY),
+)
+"""Every kind of entity. One more is one more line."""
+
+WITHOUT_FILES = (CLAIMS.partition(".")[0],)
+"""The kinds of shared values that only order changes: no machine has a file of them."""
+
+BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
+BY_DIRECTORY: Mapping[str, Kind] = {kind.directory: kind for kind in KINDS}
+
+
+def directories(*rules: Rule) -> frozenset[str]:
+    """Returns the directories of the kinds that travel by one of these rules."""
+    return frozenset(kind.directory for kind in KINDS if kind.rule in rules)
+
+
+# Streams and subjects.
+
 MESSAGE, NOTIFICATION, READ, SEEN, WAIT, EDITS = "msg", "ntf", "read", "seen", "wait", "edits"
-"""The kinds of values that one machine writes, besides those of `hub.kinds`: mail and notifications, marks `read_at`,
-the Owner's wait, an agent's last edits."""
+"""The kinds of values that one machine writes, besides `KINDS`: mail and notifications, marks `read_at`, the Owner's
+wait, an agent's last edits."""
 MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
 AGENT, SETTINGS, CONVERSATION = "agent", "settings", "cnv"
-"""The kinds of values that all machines write, besides those of `hub.kinds`, in the order of the authority."""
+"""The kinds of values that all machines write, besides `KINDS`, in the order of the authority."""
 SHARED_KINDS = (AGENT, LINE, *WITHOUT_FILES, *(kind.name for kind in KINDS if kind.rule is Rule.SHARED))
 OWN_KINDS = (*MARKS, *MARKS.values(), WAIT, EDITS, *(kind.name for kind in KINDS if kind.rule is not Rule.SHARED))
 REFERRED = (AGENT, CONVERSATION)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from multi_agent_mcp.bootstrap import relay
 from multi_agent_mcp.errors import AlreadyExists
-from multi_agent_mcp.hub.relay_client import RelayClient
+from multi_agent_mcp.hub.share_directory import RelayClient
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import ailing, settle
 from tests.crash.killer import Killer

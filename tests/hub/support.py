@@ -35,7 +35,7 @@ HOMES = {DESK: ("owner", "admin"), LAPTOP: ("worker-a",), SHED: ("worker-b",), L
 
 
 def eventually(condition: Callable[[], object], what: str = "") -> None:
-    """Waits until it holds; fails after half a minute."""
+    """Waits until it holds; fails after a minute."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, what or "it never happened"

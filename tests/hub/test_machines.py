@@ -13,7 +13,7 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubUnreachable, Unauthorized
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.relay_client import relay_client_of
+from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.hub.stream import EDITED, TIME, Hub
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft

@@ -458,7 +458,7 @@ def test_files_of_the_share_are_private(two: Machines) -> None:
 
 def test_servers_and_commands_import_no_client_of_the_hub(two: Machines) -> None:
     loaded = loaded_by("unread", "worker-a", "--root", str(two[LAPTOP].root))
-    assert "multi_agent_mcp.hub.relay_client" in loaded
+    assert "multi_agent_mcp.hub.share_directory" in loaded
     assert {"nats", "nkeys", "asyncio", "multi_agent_mcp.hub.relay"} & loaded == set()
 
 

@@ -1,5 +1,6 @@
-"""`python -m tests.partition.claimer ROOT NAME`: starts every task that was not started yet, as one of many competing
-processes, and finishes those it has won. Prints their ids, one a line."""
+"""`python -m tests.partition.claimer ROOT NAME`: answers every question that is open, then starts every task that was
+not started yet, as one of many competing processes, and finishes those it has won. Prints the ids of both, one a
+line."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
+from multi_agent_mcp.errors import InvalidStatusTransition, QuestionClosed, StorageError
 from multi_agent_mcp.wiring import Services
 
 
@@ -41,9 +42,23 @@ class Claimer:
                 return [line["by"] for line in lines] == [self.name]
             return True
 
+    def answers(self, question_id: str) -> bool:
+        """Whether it is this process's answer that stands, to a question that a person on any machine may answer."""
+        questions, owner = self.services.questions, self.services.agents.get("owner")
+        while True:
+            try:
+                return questions.answer(owner, question_id, self.name).answer == self.name
+            except StorageError:  # as above
+                continue
+            except QuestionClosed:
+                return self.services.workspace.questions.get(question_id).answer == self.name
+
 
 def main() -> None:
     claimer = Claimer(open_session(Path(sys.argv[1]), "demo", notifier=Recorder()), sys.argv[2])
+    for question in claimer.services.workspace.questions.open():
+        if claimer.answers(question.id):
+            sys.stdout.write(f"{question.id}\n")
     ids = [task.id for task in claimer.services.workspace.tasks.all()]
     for task_id in sorted(ids, key=lambda item: hash((item, claimer.name))):
         if claimer.claims(task_id):

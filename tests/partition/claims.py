@@ -1,5 +1,5 @@
-"""Many processes on three machines claim the same tasks, while links are cut and hub and relays are stopped and killed:
-each task is won once, and its history is one line of changes on every machine."""
+"""Many processes on three machines claim the same tasks and answer the same questions, while links are cut and hub and
+relays are stopped and killed: each is won once, and its history is one line of changes on every machine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from multi_agent_mcp.domain.task_history import new_value, old_value
+from multi_agent_mcp.services.questions.questions import Asking
 from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.hub.support import DESK, LAPTOP, SHED, Machines, eventually, machines
 from tests.partition.disturbances import disturbances, heal
@@ -20,6 +21,8 @@ from tests.partition.verdict import differing, faults, wait_until_settled
 from tests.partition.writers import REPOSITORY
 
 DELAY = 0.02
+QUESTIONS_OF = 5
+"""One question is asked for so many tasks."""
 
 
 def claim(
@@ -28,6 +31,7 @@ def claim(
     """Plays it; returns what is wrong in the end."""
     chance, began = random.Random(seed), time.monotonic()  # noqa: S311 - to be played again
     with machines(base, LAPTOP, SHED, delay=DELAY) as made:
+        questions = asked(made, tasks // QUESTIONS_OF)
         ids = prepared(made, tasks)
         names = list(made.members)
         claimers = {
@@ -43,11 +47,11 @@ def claim(
         heal(made)
         settled = wait_until_settled(made)
         say(
-            f"{time.monotonic() - began:6.1f} s  {sum(map(len, won.values()))} wins of {tasks} tasks by {processes} "
-            f"processes; settled after {settled:.1f} s; {dict(done)}"
+            f"{time.monotonic() - began:6.1f} s  {sum(map(len, won.values()))} wins of {tasks} tasks and "
+            f"{len(questions)} questions by {processes} processes; settled after {settled:.1f} s; {dict(done)}"
         )
         ended = [f"{name} ended with {process.returncode}" for name, process in claimers.items() if process.returncode]
-        return [*ended, *not_won_once(ids, won), *not_linear(made, won), *differing(made), *faults(made)]
+        return [*ended, *not_won_once(ids | questions, won), *not_linear(made, won), *differing(made), *faults(made)]
 
 
 def prepared(made: Machines, count: int) -> set[str]:
@@ -63,6 +67,16 @@ def prepared(made: Machines, count: int) -> set[str]:
     return ids
 
 
+def asked(made: Machines, count: int) -> set[str]:
+    """The ids of so many questions to the Owner that every machine has."""
+    services = made[LAPTOP].services
+    asking = (Asking(question=f"which one, {number}?", to_id="owner") for number in range(count))
+    ids = {services.questions.ask(services.agents.get("worker-a"), each, None).id for each in asking}
+    for machine in made.members.values():
+        eventually(lambda machine=machine: {each.id for each in machine.services.workspace.questions.open()} == ids)  # type: ignore[misc]
+    return ids
+
+
 def claimer(made: Machines, name: str, number: int) -> subprocess.Popen[str]:
     call = [sys.executable, "-m", "tests.partition.claimer", str(made[name].root), f"{name}-{number}"]
     return subprocess.Popen(call, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
@@ -75,8 +89,12 @@ def not_won_once(ids: set[str], won: dict[str, list[str]]) -> Iterator[str]:
 
 def not_linear(made: Machines, won: dict[str, list[str]]) -> Iterator[str]:
     """Histories in which a change does not begin where the one before has ended, or that name another winner."""
-    winners = {task_id: name for name, tasks in won.items() for task_id in tasks}
+    winners = {won_id: name for name, ids in won.items() for won_id in ids}
     for machine in made.members.values():
+        for question in machine.services.workspace.questions.all():
+            statuses = [line["status"] for line in question.history if "status" in line]
+            if question.answer != winners.get(question.id) or statuses != [[None, "open"], ["open", "answered"]]:
+                yield f"{machine.name}: {question.id}, won by {winners.get(question.id)}, has the history {statuses}"
         for task in machine.services.workspace.tasks.all():
             moves = [line for line in task.history if line.get("status")]
             chain = [(old_value(line, "status"), new_value(line, "status"), line["by"]) for line in moves[-2:]]

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.domain.task_history import NUMBER
-from multi_agent_mcp.hub.kinds import BY_DIRECTORY
 from multi_agent_mcp.hub.share_directory import shared_settings
+from multi_agent_mcp.hub.subjects import BY_DIRECTORY
 from tests.hub.support import Machine, Machines
 from tests.partition.hands import RECEIVERS
 from tests.partition.writers import Writer
@@ -76,6 +76,9 @@ def _missing_at(machine: Machine, writers: list[Writer]) -> Iterator[str]:
     notes = [note for writer in writers for note in writer.notes]
     tasks = {task.id: task for task in workspace.tasks.all()}
     lines = ((task_id, line.get("reason")) for task_id in tasks for line in tasks[task_id].history)
+    answers = [answer for writer in writers for answer in writer.answers.items()]
+    standing = Counter((question.id, str(question.answer)) for question in workspace.questions.all())
+    yield from unless_once(machine, "answer", answers, standing)
     yield from unless_once(machine, "line", notes, Counter((key, words) for key, words in lines if words is not None))
 
 

@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.services.questions.questions import Asking
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
@@ -68,11 +69,12 @@ class Work:
             say(noted=words, task=task_id)
 
     def talk(self, other: str, words: str) -> None:
-        """Begins a conversation and delegates one, as far as the hub is there."""
+        """Begins a conversation, delegates one and asks a question, as far as the hub is there."""
         services = self.services
         with suppress(Refusal):
             services.conversations.begin(self.me, services.agents.get(other), f"talk {words}", purpose="to agree")
             services.delegations.delegate(self.me, self.session.record, other, f"delegated {words}", None)
+            services.questions.ask(self.me, Asking(question=f"which one, {words}?", to_id=other), None)
 
     def read(self) -> None:
         """Reads mail; the next call confirms it, so a process killed before has read nothing."""
@@ -81,6 +83,15 @@ class Work:
         with suppress(StorageError):  # a conversation's first letter is read once the hub is there
             self.services.reading.read(self.me, query, lease=self.session.lease)
         self.session.written(self.session.record.unconfirmed)
+
+    def answer(self) -> None:
+        """Answers what it was asked, as far as the hub is there."""
+        for number, question in enumerate(self.services.workspace.questions.open()):
+            if question.to_id == self.me.id:
+                words = f"{self.me.id} {self.life}.{number}"
+                with suppress(Refusal):  # then it was not answered, or nobody knows
+                    self.services.questions.answer(self.me, question.id, words)
+                    say(answered=question.id, words=words)
 
 
 def noted(change: Change) -> Callable[[Task], Task]:
@@ -109,6 +120,7 @@ def main() -> None:
         for line in sys.stdin:
             list(pool.map(work.send, itertools.islice(numbers, int(line))))
             work.read()
+            work.answer()
             say(done=True)
     work.session.end()
 

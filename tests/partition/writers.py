@@ -34,6 +34,8 @@ class Writer:
     letters: list[Letter] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
     """The task, and the words that were added to its history."""
+    answers: dict[str, str] = field(default_factory=dict)
+    """The question, and its answer."""
     lives: int = 0
     stopped: bool = False
     process: subprocess.Popen[str] | None = None
@@ -86,6 +88,8 @@ class Writer:
             if "sent" in facts:
                 self.letters += [Letter(facts["sent"], to, away and facts["queued"]) for to in facts["to"]]
                 count -= 1
+            elif "answered" in facts:
+                self.answers[facts["answered"]] = facts["words"]
             elif "noted" in facts:
                 self.notes.append((facts["task"], facts["noted"]))
             else:

@@ -16,7 +16,7 @@ import pytest
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
-from multi_agent_mcp.hub.relay_client import relay_client_of
+from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store.authority import ALONE, without_mark
 from multi_agent_mcp.store.collection import Collection, Layout
 from multi_agent_mcp.store.durable_files import Files

@@ -19,6 +19,7 @@ CHECKS: dict[str, Check] = {
     "hierarchy": team.hierarchy,
     "panes": team.panes,
     "hosts": team.hosts,
+    "hooks": team.hooks,
     "notify_command": team.notify_command,
     "misplaced": tree.misplaced,
     "disk": tree.unreadable,

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import combinations, islice
 
 from multi_agent_mcp.domain.agent import Agent, by_server, public_key, sharing_panes, superiors, waking_tmux
+from multi_agent_mcp.domain.overview.stuck import DIALOG
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal, TmuxTimeout
@@ -122,6 +123,27 @@ def hosts(context: CheckContext) -> Iterator[Finding]:
         if agent.host is not None and agent.host not in context.hosts:
             facts = {"agent_id": agent.id, "host": f"{agent.host!r:.60}", "known": ", ".join(sorted(context.hosts))}
             yield context.found("hosts", NOTE, agent.id, "no_profile", **facts)
+
+
+def hooks(context: CheckContext) -> Iterator[Finding]:
+    """Hosts that do not run our hooks: they ask first whether they may, or have called our tools without running one
+    since their start. Without hooks an interrupt waits for the agent's next call of our tools."""
+    for agent in context.agents.at_home().values():
+        if host_named(agent.host) is None or agent.may_be_human:
+            continue
+        facts = {"agent_id": agent.id, "host": agent.host}
+        if _asks_about_hooks(context, agent):
+            yield context.found("hooks", NOTE, agent.id, "hooks_asked", **facts)
+            continue
+        running = filter(context.sessions.is_here, context.sessions.running(agent.id))
+        if any(session.called and not context.hooks_ran(session) for session in running):
+            yield context.found("hooks", NOTE, agent.id, "hooks_silent", **facts)
+
+
+def _asks_about_hooks(context: CheckContext, agent: Agent) -> bool:
+    seen = context.look_at(agent) if agent.pane_id is not None else None
+    shown = context.dialog(agent) if seen is not None and seen[1] == DIALOG else None
+    return shown is not None and shown.topic == "hooks"
 
 
 def notify_command(context: CheckContext) -> Iterator[Finding]:

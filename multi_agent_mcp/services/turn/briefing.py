@@ -111,7 +111,8 @@ class Briefings:
         `answer` of `get_next_action`, which says what to do next. Who it is, its hand-off and how to go on are whole;
         the other sections are cut, the longest first, where there is no room for all."""
         first, hand_off = self._identity(holds), self._hand_off(holds)
-        last = self.texts(f"briefing.go_on.{go_on}")
+        nothing = go_on == "hook" and not holds.has_work
+        last = self.texts("briefing.nothing_begun" if nothing else f"briefing.go_on.{go_on}")
         kept = [part for part in (first, hand_off, last) if part]
         room = BRIEFING_CHARACTERS - sum(len(part) + 1 for part in kept)
         between = [part for section in self._sections() if (part := section(holds))]

@@ -76,6 +76,11 @@ def test_whatever_an_agent_holds_it_fits_and_its_hand_off_is_whole(services: Ser
     assert text.endswith(catalogue(language)("briefing.go_on.hook"))
 
 
+def test_an_agent_with_nothing_begun_is_not_said_to_go_on_with_something(services: Services) -> None:
+    new(services, "not begun", "worker-a", by="owner")
+    assert services.briefings.of("worker-a").endswith(services.texts("briefing.nothing_begun"))
+
+
 def test_a_hand_off_about_work_that_is_over_or_no_longer_mine_is_not_shown(services: Services, clock: Clock) -> None:
     worker, admin = services.agents.get("worker-a"), services.agents.get("admin")
     first, second = running(services, "first"), running(services, "second")
