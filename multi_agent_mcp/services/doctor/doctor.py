@@ -35,6 +35,7 @@ CHECKS: dict[str, Check] = {
     "stuck": processes.stuck,
     "events": processes.events,
     "checks": team.checks,
+    "telemetry": team.telemetry,
     "machines": team.machines,
     "worktrees": team.worktrees,
     "usage": team.usage,

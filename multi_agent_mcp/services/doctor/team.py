@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
+from importlib.util import find_spec
 from itertools import combinations, islice
 
 from multi_agent_mcp.domain.agent import Agent, by_server, public_key, sharing_panes, superiors, waking_tmux
@@ -80,6 +81,12 @@ def checks(context: CheckContext) -> Iterator[Finding]:
     for name, where in wanted.items():
         if name not in settings.checks:
             yield context.found("checks", PROBLEM, name, "check_unknown", where=where)
+
+
+def telemetry(context: CheckContext) -> Iterator[Finding]:
+    """Spans that are asked for and cannot be exported, because OpenTelemetry is not installed."""
+    if context.checks.settings().telemetry is not None and find_spec("opentelemetry.exporter") is None:
+        yield context.found("telemetry", PROBLEM, "session.yaml", "telemetry_missing")
 
 
 def hierarchy(context: CheckContext) -> Iterator[Finding]:
