@@ -436,7 +436,7 @@ class Services:
     def hand_offs(self) -> HandOffs:
         from multi_agent_mcp.services.sessions.hand_offs import HandOffs
 
-        return HandOffs(self.workspace, self.executions, self.mail_search, self.texts, self.clock)
+        return HandOffs(self.workspace, self.executions, self.mail_search, self.signatures, self.texts, self.clock)
 
     @part
     def owner_waits(self) -> OwnerWaits:

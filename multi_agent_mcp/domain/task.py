@@ -343,11 +343,17 @@ class Task(Identified):
             change, assignee_id=[self.assignee_id, assignee_id]
         )
 
+    def require_pending(self) -> None:
+        """Raises `InvalidStatusTransition` for what is no request, or was decided."""
+        if self.approval_status != "pending":
+            raise InvalidStatusTransition(
+                "already_decided", task_id=self.id, status=self.status, approval_status=self.approval_status
+            )
+
     def decided(self, change: Change, *, approve: bool) -> Task:
         """The request after its approval, which moves it from the backlog to `todo`, or its rejection. Raises
         `InvalidStatusTransition` if it was already decided."""
-        if self.approval_status != "pending":
-            raise InvalidStatusTransition("already_decided", task_id=self.id, approval_status=self.approval_status)
+        self.require_pending()
         status = "approved" if approve else "rejected"
         task = replace(self, approval_status=status, approved_by=change.by if approve else None)
         task = task.recorded(change, approval_status=["pending", status])
