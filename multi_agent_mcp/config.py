@@ -16,6 +16,7 @@ from multi_agent_mcp.environment import ENVIRON, PASSKEY
 from multi_agent_mcp.environment import PREFIX as ENV
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Reason
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
+from multi_agent_mcp.trace import current, variables
 
 ROOT_NAME = ".multi-agent-mcp"
 PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
@@ -23,6 +24,7 @@ PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
 TMUX_DIRECTORY = "/tmp"  # noqa: S108 - where tmux keeps its sockets
 CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 CHECK_MINUTES_MAX = 24 * 60
+_HTTP = re.compile(r"https?://[^/\s]+")
 PLAIN_WORD = re.compile(r"[\w./+-]+")
 SHELL_WORDS = frozenset(
     [".", ":", "[", "case", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "set", "until", "while"]
@@ -115,6 +117,17 @@ class Repository:
 
 
 @dataclass(frozen=True)
+class Destination:
+    """`telemetry:` in session.yaml: where spans go, one of both. A relative `file` lies in the session's directory."""
+
+    file: str | None = None
+    otlp: str | None = None
+
+    def __str__(self) -> str:
+        return self.file or self.otlp or ""
+
+
+@dataclass(frozen=True)
 class Settings:
     """One session's settings."""
 
@@ -134,6 +147,8 @@ class Settings:
     done_when: tuple[str, ...] = ()
     """The conditions of tasks that are created without any (docs/protocol.md, Done means proven)."""
     repository: Repository = field(default_factory=Repository)
+    telemetry: Destination | None = None
+    """Where spans are exported to; None: nowhere, and OpenTelemetry is not loaded."""
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -158,8 +173,9 @@ def plugins_environment() -> Environment:
 
 
 def child_environment(**added: str) -> dict[str, str]:
-    """The environment for a program that we start: ours without the passkey, with `added` variables."""
-    return {name: value for name, value in ENVIRON.items() if name != PASSKEY} | added
+    """The environment for a program that we start: ours without the passkey, with the trace of the running call, and
+    with `added` variables."""
+    return {name: value for name, value in ENVIRON.items() if name != PASSKEY} | variables(current()) | added
 
 
 def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
@@ -302,6 +318,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_checks(data.get("checks")),
         parse_done_when(data.get("done_when")),
         parse_repository(data),
+        parse_telemetry(data.get("telemetry")),
     )
 
 
@@ -370,6 +387,18 @@ def _choice(data: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str
         reason = Reason("no_choice", name=name, value=f"{value!r:.60}", allowed=", ".join(allowed))
         raise InvalidArguments("bad_settings", reason=reason)
     return str(value)
+
+
+def parse_telemetry(given: Any) -> Destination | None:
+    """Parses `telemetry` of session.yaml or team.yaml: `{file: PATH}` or `{otlp: URL}`. Raises `InvalidArguments`."""
+    if given is None:
+        return None
+    if not isinstance(given, dict) or len(given) != 1 or not given.keys() <= {"file", "otlp"}:
+        raise InvalidArguments("bad_settings", reason=Reason("no_telemetry"))
+    ((name, value),) = given.items()
+    if not isinstance(value, str) or "\0" in value or not value or (name == "otlp" and not _HTTP.match(value)):
+        raise InvalidArguments("bad_settings", reason=Reason("no_telemetry"))
+    return Destination(**{name: os.path.expanduser(value) if name == "file" else value})  # noqa: PTH111 - as `expanded`
 
 
 def parse_usage(given: Any) -> bool:

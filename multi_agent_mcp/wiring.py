@@ -5,7 +5,7 @@ To see who uses a service, find the usages of its property.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.usage.usage import Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.telemetry.recording import Export, Telemetry
 
 T = TypeVar("T")
 
@@ -293,6 +294,8 @@ class Services:
             profiles.left_out,
             self.settings.notify_command,
             self.worktrees,
+            self.pane_notifier.dialog,
+            lambda session: self.hooks.have_run(session),
             self.usage.unread_agents,
         )
         return Doctor(context)
@@ -369,8 +372,27 @@ class Services:
             self.clock,
             self.outbox,
             self.operations,
-            self.loops.after_sending,
+            self._after_sending,
         )
+
+    def _after_sending(self, messages: Sequence[Message]) -> None:
+        self.telemetry.sent(messages)
+        self.loops.after_sending(messages)
+
+    @part
+    def telemetry(self) -> Telemetry:
+        from multi_agent_mcp.telemetry.recording import Telemetry
+
+        destination = self.settings.telemetry
+        if destination is None:
+            return Telemetry(None)
+
+        def opened() -> Export:
+            from multi_agent_mcp.telemetry.exporting import exporter
+
+            return exporter(destination, self.session, self.path)
+
+        return Telemetry(opened)
 
     @part
     def tracking(self) -> DeliveryTracking:
@@ -408,13 +430,13 @@ class Services:
     def executions(self) -> Executions:
         from multi_agent_mcp.services.sessions.executions import Executions
 
-        return Executions(self.workspace, self.texts, self.clock)
+        return Executions(self.workspace, self.texts, self.clock, self.telemetry.finished)
 
     @part
     def hand_offs(self) -> HandOffs:
         from multi_agent_mcp.services.sessions.hand_offs import HandOffs
 
-        return HandOffs(self.workspace, self.executions, self.mail_search, self.texts, self.clock)
+        return HandOffs(self.workspace, self.executions, self.mail_search, self.signatures, self.texts, self.clock)
 
     @part
     def owner_waits(self) -> OwnerWaits:
@@ -446,6 +468,7 @@ class Services:
             self.follow_questions,
             self.clock,
             self.deliver,
+            self.telemetry.changed,
         )
 
     @part
@@ -840,6 +863,7 @@ class Services:
             self.conversations,
             self.owner_waits,
             self.signatures,
+            self.telemetry.read,
         )
 
     @part

@@ -24,12 +24,14 @@ NAME = "multi_agent_mcp"
 
 LAYERS = (
     ("errors", "environment"),
+    ("trace",),
     ("texts",),
     ("config",),
     ("domain",),
     ("hosts",),
     ("system",),
     ("store",),
+    ("telemetry",),
     ("services", "doorbell", "host_config", "hub"),
     ("hooks",),
     ("wiring",),
@@ -79,6 +81,7 @@ LIBRARIES = {
     "nkeys": {"hub"},
     "frontmatter": {"store"},
     "tomlkit": {"host_config"},
+    "opentelemetry": {"telemetry"},
     "watchdog": {"system"},
 }
 """Library → the packages that may import it."""
@@ -94,6 +97,7 @@ TOUCH_FILES = {
     "store": "the session's files",
     "hub.share_directory": "where the relay's socket is",
     "hub.server": "the hub's own directory, which the server it starts writes in, too",
+    "telemetry.exporting": "the file of spans, where session.yaml says",
     "system": "other programs' files, and what every write is made of",
     "config": "session.yaml, before there is a session",
     "texts": "the catalogue in the package",
@@ -343,7 +347,10 @@ def test_only_the_settings_read_the_environment() -> None:
         f"{NAME}.cli.main",
         f"{NAME}.cli.for_hosts.serve",
     }  # they speak the language of the locale
-    assert users == {f"{NAME}.config", f"{NAME}.cli.for_hosts.hook", f"{NAME}.__main__"} | before_a_session
+    assert (
+        users
+        == {f"{NAME}.config", f"{NAME}.trace", f"{NAME}.cli.for_hosts.hook", f"{NAME}.__main__"} | before_a_session
+    )
 
 
 def placeholders(text: str) -> set[str]:

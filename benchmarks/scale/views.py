@@ -20,7 +20,7 @@ from benchmarks.timing import clean, command_seconds, processor_seconds
 
 AGENTS = 200
 REPEATED = 20
-RESTS = 0.5  # seconds without processor time after which a process rests
+RESTS = 3.0  # seconds without processor time after which a process rests: on a busy machine it waits for its turn
 
 
 class Console:

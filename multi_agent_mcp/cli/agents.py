@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
-from multi_agent_mcp.cli.rendering import column_table
+from multi_agent_mcp.cli.rendering import column_table, local_time
 from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
@@ -178,7 +178,7 @@ def agent_facts(context: SessionContext, agent: Agent) -> dict[str, Any]:
 
 def _alive(record: dict[str, Any], texts: Texts) -> str:
     if "limited_until" in record:
-        return texts("agent.limited", until=record["limited_until"])
+        return texts("agent.limited", until=local_time(record["limited_until"], texts))
     return texts("answer.yes" if record["alive"] else "answer.no")
 
 

@@ -7,7 +7,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, requi
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.ids import as_name, differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
+from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.system.files import FileChange, apply_change
 from multi_agent_mcp.system.ownership import require_entered, require_own
@@ -113,7 +114,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Made:
-    """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`."""
+    """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`.
+    `instructions`: the files of the project to which our block was added, or from which it was taken."""
 
     place: Place
     new_team: bool
@@ -122,6 +124,7 @@ class Made:
     update: TeamUpdate
     first: str | None
     texts: Texts
+    instructions: tuple[Path, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -135,6 +138,7 @@ class Made:
             **team,
             "agents": list(self.agents),
             "first": self.first,
+            "instructions": list(map(str, self.instructions)),
             **asdict(self.update),
         }
 
@@ -149,6 +153,8 @@ class Made:
             yield texts("init.kept" if name in self.agents else "init.settings_kept", name=name, keys=", ".join(keys))
         if update.left_out:
             yield texts("init.left_out", names=", ".join(update.left_out))
+        for file in self.instructions:
+            yield texts("init.instructions", path=file)
         if self.first is not None or self.new_team or update.added:
             yield from self._next_steps({agent.command for agent in self.agents.values() if agent.command})
 
@@ -185,12 +191,23 @@ class _Hosts(click.Choice[str]):
 )
 @click.option("--name", help="For a new team.yaml: the session's name (default: the directory's).")
 @click.option("--demo", is_flag=True, help="For a new team.yaml: scripted agents, to try it without an account.")
+@click.option(
+    "--agents-md/--no-agents-md",
+    default=None,
+    help="Add what the project's agents have to know of the team to AGENTS.md (and CLAUDE.md), or take it out.",
+)
 @click.option("--language", type=click.Choice(LANGUAGES), help="Default: team.yaml's; for a new one the locale's.")
 @ROOT
 @SESSION
 @JSON
 def init(
-    team: Path | None, language: str | None, root: str | None, session: str | None, as_json: bool, **new: Any
+    team: Path | None,
+    language: str | None,
+    root: str | None,
+    session: str | None,
+    as_json: bool,
+    agents_md: bool | None,
+    **new: Any,
 ) -> None:
     """Make a session for a team; without a team.yaml, write one for the hosts on PATH.
 
@@ -199,6 +216,7 @@ def init(
     try:
         with system_errors():
             made = _init(team, root, session, language, NewTeam(**new))
+            made = replace(made, instructions=_instructed(made, wanted=agents_md))
     except Refusal as refusal:
         refuse(refusal, as_json=as_json)
     print_answer(made.as_answer(), made.lines(), as_json=as_json)
@@ -217,6 +235,19 @@ def _init(team: Path | None, root: str | None, session: str | None, language: st
     elif is_wanted:
         raise InvalidArguments("team_exists", file=place.team)
     return _made(place, session, language, new_team=is_new)
+
+
+def _instructed(made: Made, *, wanted: bool | None) -> tuple[Path, ...]:
+    """Adds the block to the project's files, or takes it out; None: leaves them as they are. Returns what changed."""
+    if wanted is None:
+        return ()
+    from multi_agent_mcp.host_config.agents_md import ProjectInstructions
+
+    files = ProjectInstructions(made.place.team.absolute().parent, made.path / "hosts" / "backups")
+    if not wanted:
+        return tuple(files.remove())
+    programs = {program_name(agent.command or "") for agent in made.agents.values()}
+    return tuple(files.add(made.texts("agents_md.block"), for_claude="claude" in programs))
 
 
 def _place(team: Path | None, root: str | None) -> Place:

@@ -99,7 +99,7 @@ STATUS_STYLES = {
 }
 
 
-def status_words(status: str, texts: Texts) -> str:
+def status_words(status: str, texts: Texts) -> Styled:
     """A status as the language says it, coloured; see `words_of_code`."""
     return Styled(words_of_code("state", status, texts), STATUS_STYLES.get(status, ""))
 

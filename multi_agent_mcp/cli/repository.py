@@ -77,7 +77,7 @@ def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | No
 
     made, conflicts = context.services.reservations.reserve(context.me, patterns, reason=reason, minutes=minutes)
     texts, answer = context.texts, as_answer(made)
-    lines = [made.id, texts("reserve.until", at=answer["expires_at"])]
+    lines = [made.id, texts("reserve.until", at=_until(made, context))]
     named = ({"agent_id": one.agent_id, "patterns": shown_patterns(one.patterns)} for one in conflicts)
     lines += [texts("reserve.conflict", **values) for values in named]
     context.answer({**answer, "conflicts": list(map(as_answer, conflicts))}, lines)
@@ -163,12 +163,16 @@ def remove_workspace(context: SessionContext, agent_id: str) -> None:
 
 
 def _columns(context: SessionContext) -> dict[str, Callable[[Reservation], object]]:
-    texts, now = context.texts, context.services.clock()
     return {
         "reservation": attrgetter("id"),
         "agent": lambda one: display_id(one.agent_id),
-        "until": lambda one: "-" if one.expires_at is None else local_words(one.expires_at, now, texts),
+        "until": lambda one: _until(one, context),
         "task": lambda one: one.task_id or "-",
         "patterns": lambda one: ", ".join(one.patterns),
         "reason": lambda one: excerpt(one.reason or "-"),
     }
+
+
+def _until(reservation: Reservation, context: SessionContext) -> str:
+    until = reservation.expires_at
+    return "-" if until is None else local_words(until, context.services.clock(), context.texts)

@@ -242,8 +242,9 @@ def approve(context: SessionContext, task_id: str, reject: bool, reason: str | N
     """Approve (or reject) a task that an agent requested for itself, or the result of one in review."""
     was_reviewed = context.services.task_changes.get(task_id).status == "review"
     task = context.services.deliveries.decide(context.me, task_id, approve=not reject, reason=reason)
-    answer = {"task_id": task.id, "approval_status": task.approval_status, "status": task.status}
-    context.answer(answer, [f"{task.id}: {task.status if was_reviewed else task.approval_status}"])
+    decided = "rejected" if reject else "approved"
+    answer = {"task_id": task.id, "approval_status": decided, "status": task.status}
+    context.answer(answer, [f"{task.id}: {task.status if was_reviewed else decided}"])
 
 
 @click.command()

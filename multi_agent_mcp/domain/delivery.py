@@ -96,10 +96,11 @@ def item_ids_of(entry: Mapping[str, Any]) -> list[str]:
 
 class About(NamedTuple):
     """What a ring announces, for programs: known words and ids only, never what an agent wrote. Both are empty for
-    several things at once."""
+    several things at once. `traceparent` is the trace of the call that caused it, if it is known."""
 
     kind: str = ""
     id: str = ""
+    traceparent: str | None = None
 
 
 MANY = About()

@@ -46,7 +46,7 @@ class Message(Readable):
     `signature` is None in a hand-written file."""
 
     BODY: ClassVar[str | None] = "content"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"signature"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"signature", "traceparent"})
 
     id: str
     sender_id: str = "unknown"
@@ -58,6 +58,8 @@ class Message(Readable):
     read_at: datetime | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     signature: str | None = None
+    traceparent: str | None = None
+    """The trace of the call that sent it."""
     content: str = ""
 
     @property

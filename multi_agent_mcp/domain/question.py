@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
@@ -76,15 +76,23 @@ class Question(Identified):
         """Whether the question is open and its deadline has passed."""
         return not self.settled and self.deadline is not None and self.deadline <= now
 
+    @property
+    def patience(self) -> timedelta | None:
+        """The time to answer that its asker has given."""
+        return None if self.deadline is None else self.deadline - self.created_at
+
     def repeats(self, other: Question) -> bool:
-        """Whether this question asks what the other one asks, of the same agent and about the same task."""
-        about = ("asker_id", "to_id", "task_id", "choices", "default", "question")
+        """Whether this question asks what the other one asks, of the same agent, about the same task and with the same
+        time to answer."""
+        about = ("asker_id", "to_id", "task_id", "choices", "default", "question", "patience")
         return all(getattr(self, name) == getattr(other, name) for name in about)
 
     def require_open(self) -> None:
         """Raises `QuestionClosed` for a settled question."""
         if self.settled:
-            raise QuestionClosed(question_id=self.id, status=self.status, answer=self.answer or "-")
+            if self.answer is None:
+                raise QuestionClosed("question_withdrawn", question_id=self.id, status=self.status)
+            raise QuestionClosed(question_id=self.id, status=self.status, answer=self.answer)
 
     def require_choice(self, answer: str) -> None:
         """Raises `InvalidArguments` for an answer that is none of the choices, if there are any."""

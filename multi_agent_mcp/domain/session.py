@@ -88,6 +88,7 @@ class Execution(Identified):
     """An execution. `log_file_path` is relative to the session directory; `duration_seconds` is set at the end."""
 
     BEGAN: ClassVar[str] = "started_at"
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"traceparent"})
 
     id: str
     agent_id: str = ""
@@ -100,6 +101,8 @@ class Execution(Identified):
     duration_seconds: float | None = None
     log_file_path: str = ""
     error_message: str | None = None
+    traceparent: str | None = None
+    """The trace of the call that began it."""
 
     @property
     def running(self) -> bool:

@@ -96,7 +96,7 @@ def history_entry(written: Any) -> Mapping[str, Any]:
 @dataclass(frozen=True, kw_only=True)
 class Task(Identified):
     BODY: ClassVar[str | None] = "description"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery", "traceparent"})
 
     id: str
     title: str = ""
@@ -127,8 +127,10 @@ class Task(Identified):
     done_when: tuple[str, ...] = ()
     """What has to be true before it is done: names of checks, `review`, `review:AGENT`."""
     delivery: Mapping[str, Any] | None = None
-    """What its assignee has said of it, while that is examined: `at`, `summary`, `next_steps`, and `reviews`, who has
-    approved what."""
+    """What its assignee has said of it, while that is examined: `at`, `summary`, `next_steps`, `traceparent`, and
+    `reviews`, who has approved what."""
+    traceparent: str | None = None
+    """The trace of the call that created it."""
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -275,7 +277,9 @@ class Task(Identified):
             return self.done_when or ([REVIEW] if self.status == "review" else [])
         return self.checks if status == "review" else []
 
-    def delivered(self, change: Change, summary: str | None, next_steps: str | None) -> Task:
+    def delivered(
+        self, change: Change, summary: str | None, next_steps: str | None, traceparent: str | None = None
+    ) -> Task:
         """The task after its assignee has said that it is done: in progress, until its conditions are examined. Raises
         `InvalidStatusTransition` as `move_to("done")`."""
         if self.is_examined:
@@ -284,6 +288,8 @@ class Task(Identified):
         if begun.status != "in_progress":
             return begun.move_to("done", change)  # raises
         said = {"at": format_time(change.at), "summary": summary, "next_steps": next_steps}
+        if traceparent is not None:
+            said["traceparent"] = traceparent
         return replace(begun, delivery=said).recorded(change, delivered=True)
 
     def settled(self, status: str, change: Change) -> Task:
@@ -337,11 +343,17 @@ class Task(Identified):
             change, assignee_id=[self.assignee_id, assignee_id]
         )
 
+    def require_pending(self) -> None:
+        """Raises `InvalidStatusTransition` for what is no request, or was decided."""
+        if self.approval_status != "pending":
+            raise InvalidStatusTransition(
+                "already_decided", task_id=self.id, status=self.status, approval_status=self.approval_status
+            )
+
     def decided(self, change: Change, *, approve: bool) -> Task:
         """The request after its approval, which moves it from the backlog to `todo`, or its rejection. Raises
         `InvalidStatusTransition` if it was already decided."""
-        if self.approval_status != "pending":
-            raise InvalidStatusTransition("already_decided", task_id=self.id, approval_status=self.approval_status)
+        self.require_pending()
         status = "approved" if approve else "rejected"
         task = replace(self, approval_status=status, approved_by=change.by if approve else None)
         task = task.recorded(change, approval_status=["pending", status])

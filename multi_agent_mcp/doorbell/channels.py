@@ -23,6 +23,7 @@ from multi_agent_mcp.doorbell.wording import sanitized
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.process import is_alive
+from multi_agent_mcp.trace import variables
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -71,7 +72,7 @@ class NotifyCommand(Channel):
         program, *arguments = self._command
         call = [program, *(_filled(part, sanitized(line), about) for part in arguments)]
         try:
-            code = _run(call, self._seconds)
+            code = _run(call, self._seconds, about.traceparent)
             failure = f"exit {code}" if code else ""
         except subprocess.TimeoutExpired:
             failure = HUNG
@@ -102,11 +103,16 @@ def _filled(part: str, line: str, about: About) -> str:
     return _PLACE.sub(lambda found: known[found[0]], part)
 
 
-def _run(call: Sequence[str], seconds: float) -> int:
+def _run(call: Sequence[str], seconds: float, traceparent: str | None) -> int:
     """Runs a program and returns its exit code. After `seconds` kills its process group and raises `TimeoutExpired`."""
     quiet = subprocess.DEVNULL
     running = subprocess.Popen(
-        call, env=child_environment(), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        call,
+        env=child_environment(**variables(traceparent)),
+        stdin=quiet,
+        stdout=quiet,
+        stderr=quiet,
+        start_new_session=True,
     )
     try:
         return running.wait(seconds)

@@ -46,7 +46,7 @@ def about(items: Sequence[DoorbellItem]) -> About:
     if len(items) != 1 or isinstance(item := items[0], FirstPrompt | GoOn):
         return MANY
     if isinstance(item, Message):
-        return About("message", _name(item.id))
+        return About("message", _name(item.id), item.traceparent)
     return About(_word(item), _name(item.question_id or item.id))
 
 

@@ -30,6 +30,7 @@ from multi_agent_mcp.system.process import host_of
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NANOSECONDS = 10**9
 LINES_MAX = 5
 """The most messages or notifications that are announced one by one; more are announced by their number."""
 
@@ -172,6 +174,14 @@ class Hooks:
         have told."""
         host = self._state(agent_id, purpose).host
         return (host.host, host.session) if host.is_of(self._host_pid, since) else (None, None)
+
+    def have_run(self, session: AgentSession) -> bool:
+        """Whether the host of a session has run a hook of ours since it started that session's server."""
+        path = str(self.workspace.path)
+        state = state_file.read_state(path, session.agent_id, session.purpose)
+        looked_at, began = state.get("looked_at"), session.created_at.timestamp() * NANOSECONDS
+        is_newer = isinstance(looked_at, int) and looked_at >= began
+        return is_newer or HookState.of(state).host.is_of(host_of(session.pid), session.created_at)
 
     def _seen(self, event: Event, host: HostMemory) -> HostMemory:
         """What is known of the host with this event. A new conversation in a process whose host does not announce it

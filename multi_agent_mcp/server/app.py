@@ -19,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
-from multi_agent_mcp.server.middleware import Middleware
+from multi_agent_mcp.server.middleware import Middleware, outcome
 from multi_agent_mcp.server.stdio import Stdio, current_confirmation
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
 from multi_agent_mcp.services.sessions.confirmation import Confirmation
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+TRACEPARENT = "traceparent"
+"""Where a call's `_meta` has its trace (MCP 2026-07-28, `_meta`; older clients that send it mean the same)."""
 BACKGROUND_AFTER_SECONDS = 1.0
 HOST_LOOKED_AT_EVERY_SECONDS = 1.0
 """The interval of polling, where the kernel does not report the end of the host."""
@@ -98,7 +100,10 @@ class App:
             confirmation.wait_for_cancelled(LAST_CALLS_SECONDS)
             confirmation.wait_for_turn()
             self.binding.note_thread((params.meta or {}).get("threadId"))
-            return self.middleware.answer(params.name, params.arguments or {}, confirmation)
+            with self.binding.services.telemetry.call(params.name, (params.meta or {}).get(TRACEPARENT)) as called:
+                result = self.middleware.answer(params.name, params.arguments or {}, confirmation)
+                called.error, called.attributes = outcome(result), self.binding.identity
+            return result
         finally:
             confirmation.give_turn()
 
@@ -176,6 +181,7 @@ class App:
         code = 0
         try:
             self.binding.close(confirm=confirm)
+            self.binding.services.telemetry.flush()
         except (Refusal, OSError) as error:  # a full disk is no bug: no traceback
             refusal = system_error(error) if isinstance(error, OSError) else error
             logger.error("the session could not be closed: %s", self.binding.services.texts.sentence(refusal))

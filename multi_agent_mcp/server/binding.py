@@ -127,6 +127,18 @@ class Binding:
         record = session.record
         return self.services.missing_sessions.closes_after_logout(record.agent_id, record.purpose, self._own_pane)
 
+    @property
+    def identity(self) -> dict[str, str | int]:
+        """The ids of the bound agent and its session, for spans."""
+        if self.session is None:
+            return {}
+        record = self.session.record
+        return {
+            "multi_agent_mcp.agent.id": record.agent_id,
+            "multi_agent_mcp.session.id": record.id,
+            "multi_agent_mcp.purpose": record.purpose,
+        }
+
     def agent(self) -> Agent:
         """The bound agent's current record in the registry."""
         return self.services.agents.get(self._agent_id or "")

@@ -22,6 +22,8 @@ ANSWER_SECONDS = 20.0
 """How long a call waits for the outcome; later it is a notification."""
 AGAIN_SECONDS = 60.0
 """The interval of trying again what could not be examined: a full disk, a damaged session.yaml."""
+OTHERS_SECONDS = 3.0
+"""How long a task is left to the process that has just delivered or approved it."""
 CLOSING_SECONDS = 0.5
 
 
@@ -64,6 +66,7 @@ class Checking:
         self._services = services
         self.agent_id = agent_id
         self._directory = directory
+        self._since = services.clock()
         self._asked: dict[str, Asked] = {}
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -103,10 +106,19 @@ class Checking:
         while not self._closing.is_set():
             self._wake.clear()
             pending = self._pending()
-            if not pending:
+            waits = [self._left_to_others(task) or (0.0 if self._examine(task) else AGAIN_SECONDS) for task in pending]
+            if not waits:
                 self._wake.wait()
-            elif False in list(map(self._examine, pending)):
-                self._wake.wait(AGAIN_SECONDS)
+            elif any(waits):
+                self._wake.wait(min(filter(None, waits)))
+
+    def _left_to_others(self, task: Task) -> float:
+        """For how many seconds more a task is left to the process that has just delivered or approved it: its call gets
+        the outcome, and a notification would say the same again."""
+        if task.id in self._asked or task.updated_at < self._since:
+            return 0.0
+        passed = (self._services.clock() - task.updated_at).total_seconds()
+        return max(OTHERS_SECONDS - max(passed, 0.0), 0.0)
 
     def _pending(self) -> list[Task]:
         try:

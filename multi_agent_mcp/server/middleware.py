@@ -48,6 +48,13 @@ def interrupted(texts: Texts, *, executed: bool) -> types.CallToolResult:
     )
 
 
+def outcome(result: types.CallToolResult) -> str | None:
+    """The code of a refusal, `interrupted`, or None for success."""
+    if result.structured_content is None:
+        return "interrupted"
+    return result.structured_content.get("error") if result.is_error else None
+
+
 def _result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
     text = json.dumps(answer, ensure_ascii=False)
     if (plain := text.encode(errors="replace").decode()) != text:  # a path need not be UTF-8

@@ -239,6 +239,18 @@ def apply_change(change: FileChange, backups: Path) -> Path | None:
     return backup
 
 
+def remove_file(change: FileChange, backups: Path) -> Path:
+    """Removes the file, following a symbolic link; returns the path of its backup. Raises as `apply_change`."""
+    path = Path(os.path.realpath(change.path))
+    if read_external(path) != change.before:
+        raise StorageError("changed_meanwhile", path=path.name)
+    with storage_errors(path):
+        backup = _backed_up(path, backups)
+        path.unlink()
+        sync_directory(path.parent)
+    return backup
+
+
 def _public_mode() -> int:
     """The mode of a new file that others may read, as far as this process's umask(2) lets them."""
     mask = os.umask(0)

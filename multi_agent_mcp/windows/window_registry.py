@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.domain.entity import age
+from multi_agent_mcp.domain.task import WITH_ASSIGNEE
 from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
 from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
 from multi_agent_mcp.system.open_files import end
+from multi_agent_mcp.trace import current, variables
 from multi_agent_mcp.windows.agent_command import is_prompted
 from multi_agent_mcp.windows.continuing import END_SECONDS
 
@@ -210,11 +213,20 @@ def last_socket(services: Services) -> str | None:
     return next((path for path in recorded if path and Path(path).parent.is_dir()), None)
 
 
+def _trace_of_work(services: Services, slot: Slot) -> str | None:
+    """The trace of the newest open task of the agent that a window is opened for."""
+    if slot.purpose != "task":
+        return None
+    tasks = sorted(services.workspace.tasks.open(slot.agent_id), key=age, reverse=True)
+    return next((task.traceparent for task in tasks if task.status in WITH_ASSIGNEE and task.traceparent), None)
+
+
 def environment_of(services: Services, slot: Slot) -> dict[str, str]:
     """Returns the variables that tell a window's command its session, agent and purpose, the configuration file of a
     host that takes `{mcp_config}` from a variable, and a plugin of ours that there is such a configuration."""
     environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session}
     if slot not in OWN_SLOTS:
+        environment |= variables(current() or _trace_of_work(services, slot))
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}
         agent = services.agents.get(slot.agent_id)
         environment |= services.host_configurations.environment(agent)

@@ -11,9 +11,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from multi_agent_mcp.cli.rendering import ago
-from multi_agent_mcp.cli.watch.screen import meter, screen, shares, state
+from multi_agent_mcp.cli.watch.screen import NO_EDITS, Edited, meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.overview.stuck import AgentFacts, Stuck
+from multi_agent_mcp.domain.repository.edits import FileEdit
 from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import Change
@@ -76,10 +77,17 @@ def waits(count: int, text: str = "Do you want to proceed?") -> list[Item]:
     return [Item(kind="dialog", agent_id=text if text == HOSTILE else "worker-a", text=text, command="x")] * count
 
 
-def drawn(what: Snapshot, width: int, height: int, language: str = "en", items: Sequence[Item] = ()) -> list[str]:
+def drawn(
+    what: Snapshot,
+    width: int,
+    height: int,
+    language: str = "en",
+    items: Sequence[Item] = (),
+    edited: Edited = NO_EDITS,
+) -> list[str]:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=False, color_system=None)
     with console.capture() as capture:
-        console.print(screen(what, items, catalogue(language) | catalogue(language, PEOPLE), height))
+        console.print(screen(what, items, catalogue(language) | catalogue(language, PEOPLE), height, edited))
     return capture.get().splitlines()
 
 
@@ -146,3 +154,17 @@ def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
         "2 h",
     ]
     assert [meter(progress) for progress in (-5, 50, 1_000)] == ["░░░░░░   0%", "███░░░  50%", "██████ 100%"]
+
+
+def test_it_shows_who_edited_what_and_marks_what_several_edit() -> None:
+    edits = [FileEdit(path, None, name, None, NOW - timedelta(minutes=2)) for path, name in EDITED]
+    lines = drawn(seen(agents=1, tasks=1, messages=1), 80, 24, edited=Edited(edits, {("src/a.py", None): ["a", "b"]}))
+    begins = next(index for index, line in enumerate(lines) if line.startswith("Edits"))
+    assert [line.split() for line in lines[begins + 1 : begins + 4]] == [
+        ["2", "min", "a", "!", "src/a.py"],
+        ["2", "min", "b", "!", "src/a.py"],
+        ["2", "min", "b", "src/b.py"],
+    ]
+
+
+EDITED = (("src/a.py", "a"), ("src/a.py", "b"), ("src/b.py", "b"))

@@ -22,6 +22,9 @@ from multi_agent_mcp.errors import InvalidArguments
         ("[ab].c", "[!a].c"),
         ("*", "a/b"),
         ("a/*", "a/b/c"),
+        ("*.py", "src"),
+        ("v1.2", "v1.2/a/*.md"),
+        (".github", "*.yml"),
     ],
 )
 def test_patterns_that_can_match_one_file_overlap(one: str, other: str) -> None:
@@ -41,6 +44,10 @@ def test_patterns_that_can_match_one_file_overlap(one: str, other: str) -> None:
         ("[ab].c", "[!ab].c"),
         ("docs/?.md", "docs/ab.md"),
         ("a/b", "a/c"),
+        ("*.md", "src/a.py"),
+        ("test_*", "/src/a.py"),
+        ("src/**/*.md", "src/a.py"),
+        ("[", "src/a.py"),
     ],
 )
 def test_patterns_that_cannot_match_one_file_do_not(one: str, other: str) -> None:

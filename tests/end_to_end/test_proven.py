@@ -65,6 +65,9 @@ async def test_a_worker_learns_why_mends_it_is_reviewed_and_done(proven: Team, w
         assert actions(await admin.call("get_notifications")) == ["review_requested"]
         review = await admin.call("get_next_action")
         assert (review["action"], review["tasks"][0]["summary"]) == ("review", "Now they do.")
+        rejected = await admin.call("approve_task_request", task_id=task_id, approve=False, reason="Not in git.")
+        assert (rejected["approval_status"], rejected["status"]) == ("rejected", "in_progress")
+        assert (await worker.call("report_completed", result="success", summary="And now."))["status"] == "review"
         await admin.call("approve_task_request", task_id=task_id, approve=True)
         await eventually(lambda: proven.ask("task", "show", task_id)["task"]["proof"] == "proven", "it is done")
         (report,) = (await admin.call("read_messages"))["messages"]

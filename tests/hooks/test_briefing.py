@@ -46,7 +46,8 @@ def test_a_host_that_starts_anew_is_told_what_is_held_and_nothing_if_there_is_no
 
 
 @pytest.mark.parametrize(
-    ("host", "source"), [("gemini", "clear"), ("copilot", "resume"), ("opencode", "resume"), ("opencode", "startup")]
+    ("host", "source"),
+    [("gemini", "clear"), ("gemini", "resume"), ("copilot", "resume"), ("opencode", "resume"), ("opencode", "startup")],
 )
 def test_where_the_model_does_not_hear_the_beginning_it_is_told_at_the_next_event(
     services: Services, host: str, source: str

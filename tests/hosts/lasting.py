@@ -128,10 +128,13 @@ class LastingTeam:
 
     def types(self, text: str) -> None:
         """A person types a line into the worker's pane."""
-        pane = str(self.team.services.agents.get("worker-a").pane_id)
-        self.terminal("send-keys", "-t", pane, "-l", "--", text)
+        self.presses("-l", "--", text)
         time.sleep(KEY_PAUSE_SECONDS)
-        self.terminal("send-keys", "-t", pane, "Enter")
+        self.presses("Enter")
+
+    def presses(self, *keys: str) -> None:
+        """A person presses keys in the worker's pane."""
+        self.terminal("send-keys", "-t", str(self.team.services.agents.get("worker-a").pane_id), *keys)
 
     @property
     def summaries(self) -> int:

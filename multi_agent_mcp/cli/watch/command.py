@@ -21,7 +21,7 @@ from rich.live import Live
 
 from multi_agent_mcp.cli.context import SessionContext, session_command
 from multi_agent_mcp.cli.rendering import titled_table
-from multi_agent_mcp.cli.watch.screen import heading, screen, tables, waiting_for_owner
+from multi_agent_mcp.cli.watch.screen import Edited, heading, last_edits, screen, tables, waiting_for_owner
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ TICK_SECONDS = 5.0  # ages increase and processes die without an event
 CALM_SECONDS = 0.1  # events within this time cause one update
 QUITS = frozenset("qQ\x04")
 SHOWN = frozenset(
-    {"agents.json", "ipc", "tasks", "questions", "notifications", "sessions", "owner_wait", ".supervisor"}
+    {"agents.json", "ipc", "tasks", "questions", "notifications", "sessions", "owner_wait", ".supervisor", ".edits"}
 )
 """The files and directories in the session's directory from which the snapshot is made."""
 
@@ -109,7 +109,7 @@ def run(services: Services, messages: int) -> None:
             seen = changes.count
             items = waiting_for_owner(services, services.recent_attention.of)
             taken = services.snapshots.take(messages=messages)
-            picture = screen(taken, items, services.people, live.console.height)
+            picture = screen(taken, items, services.people, live.console.height, last_edits(services))
             live.update(picture, refresh=True)
             time.sleep(CALM_SECONDS)
             changes.wait(seen, TICK_SECONDS)
@@ -135,18 +135,22 @@ def _signals(changes: Changes) -> Iterator[None]:
 @session_command()
 def watch(context: SessionContext, once: bool, messages: int) -> None:
     """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it."""
+    from multi_agent_mcp.services.repository.edits import as_answer
+
     if once or context.as_json or not sys.stdout.isatty():
         services = context.services
         seen, items = services.snapshots.take(messages=messages), waiting_for_owner(services, services.attention.of)
-        answer = seen.as_answer() | {"attention": [item.as_answer() for item in items]}
-        context.answer(answer, _plain(seen, items, services.people))
+        last = last_edits(services)
+        waits, edits = [item.as_answer() for item in items], list(map(as_answer, last.edits))
+        answer = seen.as_answer() | {"attention": waits, "edits": edits}
+        context.answer(answer, _plain(seen, items, last, services.people))
         return
 
     run(context.services, messages)
 
 
-def _plain(seen: Snapshot, items: Collection[Item], texts: Texts) -> Iterator[str]:
+def _plain(seen: Snapshot, items: Collection[Item], last: Edited, texts: Texts) -> Iterator[str]:
     yield heading(seen, items, texts)
-    for _, head, rows in tables(seen, items, texts):
+    for _, head, rows in tables(seen, items, last, texts):
         yield ""
         yield from titled_table(texts, head, rows)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from multi_agent_mcp.cli.context import excerpt, placed
-from multi_agent_mcp.cli.rendering import ago
+from multi_agent_mcp.cli.rendering import Styled, ago, local_words, status_words
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.errors import Refusal
@@ -19,6 +19,7 @@ from multi_agent_mcp.errors import Refusal
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.hosts.dialog import Choice, Dialog
+    from multi_agent_mcp.domain.repository.edits import FileEdit
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
@@ -32,10 +33,23 @@ ATTENTION = ("for", "agent", "what", "says")
 AGENTS = ("agent", "state", "unread", "doing")
 TASKS = ("task", "assignee", "progress", "for", "title")
 MESSAGES = ("ago", "from_to", "type", "state", "words")
+EDITS = ("ago", "agent", "path")
 """The columns of each table; their titles are `table.{name}` in the catalogue."""
 
 Row = tuple[str, ...]
+
+
+class Edited(NamedTuple):
+    """The edits of the last hours, newest first, and the files among them that several agents edit."""
+
+    edits: Sequence[FileEdit] = ()
+    shared: Mapping[tuple[str, str | None], list[str]] = {}
+
+
+NO_EDITS = Edited()
+
 METER = 6
+EDITS_SHOWN = 8
 
 
 def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
@@ -79,6 +93,11 @@ def waiting_for_owner(services: Services, look: Callable[[Agent], list[Item]]) -
     return look(owner)
 
 
+def last_edits(services: Services) -> Edited:
+    found = services.edits.recent()
+    return Edited(found, services.edits.shared(found))
+
+
 def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
     indent = "  " * min(seen.depth, 4)
     waiting = texts("watch.waits_for", agent_id=seen.waiting_for) if seen.waiting_for else "-"
@@ -101,7 +120,8 @@ def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
     if seen.stuck:
         return f"{texts('watch.stuck')}: {seen.stuck.cause}"
     if seen.limit:
-        return f"{texts('watch.limited')}: {seen.limit.until_said[:16]}"
+        until = local_words(seen.limit.until, now, texts) if seen.limit.until else seen.limit.until_said
+        return f"{texts('watch.limited')}: {until}"
     if not seen.alive:
         return texts("watch.waiting" if seen.waiting_for else "watch.off")
     alive = texts("watch.alive")
@@ -112,7 +132,7 @@ def task(found: Task, now: datetime, texts: Texts) -> Row:
     reason = excerpt(found.blocked_reason or "")
     title = f"{found.title} ({reason})" if reason else found.title
     return (
-        one_line(found.status),
+        status_words(found.status, texts),
         one_line(found.assignee_id or "-"),
         meter(found.progress),
         ago(found.status_since, now, texts),
@@ -122,25 +142,38 @@ def task(found: Task, now: datetime, texts: Texts) -> Row:
 
 def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
     who = f"{display_id(seen.sender_id)} → {display_id(seen.receiver_id)}"
-    reached = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
+    reached = status_words(seen.state, texts)
+    if seen.reason:
+        reached = Styled(one_line(f"{reached}: {seen.reason}"), reached.style)
     sent = ago(seen.created_at, now, texts)
-    return sent, who, one_line(seen.message_type), one_line(reached), one_line(seen.subject)
+    return sent, who, one_line(seen.message_type), reached, one_line(seen.subject)
+
+
+def edit(made: FileEdit, shared: Collection[tuple[str, str | None]], now: datetime, texts: Texts) -> Row:
+    """A file that an agent edited; `!` before one that others edit, too."""
+    mark = "! " if (made.path, made.repository) in shared else ""
+    return ago(made.at, now, texts), display_id(made.agent_id), one_line(mark + made.path)
 
 
 def heading(seen: Snapshot, items: Collection[Item], texts: Texts) -> str:
     """Returns the session's name, the number of tasks by status, and the number of items that wait for the human."""
-    counted = " · ".join(f"{status} {number}" for status, number in seen.counts.items() if number)
+    counted = " · ".join(f"{status_words(status, texts)} {number}" for status, number in seen.counts.items() if number)
     attention = texts("watch.waiting_count", count=len(items)) if items else texts("attention.nothing")
     return f"{seen.session} · {counted or texts('watch.no_tasks')} · {attention}"
 
 
-def tables(seen: Snapshot, items: Collection[Item], texts: Texts) -> Iterator[tuple[str, Row, list[Row]]]:
-    """Yields name, columns and rows of each table, from the top; the first is attention, if any item waits."""
+def tables(
+    seen: Snapshot, items: Collection[Item], edited: Edited, texts: Texts
+) -> Iterator[tuple[str, Row, list[Row]]]:
+    """Yields name, columns and rows of each table, from the top; the first is attention, if any item waits. `edited`
+    are the last edits of files and which of these several agents edit."""
     if items:
         yield "attention", ATTENTION, [row for item in items for row in waiting(item, seen.at, texts)]
     yield "agents", AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
     yield "tasks", TASKS, [task(item, seen.at, texts) for item in seen.tasks]
     yield "messages", MESSAGES, [message(item, seen.at, texts) for item in seen.messages]
+    if edited.edits:
+        yield "edits", EDITS, [edit(item, edited.shared, seen.at, texts) for item in edited.edits[:EDITS_SHOWN]]
 
 
 def meter(progress: int) -> str:
@@ -176,9 +209,11 @@ FRAME = 2  # the first line and the last one
 LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
 
 
-def screen(seen: Snapshot, items: Collection[Item], texts: Texts, height: int) -> RenderableType:
+def screen(
+    seen: Snapshot, items: Collection[Item], texts: Texts, height: int, edited: Edited = NO_EDITS
+) -> RenderableType:
     """Returns the whole picture, at most `height` lines as wide as the terminal; `items` wait for the human."""
-    everything = list(tables(seen, items, texts))[: max(height - FRAME, 0)]  # each has a line of head
+    everything = list(tables(seen, items, edited, texts))[: max(height - FRAME, 0)]  # each has a line of head
     wanted = [len(rows) for *_, rows in everything]
     room = height - FRAME - len(everything)
     airy = sum(wanted) + len(everything) + 1 <= room
@@ -231,7 +266,8 @@ def _table(texts: Texts, title: str, head: Row, rows: list[Row], lines: int) -> 
 def _cell(name: str, cell: str, styles: Mapping[str, str]) -> Text:
     """Returns a cell as `Text`, not markup, so that `[red]` in an agent's text is shown literally."""
     word = cell.split(maxsplit=1)[0].rstrip(":") if name in STYLED and cell.strip() else ""
-    return Text(cell, style=styles.get(word, ""), no_wrap=True, overflow="ellipsis")
+    style = cell.style if isinstance(cell, Styled) else styles.get(word, "")
+    return Text(cell, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _line(text: str, style: str) -> Text:

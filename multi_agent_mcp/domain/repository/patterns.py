@@ -103,12 +103,13 @@ def _names_a_file(pattern: str) -> bool:
 
 def _meet(one: str, other: str) -> bool:
     named = any(_names_a_file(path) and matcher([by])(path.lstrip("/")) for path, by in ((one, other), (other, one)))
-    return named or _intersect(_segments(one), _segments(other), _MANY, _segments_meet)
+    return named or _intersect(_segments(one, other), _segments(other, one), _MANY, _segments_meet)
 
 
-def _segments(pattern: str) -> tuple[str, ...]:
+def _segments(pattern: str, beside: str) -> tuple[str, ...]:
     """The pattern by directories; `**` stands for any number of them. A directory's name stands for what is in it, too,
-    but one with wildcards (`*.py`) is a file's."""
+    but one with wildcards (`*.py`) is a file's, and so is one like `a.py`, unless it is a directory's in the pattern
+    `beside`."""
     parts = pattern.strip("/").split("/")
     is_bare = "/" not in pattern.rstrip("/")
     if is_bare and _WILD.search(pattern):
@@ -117,7 +118,9 @@ def _segments(pattern: str) -> tuple[str, ...]:
         return (*parts[:-1], "*", _MANY)
     if pattern.endswith("/"):
         return (*parts, "*", _MANY)
-    return tuple(parts) if _WILD.search(parts[-1]) and parts[-1] != "*" else (*parts, _MANY)
+    has_ending = "." in parts[-1][1:] and parts[-1] not in beside.strip("/").split("/")[:-1]
+    is_file = parts[-1] != "*" if _WILD.search(parts[-1]) else has_ending
+    return tuple(parts) if is_file else (*parts, _MANY)
 
 
 def _segments_meet(one: str, other: str) -> bool:

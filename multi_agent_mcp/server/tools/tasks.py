@@ -224,7 +224,8 @@ def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | 
     """Approve or reject a task that an agent below you requested, or its result when the task is in review."""
     task = call.services.deliveries.decide(call.me, task_id, approve=approve, reason=reason)
     checking = {"check": CHECKING} if task.status == "review" and call.services.deliveries.is_pending(task) else {}
-    return {"task_id": task.id, "approval_status": task.approval_status, "status": task.status, **checking}
+    decided = "approved" if approve else "rejected"  # of what is in review, too, whose request was approved long ago
+    return {"task_id": task.id, "approval_status": decided, "status": task.status, **checking}
 
 
 TOOLS = (

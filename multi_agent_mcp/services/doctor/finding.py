@@ -12,6 +12,8 @@ from multi_agent_mcp.store.directory import QUARANTINE
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.hosts.dialog import Dialog
+    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, StuckAgents
@@ -96,7 +98,8 @@ class Finding:
 class CheckContext:
     """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `program`
     the files that run there; `look_at` the host in the pane; `hosts` are the names of the usable profiles,
-    `profiles_left_out` the unusable files and why; `notify_command` is that of `Settings`. `uncounted` returns the
+    `profiles_left_out` the unusable files and why; `notify_command` is that of `Settings`. `dialog` reads the question
+    in an agent's pane; `hooks_ran` tells whether a session's host has run a hook of ours. `uncounted` returns the
     agents whose usage is not known. `track` is passed items of which there may be very many; the walk through the
     session's directory adds to `usage`."""
 
@@ -120,6 +123,8 @@ class CheckContext:
     profiles_left_out: Mapping[str, str]
     notify_command: Sequence[str] | None
     worktrees: Worktrees
+    dialog: Callable[[Agent], Dialog | None]
+    hooks_ran: Callable[[AgentSession], bool]
     uncounted: Callable[[], Collection[str]] = tuple
     track: Track = untracked
     usage: Usage = field(default_factory=Usage)

@@ -6,9 +6,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
+from importlib.util import find_spec
 from itertools import combinations, islice
 
 from multi_agent_mcp.domain.agent import Agent, by_server, public_key, sharing_panes, superiors, waking_tmux
+from multi_agent_mcp.domain.overview.stuck import DIALOG
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal, TmuxTimeout
@@ -81,6 +83,12 @@ def checks(context: CheckContext) -> Iterator[Finding]:
             yield context.found("checks", PROBLEM, name, "check_unknown", where=where)
 
 
+def telemetry(context: CheckContext) -> Iterator[Finding]:
+    """Spans that are asked for and cannot be exported, because OpenTelemetry is not installed."""
+    if context.checks.settings().telemetry is not None and find_spec("opentelemetry.exporter") is None:
+        yield context.found("telemetry", PROBLEM, "session.yaml", "telemetry_missing")
+
+
 def hierarchy(context: CheckContext) -> Iterator[Finding]:
     """Agents whose superiors cannot be determined, because of cycles or missing superiors."""
     agents = context.agents.all()
@@ -122,6 +130,27 @@ def hosts(context: CheckContext) -> Iterator[Finding]:
         if agent.host is not None and agent.host not in context.hosts:
             facts = {"agent_id": agent.id, "host": f"{agent.host!r:.60}", "known": ", ".join(sorted(context.hosts))}
             yield context.found("hosts", NOTE, agent.id, "no_profile", **facts)
+
+
+def hooks(context: CheckContext) -> Iterator[Finding]:
+    """Hosts that do not run our hooks: they ask first whether they may, or have called our tools without running one
+    since their start. Without hooks an interrupt waits for the agent's next call of our tools."""
+    for agent in context.agents.at_home().values():
+        if host_named(agent.host) is None or agent.may_be_human:
+            continue
+        facts = {"agent_id": agent.id, "host": agent.host}
+        if _asks_about_hooks(context, agent):
+            yield context.found("hooks", NOTE, agent.id, "hooks_asked", **facts)
+            continue
+        running = filter(context.sessions.is_here, context.sessions.running(agent.id))
+        if any(session.called and not context.hooks_ran(session) for session in running):
+            yield context.found("hooks", NOTE, agent.id, "hooks_silent", **facts)
+
+
+def _asks_about_hooks(context: CheckContext, agent: Agent) -> bool:
+    seen = context.look_at(agent) if agent.pane_id is not None else None
+    shown = context.dialog(agent) if seen is not None and seen[1] == DIALOG else None
+    return shown is not None and shown.topic == "hooks"
 
 
 def notify_command(context: CheckContext) -> Iterator[Finding]:

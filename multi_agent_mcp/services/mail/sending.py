@@ -17,6 +17,7 @@ from multi_agent_mcp.services.operations import Apply, Operation, Operations, Ru
 from multi_agent_mcp.store.codec import as_text, from_text
 from multi_agent_mcp.store.inbox import deliver_all, file_name
 from multi_agent_mcp.store.records import claim
+from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Limits
@@ -269,6 +270,7 @@ class Messages:
                 subject=draft.subject,
                 created_at=now,
                 metadata=metadata,
+                traceparent=current(),
                 content=draft.content,
             )
             for receiver_id in receivers

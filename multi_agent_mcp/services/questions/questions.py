@@ -54,8 +54,10 @@ class Asking:
             _require_size("choices", choice, CHOICE_CHARACTERS)
             if one_line(choice) != choice:
                 raise InvalidArguments("choice_hidden")
+        if self.default is not None and not self.choices:
+            raise InvalidArguments("default_without_choices")
         if self.default is not None and self.default not in self.choices:
-            raise InvalidArguments("default_no_choice", allowed=" / ".join(self.choices) or "-")
+            raise InvalidArguments("default_no_choice", allowed=" / ".join(self.choices))
         if self.minutes is not None and not 0 < self.minutes <= MINUTES_MAX:
             raise InvalidArguments("bad_deadline", most=MINUTES_MAX)
 

@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
 from multi_agent_mcp.store.journal import LineFile
+from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
@@ -36,6 +37,8 @@ class Executions:
     workspace: Workspace
     texts: Texts
     clock: Callable[[], datetime]
+    finished: Callable[[Execution], None] = lambda _: None
+    """Called for each execution that has just ended. Never raises."""
 
     def begin(self, session: AgentSession, task_id: str) -> Execution:
         """Returns the session's running execution of this task, opening it if there is none."""
@@ -51,6 +54,7 @@ class Executions:
             task_id=task_id,
             session_id=session.id,
             started_at=self.clock(),
+            traceparent=current(),
             log_file_path=f"executions/{session.agent_id}/logs/{execution_id}.log",
         )
         self.workspace.executions.add(execution)
@@ -68,6 +72,8 @@ class Executions:
             execution.id, lambda found: found.finish(self.clock(), error_message=error_message)
         )
         self.log(finished, f"Execution {finished.status}")
+        if execution.running:
+            self.finished(finished)
         return finished
 
     def finish_session(self, session: AgentSession, why: str) -> None:

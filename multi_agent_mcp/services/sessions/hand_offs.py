@@ -4,7 +4,7 @@ Hand-offs)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail.search import MailSearch
     from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.team.agents import Signatures
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
@@ -47,6 +48,7 @@ class HandOffs:
     workspace: Workspace
     executions: Executions
     mail_search: MailSearch
+    signatures: Signatures
     texts: Texts
     clock: Callable[[], datetime]
 
@@ -72,12 +74,21 @@ class HandOffs:
         task = next(iter(self.workspace.tasks.in_progress(agent_id)), None)
         if task is None:
             return None
-        report = self._last_report(agent_id, task)
+        task, report = self.as_reported(agent_id, task), self._last_report(agent_id, task)
         progressed_at = max(task.updated_at, report.created_at) if report is not None else task.updated_at
         known = self._last(agent_id, lambda item: item.task_id == task.id)
         if known is not None and known.hand_off.created_at >= progressed_at:
             return None
         return self._add(agent_id, task.id, "derived", self._derived(agent_id, task, report))
+
+    def as_reported(self, agent_id: str, task: Task) -> Task:
+        """The agent's task with the progress and the checklist of its reports that nobody has read yet."""
+        told = [item.metadata for item in self._reports(agent_id, task) if not task.has_applied(item.id)]
+        for name, kind in (("progress", int), ("checklist", list)):
+            value = next((data[name] for data in reversed(told) if isinstance(data.get(name), kind)), None)
+            if value is not None:
+                task = replace(task, **{name: value})
+        return task
 
     def current(self, agent_id: str, task: Task | None) -> Kept | None:
         """The hand-off with which the agent goes on: its own last one that still matters, else the last one of another
@@ -144,18 +155,20 @@ class HandOffs:
         return task is None or task.final
 
     def _last_report(self, agent_id: str, task: Task) -> Message | None:
+        return next(reversed(self._reports(agent_id, task)), None)
+
+    def _reports(self, agent_id: str, task: Task) -> list[Message]:
+        """The agent's last reports of progress, oldest first."""
         since = task.started_at or task.created_at
         found = self.mail_search.about_task(task.id, since, REPORTS_LOOKED_AT)
         mine = [item for item in found if item.sender_id == agent_id and item.message_type == "task_progress"]
-        return mine[-1] if mine else None
+        return [item for item in mine if self.signatures.verifies(item)]
 
     def _derived(self, agent_id: str, task: Task, report: Message | None) -> str:
         """The text of a derived hand-off: what a reader needs first comes first, as it is cut at the end."""
-        reported = report.metadata.get("checklist") if report is not None else None
-        items = [item for item in reported or task.checklist if isinstance(item, Mapping)]
+        items = [item for item in task.checklist if isinstance(item, Mapping)]
         facts = {"task_id": task.id, "title": clipped(task.title, 200), "status": task.status}
-        progress = report.metadata.get("progress", task.progress) if report is not None else task.progress
-        parts = [self.texts("handoff.derived", **facts, progress=progress)]
+        parts = [self.texts("handoff.derived", **facts, progress=task.progress)]
         parts += [f"- [{'x' if item.get('completed') else ' '}] {item.get('text', '')}" for item in items]
         if report is not None:
             said = clipped(report.content, REPORT_CHARACTERS)

@@ -228,10 +228,11 @@ class TaskChanges:
         return edited, _changed(before[-1], edited, given)
 
     def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
-        """Approves or rejects a request and sends the requester mail. Raises `Unauthorized` unless the actor is a
-        strict superior of the requester."""
+        """Approves or rejects a request and sends the requester mail. Raises `InvalidStatusTransition` for what is no
+        open request, and `Unauthorized` unless the actor is a strict superior of the requester."""
         require_text("reason", reason)
         task = self.get(task_id)
+        task.require_pending()
         requester = task.requester_id or task.created_by
         if not is_superior(actor.id, requester, self.agents.all()):
             raise Unauthorized("not_superior", agent_id=requester)

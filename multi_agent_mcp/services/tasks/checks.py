@@ -26,6 +26,7 @@ from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
 from multi_agent_mcp.system.file_status import Signature, signature_of
 from multi_agent_mcp.system.work_state import WorkState, state_of
+from multi_agent_mcp.trace import variables
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -166,7 +167,9 @@ class Checks:
     ) -> Receipt | None:
         """Runs one check and writes its receipt; None if it was cancelled. `twice`: it has changed something before."""
         check, started_at, before = self.known().get(name), self.clock(), self._state(directory)
-        ended = self._ended(check, directory, cleaned_environment(CHECK=name, TASK=task.id), cancelled)
+        cause = (task.delivery or {}).get("traceparent") or task.traceparent
+        environment = cleaned_environment(CHECK=name, TASK=task.id) | variables(cause)
+        ended = self._ended(check, directory, environment, cancelled)
         if ended is None:
             return None
         after = self._state(directory)

@@ -18,6 +18,7 @@ from multi_agent_mcp.services.mail.sending import Letters, Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text
 from multi_agent_mcp.store.codec import from_text
+from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
@@ -233,7 +234,8 @@ class TaskCreation:
         fields = {"done_when": self._conditions(new), **fields}
         first = {"task_id": new_id("tsk"), "status": "todo" if new.assignee_id else "backlog"}
         change = Change(by=creator.id, at=self.clock())
-        return Task.made(**{**first, **fields}, change=change, assignee_id=new.assignee_id, **about)
+        fields = {**first, **fields, "traceparent": current()}
+        return Task.made(**fields, change=change, assignee_id=new.assignee_id, **about)
 
     def _conditions(self, new: NewTask) -> tuple[str, ...]:
         """What has to be true before the task is done. Raises as `require_conditions` and `require_reviewers`."""

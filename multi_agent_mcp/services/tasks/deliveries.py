@@ -21,6 +21,7 @@ from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidArguments, NotProven, Unauthorized
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
 from multi_agent_mcp.services.validation import require_text, words_or_none
+from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -91,7 +92,7 @@ class Deliveries:
 
         def deliver(task: Task) -> Task:
             task.require_assignee(assignee.id)
-            return task if task.status == "review" else task.delivered(change, summary, next_steps)
+            return task if task.status == "review" else task.delivered(change, summary, next_steps, current())
 
         return self.workspace.tasks.update(entity_id("tsk", task_id), deliver)
 

@@ -47,7 +47,9 @@ class TaskReports:
         if progress is not None and not 0 <= progress <= 100:
             raise InvalidArguments("not_percent", progress=progress)
         current = task.progress if progress is None else progress
-        metadata: dict[str, Any] = {"task_id": task.id, "progress": current}
+        metadata: dict[str, Any] = {"task_id": task.id}
+        if progress is not None:  # else it may be behind what an unread report says
+            metadata["progress"] = progress
         if checklist is not None:
             metadata["checklist"] = [dict(item) for item in checklist]
         content = message or self.texts("report.progress", progress=current)

@@ -27,6 +27,7 @@ from multi_agent_mcp.config import (
     parse_on_limit,
     parse_repository,
     parse_resume,
+    parse_telemetry,
     parse_usage,
     yaml_problem,
 )
@@ -71,6 +72,7 @@ class Team:
     checks: Mapping[str, Any] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
     repository: Mapping[str, Any] = field(default_factory=dict)
+    telemetry: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -84,6 +86,7 @@ class Team:
             "on_limit": self.on_limit,
             "checks": dict(self.checks),
             "done_when": list(self.done_when),
+            "telemetry": dict(self.telemetry),
         }
         resume = {} if self.resume else {"resume": False}
         return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
@@ -119,6 +122,7 @@ def _team(data: Any) -> Team:
         parse_limits(limits)
         parse_console(data.get("console"))
         parse_repository(data)
+        parse_telemetry(data.get("telemetry"))
         usage, resume = parse_usage(data.get("usage")), parse_resume(data.get("resume"))
         on_limit = parse_on_limit(data["on_limit"]) if "on_limit" in data else None
         for record in data["agents"]:
@@ -145,6 +149,7 @@ def _team(data: Any) -> Team:
         checks=data.get("checks") or {},
         done_when=done_when,
         repository=repository,
+        telemetry=data.get("telemetry") or {},
     )
 
 

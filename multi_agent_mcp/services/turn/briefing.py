@@ -7,8 +7,8 @@ function from what the agent `Holds` to its lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.agent import ROLES, superiors
@@ -89,7 +89,7 @@ class Briefings:
 
     def holds(self, agent_id: str, purpose: str = "task") -> Holds:
         """What the agent holds now. Raises `AgentNotFound`."""
-        row = self.snapshots.agent(agent_id)
+        row = self._with_task_in_hand(self.snapshots.agent(agent_id))
         mine = sorted(self.workspace.tasks.open(agent_id), key=age)
         talks = sorted((item for item in self.workspace.conversations.open() if item.has(agent_id)), key=age)
         unread = (notice for _, notice in self.workspace.notices(agent_id).unread())
@@ -111,7 +111,8 @@ class Briefings:
         `answer` of `get_next_action`, which says what to do next. Who it is, its hand-off and how to go on are whole;
         the other sections are cut, the longest first, where there is no room for all."""
         first, hand_off = self._identity(holds), self._hand_off(holds)
-        last = self.texts(f"briefing.go_on.{go_on}")
+        nothing = go_on == "hook" and not holds.has_work
+        last = self.texts("briefing.nothing_begun" if nothing else f"briefing.go_on.{go_on}")
         kept = [part for part in (first, hand_off, last) if part]
         room = BRIEFING_CHARACTERS - sum(len(part) + 1 for part in kept)
         between = [part for section in self._sections() if (part := section(holds))]
@@ -138,9 +139,11 @@ class Briefings:
         if (task := holds.row.task) is None:
             count = len(holds.waiting)
             return self.texts("briefing.waiting", count=count) if count else self.texts("briefing.no_task")
+        task = self.hand_offs.as_reported(holds.row.agent.id, task)
         facts = {"task_id": task.id, "title": _cut(task.title, TITLE_CHARACTERS), "status": task.status}
         lines = [self.texts("briefing.task", **facts, progress=task.progress)]
-        still_open = [item for item in task.checklist if not item.get("completed")]
+        items = [item for item in task.checklist if isinstance(item, Mapping)]
+        still_open = [item for item in items if not item.get("completed")]
         lines += self._listed(still_open, lambda item: f"- [ ] {_cut(str(item.get('text', '')), ITEM_CHARACTERS)}")
         return "\n".join(lines)
 
@@ -200,6 +203,12 @@ class Briefings:
         yield from map(line, items[:LINES_SHOWN])
         if len(items) > LINES_SHOWN:
             yield self.texts("briefing.more", count=len(items) - LINES_SHOWN)
+
+    def _with_task_in_hand(self, row: AgentRow) -> AgentRow:
+        """The row with the task that a running session of the agent works on, rather than another one in progress."""
+        bound = {session.task_id for session in row.running}
+        in_progress = self.workspace.tasks.in_progress(row.agent.id)
+        return replace(row, task=next((task for task in in_progress if task.id in bound), row.task))
 
     def _superior(self, agent_id: str) -> str | None:
         try:

@@ -102,6 +102,8 @@ class Reading:
     conversations: Conversations
     owner_waits: OwnerWaits
     signatures: Signatures
+    marked_read: Callable[[Iterable[Message], datetime], None] = lambda _messages, _at: None
+    """Called for messages that were marked read. Never raises."""
 
     def unread_among(self, agent_id: str, spoken: Iterable[Message]) -> list[str]:
         """The ids of those messages of a conversation that are unread in the agent's mailbox. Copies that do not verify
@@ -220,6 +222,7 @@ class Reading:
             mailbox.mark_read(names, batch.at)
         else:
             mailbox.read(names, batch.at)
+        self.marked_read((item.message for item in batch.slices if item.path.name in names), batch.at)
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:

@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.hosts.dialog import Dialog
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.doctor.finding import Finding
 from multi_agent_mcp.system import file_events
 from multi_agent_mcp.system.process import running_files
 from multi_agent_mcp.wiring import Services
 from tests.end_to_end.support import wait_until
 from tests.services.support import by_hand, read, send, unread
+from tests.services.tasks_support import open_session
 from tests.store.support import confirm_read
 
 MONTH = timedelta(days=30)
@@ -150,6 +153,32 @@ def test_a_host_that_no_profile_describes_is_worth_a_note(services: Services) ->
     (finding,) = (item for item in examine(services) if item.check == "hosts")
     assert (finding.level, finding.subject, finding.finding) == ("note", "admin", "no profile is named 'nonsense'")
     assert "claude, codex, copilot, gemini, opencode, plain" in finding.repair
+
+
+def test_a_host_that_calls_tools_and_runs_no_hook_has_not_trusted_them(services: Services) -> None:
+    services.agents.registry.update("worker-a", host="codex")
+    session = open_session(services, "worker-a")
+    assert [item for item in examine(services) if item.check == "hooks"] == [], "it has called nothing yet"
+
+    session.touch()
+    session.touch()
+    assert session.record.called
+    (finding,) = (item for item in examine(services) if item.check == "hooks")
+    assert (finding.level, finding.subject) == ("note", "worker-a")
+    assert "/hooks" in finding.repair
+    assert "{mcp_config}" in finding.repair
+
+    services.hooks.answer("worker-a", "task", Event("UserPromptSubmit", "c-1", "codex"))
+    assert [item for item in examine(services) if item.check == "hooks"] == []
+
+
+def test_a_host_that_asks_about_hooks_is_to_be_answered(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    services.agents.registry.update("worker-a", host="codex", pane_id="%3", socket_path="/nowhere")
+    doctor = services.doctor(lambda _: "dialog", lambda _: ("codex", "dialog"))
+    asked = Dialog("hooks", "Hooks need review", ())
+    doctor.context = replace(doctor.context, dialog=lambda _: asked)
+    (finding,) = (item for item in doctor.examine() if item.check == "hooks")
+    assert finding.repair == "multi-agent-mcp answer worker-a"
 
 
 def test_a_pane_that_cannot_be_rung_is_worth_a_note(services: Services) -> None:

@@ -119,6 +119,24 @@ def test_the_same_question_is_not_asked_twice(services: Services) -> None:
     assert len(notices(services, "admin")) == 2
 
 
+def test_one_with_another_deadline_is_another_question(services: Services) -> None:
+    seat = Seat(services, "worker-a")
+    asked = [seat.call("ask", question="Which?", deadline_minutes=minutes)["question_id"] for minutes in (5, 5, 10)]
+    assert ask(services, words="Which?").id not in asked
+    assert asked[0] == asked[1] != asked[2]
+
+
+def test_refusals_name_no_answer_and_no_choice_that_is_none(services: Services) -> None:
+    seat, question = Seat(services, "worker-a"), ask(services)
+    seat.call("answer_question", question_id=question.id, withdraw=True)
+    closed = Seat(services, "admin").call("answer_question", question_id=question.id, answer="x")
+    assert closed["error"] == "question_closed"
+    assert "no answer" in closed["message"]
+    refused = seat.call("ask", question="Another?", default="a")
+    assert refused["error"] == "invalid_arguments"
+    assert "A default needs choices" in refused["message"]
+
+
 def test_a_parked_task_waits_silently_and_comes_back_with_the_answer(services: Services) -> None:
     seat, admin = Seat(services, "worker-a"), Seat(services, "admin")
     first, second = new(services, "A"), new(services, "B", priority="low")

@@ -28,6 +28,13 @@ def delivered(services: Services, worker_a: Agent, reviewed: Task) -> Task:
     return services.deliveries.settle(services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")).task
 
 
+def test_what_was_decided_waits_for_no_decision(services: Services, delivered: Task) -> None:
+    admin = services.agents.get("admin")
+    assert services.deliveries.decide(admin, delivered.id, approve=True).status == "done"
+    with pytest.raises(InvalidStatusTransition):
+        services.deliveries.decide(admin, delivered.id, approve=True)
+
+
 class TestConditions:
     @pytest.mark.parametrize(
         ("conditions", "error", "key"),

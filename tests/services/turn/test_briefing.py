@@ -11,8 +11,8 @@ from multi_agent_mcp.services.turn.briefing import BRIEFING_CHARACTERS
 from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
-from tests.services.support import send
-from tests.services.tasks_support import new, running
+from tests.services.support import read, send
+from tests.services.tasks_support import again, new, open_session, running
 
 ITEMS = [{"text": f"part {number}", "completed": number < 2} for number in range(9)]
 
@@ -76,6 +76,11 @@ def test_whatever_an_agent_holds_it_fits_and_its_hand_off_is_whole(services: Ser
     assert text.endswith(catalogue(language)("briefing.go_on.hook"))
 
 
+def test_an_agent_with_nothing_begun_is_not_said_to_go_on_with_something(services: Services) -> None:
+    new(services, "not begun", "worker-a", by="owner")
+    assert services.briefings.of("worker-a").endswith(services.texts("briefing.nothing_begun"))
+
+
 def test_a_hand_off_about_work_that_is_over_or_no_longer_mine_is_not_shown(services: Services, clock: Clock) -> None:
     worker, admin = services.agents.get("worker-a"), services.agents.get("admin")
     first, second = running(services, "first"), running(services, "second")
@@ -89,3 +94,33 @@ def test_a_hand_off_about_work_that_is_over_or_no_longer_mine_is_not_shown(servi
     assert "of the first" not in services.briefings.of("worker-a")
     services.task_changes.start(services.agents.get("worker-b"), first.id)
     assert "Hand-off from worker-a" in services.briefings.of("worker-b")
+
+
+def test_what_was_reported_counts_before_anybody_has_read_it(services: Services, clock: Clock) -> None:
+    worker, task = services.agents.get("worker-a"), running(services, "Build")
+    report = services.task_reports.report_progress
+    report(worker, task.id, 30, "half", [{"text": "walls", "completed": True}, {"text": "roof", "completed": False}])
+    clock.advance(1)
+    report(worker, task.id, None, "no news")
+    for text in (services.briefings.of("worker-a"), str(services.hand_offs.derive("worker-a"))):
+        assert "30%" in text
+        assert "- [ ] roof" in text
+    read(services, "admin")
+    assert (again(services, task).progress, len(again(services, task).checklist)) == (30, 2)
+
+
+def test_a_forged_report_is_not_shown(services: Services) -> None:
+    task = running(services, "Build")
+    send(services, "worker-b", "admin", message_type="task_progress", metadata={"task_id": task.id, "progress": 90})
+    (path,) = (services.path / "ipc/admin").glob("*.md")
+    path.write_text(path.read_text().replace("sender_id: worker-b", "sender_id: worker-a"))
+    assert "90%" not in services.briefings.of("worker-a")
+
+
+def test_of_two_tasks_in_progress_it_names_the_session_s(services: Services) -> None:
+    first, second = running(services, "First"), running(services, "Second")
+    session = open_session(services, "worker-a")
+    session.bind_task(second.id)
+    briefing = services.briefings.of("worker-a")
+    assert second.id in briefing
+    assert first.id not in briefing

@@ -1,0 +1,145 @@
+"""The pages of the site that are made from something else: the start pages from the READMEs, the reference of tools and
+commands from the code (MkDocs, Hooks)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from mkdocs.structure.files import File, Files
+
+from multi_agent_mcp.cli.main import COMMANDS, PROGRAM, app
+from multi_agent_mcp.domain.agent import PURPOSES, ROLES
+from multi_agent_mcp.server.toolbox import Tool
+from multi_agent_mcp.server.tools import TOOLS
+
+REPOSITORY = Path(__file__).parents[1]
+COPIED = {
+    "README.md": "index.md",
+    "README.ja.md": "ja.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "examples/team.yaml": "examples/team.yaml",
+}
+"""Files of the repository → their places in the site."""
+HELP_COLUMNS = 100
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages that are not in docs/."""
+    made = {"tools.md": tools(), "commands.md": commands()}
+    made |= {place: _moved((REPOSITORY / source).read_text(encoding="utf-8")) for source, place in COPIED.items()}
+    for place, content in made.items():
+        files.append(File.generated(config, place, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Lets what docs/ links to beside itself be found."""
+    return markdown.replace("](../examples/", "](examples/") if page.file.generated_by is None else markdown
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Says which language a page is in, for screen readers, fonts and line breaks."""
+    return output.replace('<html lang="en"', '<html lang="ja"', 1) if page.file.src_uri == "ja.md" else output
+
+
+def _moved(text: str) -> str:
+    """The text of a file of the repository, with the links of its place in the site."""
+    for source, place in COPIED.items():
+        text = text.replace(f"]({source}", f"]({place}")
+    return text.replace("](docs/", "](")
+
+
+def tools() -> str:
+    """Every tool as a client sees it, and who may call it."""
+    return "\n".join(_tools())
+
+
+def _tools() -> Iterator[str]:
+    yield "# Tools\n"
+    yield "What an agent's server offers: made from its `tools/list`. What the answers hold stands in"
+    yield "[The protocol](protocol.md#tools); a failure has one of the [error codes](protocol.md#error-codes).\n"
+    for tool in TOOLS.values():
+        yield from _tool(tool)
+
+
+def _tool(tool: Tool) -> Iterator[str]:
+    described = tool.described()
+    yield f"## {tool.name}\n"
+    yield f"**{described.title}**{' · only looks' if tool.read_only else ''} · {_who(tool)}\n"
+    yield f"{_escaped(described.description or '')}\n"
+    properties = described.input_schema.get("properties", {})
+    if not properties:
+        yield "No arguments.\n"
+        return
+    required = described.input_schema.get("required", [])
+    yield "| argument | | type |"
+    yield "|---|---|---|"
+    for name, schema in properties.items():
+        yield f"| `{name}` | {'required' if name in required else ''} | {_type(schema)} |"
+    yield ""
+
+
+def _who(tool: Tool) -> str:
+    roles = [role for role in ROLES if role in tool.roles]
+    if not roles:
+        return "a process that is not bound to an agent"
+    who = "everybody" if len(roles) == len(ROLES) else ", ".join(roles)
+    purposes = [purpose for purpose in PURPOSES if purpose in tool.purposes]
+    return who if len(purposes) == len(PURPOSES) else f"{who}, in {purposes[0]} sessions"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " ".join(f"`{value}`" for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(map(_type, schema["anyOf"]))
+    kind = str(schema.get("type", "anything"))
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if "properties" in schema:
+        return "object: " + ", ".join(f"`{name}`" for name in schema["properties"])
+    limits = [
+        f"{word} {schema[key]}" for key, word in (("maximum", "at most"), ("default", "default")) if key in schema
+    ]
+    return ", ".join([kind, *(limit.replace("True", "true") for limit in limits)])
+
+
+def _escaped(text: str) -> str:
+    """Text in which angle brackets and underscores are no markup."""
+    return re.sub(r"([<>_*\[\]])", r"\\\1", text)
+
+
+def commands() -> str:
+    """The help of every command, by subject."""
+    return "\n".join(_commands())
+
+
+def _commands() -> Iterator[str]:
+    yield "# Commands\n"
+    yield "Made from the help of the commands. `--json` prints data for programs; exit codes: 0 done, 1 refused, 2"
+    yield "wrong use. `multi-agent-mcp help --man | man -l -` shows the same as a man page.\n"
+    root = click.Context(app, info_name=PROGRAM, max_content_width=HELP_COLUMNS, terminal_width=HELP_COLUMNS)
+    for subject, names in COMMANDS.items():
+        yield f"## {subject}\n"
+        for name in names:
+            command = app.get_command(root, name)
+            if command is not None:
+                yield from _command(root, name, command)
+
+
+def _command(above: click.Context, name: str, command: click.Command) -> Iterator[str]:
+    here = click.Context(command, parent=above, info_name=name)
+    title = here.command_path.removeprefix(f"{PROGRAM} ")
+    if not isinstance(command, click.Group):
+        yield f"### {title}\n"
+        yield f"```text\n{command.get_help(here)}\n```\n"
+        return
+    for below in command.list_commands(here):
+        found = command.get_command(here, below)
+        if found is not None:
+            yield from _command(here, below, found)
