@@ -15,7 +15,7 @@ import pytest
 
 from tests.end_to_end.support import COMMAND, REPOSITORY, Team
 
-DEMO_SECONDS = 150
+DEMO_SECONDS = 600
 JAPANESE = {"LC_ALL": "ja_JP.UTF-8"}
 
 

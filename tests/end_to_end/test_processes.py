@@ -17,9 +17,9 @@ from tests.end_to_end.support import Agent, Team, eventually, eventually_answers
 from tests.web.support import Guest
 
 SENDERS = 8
-EACH = 100
+EACH = 40
 UPDATERS = 6
-UPDATES = 40
+UPDATES = 20
 
 
 def test_eight_processes_send_into_one_mailbox_and_no_message_is_lost_or_doubled(team: Team) -> None:

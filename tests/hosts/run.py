@@ -18,11 +18,12 @@ from tests.hosts import points
 from tests.hosts.awake import AWAKE_SCENARIOS, HOSTS, PARTNERS, AwakeScenario
 from tests.hosts.lasting import LASTING_SCENARIOS, LastingScenario
 from tests.hosts.limited import LIMITED_SCENARIOS
+from tests.hosts.plugged import PLUGIN_SCENARIOS, PluginScenario
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
 from tests.hosts.worktrees import WorktreesScenario
 
-AnyScenario = Scenario | AwakeScenario | LastingScenario | WorktreesScenario
+AnyScenario = PluginScenario | Scenario | AwakeScenario | LastingScenario | WorktreesScenario
 
 INSTALL_SECONDS = 600
 
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             *AWAKE_SCENARIOS,
             *LASTING_SCENARIOS,
             *LIMITED_SCENARIOS,
+            *PLUGIN_SCENARIOS,
             WorktreesScenario(),
         ]
         for scenario in scenarios:

@@ -31,7 +31,7 @@ from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
-from tests.hub.support import DESK, LAPTOP, Machine, Machines, eventually, free_port
+from tests.hub.support import DESK, LAPTOP, PATIENCE_SECONDS, Machine, Machines, eventually, free_port
 from tests.hub.test_machines import send
 from tests.test_layers import loaded_by
 
@@ -157,15 +157,21 @@ class Asker:
     asks: tuple[str, bytes]
 
 
+SAID_LAST = "another.app"
+
+
 async def arrived_elsewhere(
     urls: Sequence[str], certificate: str | None, admin_seed: str, names: Names, asker: Asker
 ) -> set[str]:
     """Returns the victims' subjects at which anything arrives when the asker makes every request with each of them as
-    its reply and in the headers that redirect; with `another.app`, at which the administrator says something last."""
+    its reply and in the headers that redirect; with `SAID_LAST`, at which the administrator says something last."""
     found: set[str] = set()
+    said = asyncio.Event()
 
     async def note(message: Msg) -> None:
         found.add(message.subject)
+        if message.subject == SAID_LAST:
+            said.set()
 
     watching = await connected_once(urls, admin_seed, certificate, "admin")
     client = await connected_once(urls, asker.seed, certificate, asker.name)
@@ -179,10 +185,10 @@ async def arrived_elsewhere(
             await client.publish(subject, data, headers={"Nats-Trace-Dest": target, "Mam-Op": "x"})
     for _ in range(2):
         await client.request(*asker.asks, 30)  # it is answered, after all the rest
-    await watching.publish("another.app", b"the spy hears")
-    await watching.flush()
+    await watching.publish(SAID_LAST, b"the spy hears")
+    await asyncio.wait_for(said.wait(), PATIENCE_SECONDS)
     await client.close()
-    await watching.close()
+    await watching.drain()  # what has come is noted first
     return found - {names.heard.replace("*", DESK), names.heartbeat(DESK)}  # desk's own
 
 

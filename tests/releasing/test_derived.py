@@ -69,6 +69,6 @@ def test_the_skill_says_the_tools_by_their_names(language: str) -> None:
 
 def test_a_release_of_another_repository_or_tag_is_refused() -> None:
     ours = {"GITHUB_REPOSITORY": facts.slug(), "GITHUB_REF_TYPE": "tag", "GITHUB_REF_NAME": f"v{facts.VERSION}"}
-    assert [sentence for sentence in missing(ours) if "CHANGELOG" not in sentence] == []
+    assert list(missing(ours)) == []
     assert any("pyproject.toml names" in sentence for sentence in missing(ours | {"GITHUB_REPOSITORY": "else/where"}))
     assert any("The tag is v0" in sentence for sentence in missing(ours | {"GITHUB_REF_NAME": "v0"}))
