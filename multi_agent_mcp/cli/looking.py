@@ -85,7 +85,12 @@ def field_lines(fields: Mapping[str, Any], texts: Texts) -> Iterator[str]:
     """Yields the fields that have a value, one a line."""
     for name, value in fields.items():
         if value not in (None, "", [], {}):
-            yield f"{name + ':':{WIDTH}}{one_line(local_time(value, texts))}"
+            words = ", ".join(map(str, value)) if isinstance(value, list) and not _has_parts(value) else value
+            yield f"{name + ':':{WIDTH}}{one_line(local_time(words, texts))}"
+
+
+def _has_parts(values: list[Any]) -> bool:
+    return any(isinstance(value, (list, dict)) for value in values)
 
 
 def _change(entry: Mapping[str, Any], texts: Texts) -> str:
@@ -97,7 +102,7 @@ def _change(entry: Mapping[str, Any], texts: Texts) -> str:
 def _arrow(value: Any) -> str:
     if isinstance(value, list):
         return " → ".join(map(_arrow, value))
-    return "-" if value in (None, "") else str(value)
+    return "-" if value in (None, "") else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # `search`: finds words in mail, tasks, conversations and execution logs, archived ones included.

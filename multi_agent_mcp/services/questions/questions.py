@@ -199,7 +199,7 @@ class Questions:
 def as_answer(question: Question) -> dict[str, Any]:
     """A question for people and programs, with its whole history."""
     told = {name: value for name, value in as_json(question).items() if name != "id"}
-    return {"question_id": question.id, **told, "note": question.note}
+    return {"question_id": question.id, **told, "question": question.question, "note": question.note}
 
 
 def _require_size(name: str, text: str, most: int) -> None:
