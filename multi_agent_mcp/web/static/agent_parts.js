@@ -76,6 +76,7 @@ async function conversations(agent) {
 
 // What it left for whoever goes on, itself above all.
 async function handoffs(agent) {
+  if (facts.removed) return [];
   const { handoffs: kept } = await api(`/agents/${agent}`);
   return kept.map(handoff);
 }
@@ -95,6 +96,7 @@ async function log(agent) {
 
 // What it edits, with the others who edit the same; what it has reserved; its worktree.
 async function files(agent) {
+  if (facts.removed) return [];
   const { edits, reservations, workspace } = await api(`/agents/${agent}/files`);
   return [
     edits.length > 0 && h("ul", { class: "links" }, edits.slice(0, SHOWN).map((edit) => h("li", null, h("bdi", null, visible(edit.path)), " ",
