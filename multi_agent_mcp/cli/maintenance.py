@@ -23,7 +23,7 @@ from multi_agent_mcp.cli.context import (
     refuse,
     session_command,
 )
-from multi_agent_mcp.cli.rendering import Styled, alike, folded, is_terminal, subjects_words, titled_table
+from multi_agent_mcp.cli.rendering import Styled, alike, folded, is_terminal, local_times, subjects_words, titled_table
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _finding_row(group: Sequence[Finding], texts: Texts) -> tuple[str, ...]:
     level = texts(f"level.{first.level}") + (f" ×{len(group)}" if len(group) > 1 else "")
     subjects = subjects_words([item.subject for item in group], texts)
     style = "bold red" if first.level == "problem" else "yellow"
-    return Styled(level, style), first.check, subjects, first.finding, first.repair
+    return Styled(level, style), first.check, subjects, local_times(first.finding, texts), first.repair
 
 
 def _now(texts: Texts, doorbell: Answer, reason: str | None) -> str:

@@ -61,6 +61,7 @@ GAP = 2
 SENTENCES = COMMANDS | {"finding", "repair"}
 """The columns of text that is ours, in which ids are shortened."""
 INDENT = "   "
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _ENTITY_ID = re.compile(
     r"\b(?:[a-z]{3,4}_(?P<ours>[0-9a-f]{8})[0-9a-f]{4}|(?P<mail>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f-]{22})\b"
 )
@@ -146,6 +147,11 @@ def local_time(value: object, texts: Texts) -> str:
         there = moment.astimezone(local_zone())
         return texts("time.exact", at=f"{there:%Y-%m-%d %H:%M:%S}", zone=there.tzname() or "UTC")
     return str(value)
+
+
+def local_times(text: str, texts: Texts) -> str:
+    """A sentence whose times are said by the local clock; in a pipe, as it is."""
+    return _TIME.sub(lambda found: local_time(found[0], texts), text) if is_terminal() else text
 
 
 def short_id(text: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -74,9 +74,9 @@ def create_app(console: Console) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with console.live:
-            warming = asyncio.create_task(asyncio.to_thread(_warm, console.services))
+            # a daemon: whoever stops the console does not wait until it is prepared
+            Thread(target=_warm, args=(console.services,), daemon=True).start()
             yield
-            await warming
 
     return Starlette(
         routes=[

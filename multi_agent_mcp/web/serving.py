@@ -144,10 +144,17 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
         server_header=False,
         timeout_graceful_shutdown=1,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_no_stop)
     server = _Server(config, ready, console)
     await server.serve(sockets=[listening])
     if server.failed is not None:
         raise server.failed
+
+
+def _is_no_stop(record: logging.LogRecord) -> bool:
+    """Whether a line of the log tells of anything but a request that was given up because the console stops, which one
+    line says already, without a traceback."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 class _Server(uvicorn.Server):
