@@ -26,8 +26,9 @@ INPUTS = Path(__file__).parents[2] / "fixtures" / "hosts2"
 def repository(place: Path) -> Path:
     """A repository with one commit."""
     place.mkdir(parents=True)
-    for call in (["init", "-q", "-b", "main"], ["commit", "-q", "--allow-empty", "-m", "first"]):
-        subprocess.run(["git", "-c", "user.name=T", "-c", "user.email=t@example.org", *call], cwd=place, check=True)
+    named = (["config", "user.name", "T"], ["config", "user.email", "t@example.org"])
+    for call in (["init", "-q", "-b", "main"], *named, ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", *call], cwd=place, check=True)
     return place
 
 
