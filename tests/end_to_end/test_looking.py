@@ -60,7 +60,7 @@ def test_watch_shows_at_once_what_another_process_changes_and_follows_the_termin
     pane = _watching(team, terminal)
     wait_until(lambda: "q で終了" in pane.screen, "the screen stands")
     team.ask("task", "add", "ログイン画面を作る", "--assignee", "worker-a")
-    wait_until(lambda: "todo 1" in pane.screen and "ログイン画面を作る" in pane.screen, "the task appears")
+    wait_until(lambda: "未着手 1" in pane.screen and "ログイン画面を作る" in pane.screen, "the task appears")
     team.send("worker-b", "hello", subject="件名")
     wait_until(lambda: "admin → worker-b" in pane.screen and "件名" in pane.screen, "the message appears")
     team.ask("agent", "add", "newcomer", "--parent", "admin")
