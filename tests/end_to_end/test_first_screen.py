@@ -105,4 +105,6 @@ def test_the_japanese_readme_has_the_same_commands() -> None:
 def test_nothing_says_to_install_from_an_index_that_has_it_not(readme: str) -> None:
     for page in (REPOSITORY / readme, *(REPOSITORY / "docs").glob("*.md"), *REPOSITORY.glob("multi_agent_mcp/texts/*")):
         if page.is_file():
-            assert not re.search(r"install ['\"]?multi-agent-mcp", page.read_text(encoding="utf-8")), page
+            assert not re.search(
+                r"(pip|pipx|uv tool) install ['\"]?multi-agent-mcp", page.read_text(encoding="utf-8")
+            ), page
