@@ -217,7 +217,9 @@ class Telemetry:
                 if spans and export is not None:
                     export(spans)
             except ImportError:
-                logger.warning("telemetry needs pip install 'multi-agent-mcp[telemetry]'; nothing is exported")
+                logger.warning(
+                    "telemetry needs the extra `telemetry` (pip install '.[telemetry]' in a clone); nothing is exported"
+                )
                 self._open_exporter = None
             except Exception:
                 logger.debug("spans were dropped", exc_info=True)
