@@ -16,7 +16,7 @@ from pathlib import Path
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from tests.conftest import TEAM
 from tests.crash.stage import MEMORY, context
-from tests.powercut.cuts import Cut, cuts
+from tests.powercut.cuts import Cut, cuts, moments_at_stake
 from tests.powercut.findings import found_wrong
 from tests.powercut.load import hosts_at_work
 from tests.powercut.machine import Bench, loop_mounted, missing, recorded
@@ -25,8 +25,8 @@ CUTS_PER_RECORDING = 25
 LOOK_SECONDS = 0.1
 
 
-def record(bench: Bench, seconds: float, seed: int, *, unsynced: bool) -> None:
-    """Lets a team work on a recorded disk."""
+def record(bench: Bench, seconds: float, moments: int, seed: int, *, unsynced: bool) -> None:
+    """Lets a team work on a recorded disk for so long, and on until there are so many moments to choose from."""
     bench.format()
     with recorded(bench) as place:
         root = place / "root"
@@ -34,7 +34,7 @@ def record(bench: Bench, seconds: float, seed: int, *, unsynced: bool) -> None:
         add_missing(context(root).agents, TEAM)
         with hosts_at_work(root, bench.socket, seed, unsynced=unsynced) as all_work:
             deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
+            while time.monotonic() < deadline or len(moments_at_stake(bench.log)) < moments:
                 time.sleep(LOOK_SECONDS)
                 if not all_work():
                     raise RuntimeError("a host has ended")
@@ -56,8 +56,8 @@ def tried(given: argparse.Namespace, chance: random.Random) -> Iterator[tuple[Cu
     for first in range(0, given.cuts, CUTS_PER_RECORDING):
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as base:
             bench = Bench(Path(base))
-            record(bench, given.seconds, chance.getrandbits(32), unsynced=given.unsynced)
             count = min(CUTS_PER_RECORDING, given.cuts - first)
+            record(bench, given.seconds, 2 * count, chance.getrandbits(32), unsynced=given.unsynced)
             for cut in cuts(bench.image.read_bytes(), bench.log, count, chance):
                 yield cut, look_after(cut, bench)
 
