@@ -94,6 +94,7 @@ def test_a_review_is_decided_by_moving_the_card(
     move(person, person.card(TITLE, "review"), "in_progress")
     person.page.locator("dialog[open] textarea").fill("The button is missing.")
     person.page.locator("dialog[open] button[type=submit]").click()
+    expect(person.page.locator("dialog[open]")).to_have_count(0)
     expect(person.card(TITLE, "in_progress")).to_be_visible()
     (told,) = services.notifications.waiting("worker-a")
     assert (told.action, told.reason) == ("review_rejected", "The button is missing.")
