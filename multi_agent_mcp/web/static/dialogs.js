@@ -53,7 +53,7 @@ addEventListener("popstate", () => {
 // the work; when it fails, the form shows the reason and keeps the input. Resolves to whether it was done.
 export function ask(title, fields, submit, act, note) {
   return new Promise((resolve) => {
-    let done = false;
+    let done = false, sending = false; // a second Enter, on a slow machine, asks for nothing more
     const trouble = h("p", { class: "reason", role: "alert", hidden: true });
     const form = h(
       "form", { method: "dialog", class: "form" },
@@ -67,6 +67,8 @@ export function ask(title, fields, submit, act, note) {
     );
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
+      if (sending) return;
+      sending = true;
       try {
         await act(Object.fromEntries(new FormData(form)));
         done = true;
@@ -74,6 +76,8 @@ export function ask(title, fields, submit, act, note) {
       } catch (error) {
         trouble.textContent = visible(t("failed", { reason: error.message }));
         trouble.hidden = false;
+      } finally {
+        sending = false;
       }
     });
     const box = dialog(title, location.href, form);
