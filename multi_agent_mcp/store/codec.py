@@ -1,7 +1,7 @@
 """Entities as text: a YAML header, a line `---`, one blank line, and the body byte for byte (docs/format.md).
 
 python-frontmatter's handler splits the text and leaves the body as it is (its `loads` strips it); libyaml, by PyYAML,
-writes every header, and reads what is not as simple as we write it, with the plain scalars of YAML 1.2.
+reads and writes every header, with the plain scalars of YAML 1.2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, assembled, json_value, plain_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Reason
-from multi_agent_mcp.store.header_lines import by_lines
 
 E = TypeVar("E", bound=Entity)
 
@@ -101,24 +100,19 @@ class Header(YAMLHandler):
     """The header's text: found, loaded and exported."""
 
     def load(self, fm: str, **_: object) -> Any:
-        """Returns the value of a YAML document. Raises `Unreadable`."""
-        return by_lines(fm, loaded)
+        """Returns the value of a YAML document. Texts, lists and mappings of texts, of which a header consists, are
+        taken from libyaml's nodes directly: PyYAML's constructors take as long as its parser. Raises `Unreadable`."""
+        loader = Loader(fm)
+        try:
+            node = loader.get_single_node()
+            return None if node is None else _Values(loader).of(node, 0)
+        finally:
+            loader.dispose()
 
     def export(self, metadata: Mapping[str, object], **_: object) -> str:
         style: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "allow_unicode": True}
         text: str = yaml.dump({**metadata}, Dumper=Dumper, width=_ENDLESS_LINE, **style)
         return text.removesuffix("\n")
-
-
-def loaded(text: str) -> Any:
-    """Returns the value of any YAML document. Texts, lists and mappings of texts, of which a header consists, are taken
-    from libyaml's nodes directly: PyYAML's constructors take as long as its parser. Raises `Unreadable`."""
-    loader = Loader(text)
-    try:
-        node = loader.get_single_node()
-        return None if node is None else _Values(loader).of(node, 0)
-    finally:
-        loader.dispose()
 
 
 class _Values:

@@ -13,7 +13,7 @@ import re
 import stat
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -51,11 +51,9 @@ class InboxFile(NamedTuple, Generic[R]):
 
 
 class MergedInbox(Generic[R]):
-    """Reads inboxes without marking anything read. A head is an entity with at most `HEAD_CHARACTERS` of its body;
-    `load` may read less of a file than all of it."""
+    """Reads inboxes without marking anything read. A head is an entity with at most `HEAD_CHARACTERS` of its body."""
 
-    def __init__(self, load: Callable[[Directory[R], str], R | None] | None = None) -> None:
-        self._load = load or (lambda directory, name: directory.load(name))
+    def __init__(self) -> None:
         self._known: dict[str, tuple[Signature, R]] = {}
         self._listed: dict[str, tuple[int, Sequence[str]]] = {}
 
@@ -160,7 +158,7 @@ class MergedInbox(Generic[R]):
         known = self._known.get(path)
         if known is not None and known[0] == current:
             return known
-        entity = self._load(directory, name)
+        entity = directory.load(name)
         if entity is None:
             return None
         body = directory.codec.body

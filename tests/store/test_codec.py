@@ -13,7 +13,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, as_json
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.notification import Notification
@@ -21,8 +20,7 @@ from multi_agent_mcp.domain.repository.reservation import Reservation
 from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import History
-from multi_agent_mcp.store.codec import Document, Unreadable, codec, loaded, parse, render
-from multi_agent_mcp.store.header_lines import by_lines
+from multi_agent_mcp.store.codec import Document, Unreadable, codec, parse, render
 from multi_agent_mcp.texts import catalogue
 
 ENTITIES: list[type[Entity]] = [
@@ -380,66 +378,3 @@ def test_an_item_of_a_checklist_is_read_whatever_somebody_wrote() -> None:
     )
     assert task.history == ({"text": "moved"}, {"by": "admin"})
     assert codec(Task).decode(codec(Task).encode(task)).checklist == task.checklist
-
-
-WRITTEN = (
-    *("id", "title", "a_b", "null", "true", "Id", "'id'", "? id", "- id"),
-    *(
-        "plain",
-        "two words",
-        "りんご",
-        "４２",
-        "0",
-        "42",
-        "0042",
-        "1_000",
-        "1.5",
-        "1e5",
-        "2026-01-01",
-        "Null",
-        "TRUE",
-        "yes",
-    ),
-    *("'single'", "''", "'it''s'", "'a\tb'", "'\u2028'", "'open", "close'", '"double"', '"open', 'close"', "[]", "{}"),
-    *(
-        "[a, b]",
-        "[a,",
-        "b]",
-        "{a: b}",
-        "&x y",
-        "*x",
-        "!!str 1",
-        "a: b",
-        "# note",
-        "a # note",
-        "|",
-        ">-",
-        "|+",
-        "-",
-        "~",
-        "",
-    ),
-)
-LINES = st.tuples(
-    st.sampled_from(["", "", "", " ", "  ", "- "]),
-    st.sampled_from(["id: ", "title: ", "id:", "a_b:\t", "<<: ", ""]),
-    st.sampled_from(WRITTEN),
-    st.sampled_from(["\n", "\n", "\n", "\r\n", " \n", "\n\n", ""]),
-).map("".join)
-
-
-def read_as(text: str, reader: Any) -> Any:
-    """What a reader of headers says of a text, or that it is none."""
-    try:
-        return repr(reader(text))
-    except (*NOT_YAML, Unreadable):
-        return "unreadable"
-
-
-@example(["id: 'a\n", "title: b\n", "a_b: c'\n"])
-@example(["id: |\n", " a\n", "title: b"])
-@example(["id: a\n", "  b\n"])
-@given(st.lists(LINES, max_size=6))
-def test_a_header_read_by_lines_says_what_libyaml_says(lines: list[str]) -> None:
-    text = "".join(lines)
-    assert read_as(text, lambda given: by_lines(given, loaded)) == read_as(text, loaded)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.store.letters import letter
 from multi_agent_mcp.store.merged_inboxes import LAST, InboxFile, MergedInbox, position
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ class MailSearch:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._merged: MergedInbox[Message] = MergedInbox()
-        self._letters: MergedInbox[Message] = MergedInbox(letter)
 
     def page(
         self,
@@ -70,24 +68,12 @@ class MailSearch:
 
     def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
         """The newest `limit` messages of a period, oldest first, and approximately how many older ones it has."""
-        return self._during(self._merged, start, end, limit)
-
-    def letters(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
-        """The same, of which only sender, receiver and times are known: 20 000 of them in half a second."""
-        for mailbox in self._mailboxes():
-            for directory in mailbox.directories():
-                directory.require_inside()
-        return self._during(self._letters, start, end, limit)
-
-    def _during(
-        self, merged: MergedInbox[Message], start: datetime, end: datetime, limit: int
-    ) -> tuple[list[Message], int]:
         first, last = stamp(start), stamp(end)
         mailboxes = self._mailboxes()
-        files = merged.newest_first(mailboxes, first, last)
-        found = (head for head in merged.heads(files) if start <= head.created_at <= end)
+        files = self._merged.newest_first(mailboxes, first, last)
+        found = (head for head in self._merged.heads(files) if start <= head.created_at <= end)
         messages = list(islice(found, limit))[::-1]
-        older = merged.count(mailboxes, first, last) - limit if len(messages) == limit else 0
+        older = self._merged.count(mailboxes, first, last) - limit if len(messages) == limit else 0
         return messages, max(older, 0)
 
     def about_task(self, task_id: str, since: datetime, limit: int) -> list[Message]:

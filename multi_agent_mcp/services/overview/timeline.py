@@ -44,7 +44,6 @@ NOTICES_MAX = 2_000  # notifications examined, of which only interrupts are show
 FINISHED_MAX = 500  # tasks, and as many ended agent sessions: each of them is parsed
 
 T = TypeVar("T", Bar, Life, Talk)
-Mail = Callable[[datetime, datetime, int], tuple[list["Message"], int]]
 
 
 class Timelines:
@@ -61,20 +60,19 @@ class Timelines:
         or to the last event if no session runs. `most` is the limit of messages, finished tasks and ended sessions
         each, by default as many as a picture has room for. Where older messages are left out, it begins with the first
         that is held: an axis that promises more would lie."""
-        found = self.with_tasks(start, end, most, self.mail_search.during)[0]
+        found = self.with_tasks(start, end, most)[0]
         if len(found.arrows) < (most or ARROWS_MAX) or not found.left_out:
             return found
         held = found.since(found.arrows[0].sent_at)
         return replace(held, lanes=tuple(self._lanes(held)))
 
     def with_tasks(
-        self, start: datetime | None, end: datetime | None, most: int | None, mail: Mail
+        self, start: datetime | None, end: datetime | None, most: int | None = None
     ) -> tuple[Timeline, list[Task]]:
-        """As `of`, with the tasks that it is about, and others that are open. `mail` finds the messages of a period as
-        `MailSearch.during`."""
+        """As `of`, with the tasks that it is about, and others that are open."""
         since, until = start or EPOCH, end or self.clock()
         finished = most or FINISHED_MAX
-        messages, older = mail(since, until, most or ARROWS_MAX)
+        messages, older = self.mail_search.during(since, until, most or ARROWS_MAX)
         tasks = [*self.workspace.tasks.open(), *self.workspace.tasks.closed(limit=finished, since=start)]
         unparsed = self.workspace.tasks.count_closed(since, until) - finished
         found = Timeline(
@@ -187,8 +185,6 @@ def _changed_by(tasks: Iterable[Task]) -> dict[tuple[str | None, datetime | None
 
 def _framed(found: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
     """The timeline with the start and end that the caller left open."""
-    if start and end:
-        return replace(found, start=start, end=end)
     moments = [moment for moment in _moments(found) if moment <= found.end] or [found.end]
     at_work = any(life.end is None for life in found.lives)
     return replace(found, start=start or min(moments), end=end or (found.end if at_work else max(moments)))
@@ -252,7 +248,7 @@ class StatisticsOfSession:
 
     def of(self, start: datetime, end: datetime, zone: tzinfo) -> Statistics:
         """The statistics from `start` to `end`; days begin at midnight in `zone`."""
-        found, tasks = self.timeline.with_tasks(start, end, EVENTS_MAX, self.timeline.mail_search.letters)
+        found, tasks = self.timeline.with_tasks(start, end, most=EVENTS_MAX)
         shown = {bar.task_id for bar in found.bars}
         mine = [task for task in tasks if task.id in shown]
         return compute(found, mine, self._answered(start, end), self._calls(start), zone)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
-from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import MessageNotFound
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
@@ -103,16 +99,3 @@ def test_an_unknown_message_is_refused(talk: Services, unknown: str) -> None:
         talk.mail_search.get(unknown)
     with pytest.raises(MessageNotFound):
         talk.mail_search.page(before=unknown)
-
-
-def test_letters_say_of_every_message_who_wrote_to_whom_and_when(talk: Services, clock: Clock) -> None:
-    """Of those that people wrote by hand, too."""
-    send(talk, "worker-a", "owner", "x", subject='a "strange": subject\'s')
-    read(talk, "worker-a")
-    by_hand(talk, "admin", "note.md", "---\nsubject: 'folded\n  created_at: no'\nsender_id: worker-b\n---\n\nby hand")
-
-    def said(found: tuple[list[Message], int]) -> list[object]:
-        return [(one.id, one.sender_id, one.receiver_id, one.created_at, one.read_at) for one in found[0]]
-
-    period = EPOCH, clock() + timedelta(days=365_00), 100
-    assert said(talk.mail_search.letters(*period)) == said(talk.mail_search.during(*period))
