@@ -208,8 +208,12 @@ def _run(program: str) -> NoReturn:
 
 
 def main(line: socket.socket) -> None:
+    from multi_agent_mcp.server.tools import TOOLS
+
     for module in (*IMPORTED, *_modules()):
         importlib.import_module(module)
+    for tool in TOOLS.values():
+        tool.described()  # makes the models of their arguments
     sys.dont_write_bytecode = True  # as `quiet_environment` wants it of every process
     gc.freeze()
     try:
