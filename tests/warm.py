@@ -14,8 +14,10 @@ import ctypes
 import gc
 import importlib
 import io
+import itertools
 import json
 import os
+import pkgutil
 import re
 import runpy
 import socket
@@ -28,6 +30,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import multi_agent_mcp
+
 PROGRAMS = (
     "multi_agent_mcp",
     "tests.services.forks",
@@ -36,11 +40,10 @@ PROGRAMS = (
     "tests.partition.writer",
     "tests.partition.claimer",
 )
-IMPORTED = (
-    *("multi_agent_mcp.cli.for_hosts.serve", "multi_agent_mcp.cli.main", "multi_agent_mcp.server.app"),
-    *("multi_agent_mcp.doorbell.tmux.notifier", "multi_agent_mcp.server.tools", "multi_agent_mcp.web.serving"),
-    *("anyio._backends._asyncio", "mcp", "nacl.signing", "rich.table", "watchdog.observers"),
-)
+OTHERS = ("anyio._backends._asyncio", "difflib", "glob", "nacl.signing", "rich.console", "rich.table", "tomlkit")
+"""What programs import besides our own modules, and only when they need it."""
+UNIMPORTED = ("multi_agent_mcp.__main__", "multi_agent_mcp.telemetry.exporting")
+"""Our modules that are not imported: the program itself, and what needs an extra."""
 UNUSUAL = re.compile(r"LANG|LC_|PYTHON(?!(PATH|DONTWRITEBYTECODE)$)")
 """Variables that tell the interpreter itself how to start."""
 PR_SET_CHILD_SUBREAPER = 36
@@ -180,9 +183,20 @@ def _become(asked: Mapping[str, Any]) -> None:
     sys.path[0] = asked["directory"]
 
 
-def main(line: socket.socket) -> None:
-    for module in IMPORTED:
+def _prepare() -> None:
+    """Imports all that our programs import, and makes what each of them makes alike: texts, the tools' schemas."""
+    ours = [found.name for found in pkgutil.walk_packages(multi_agent_mcp.__path__, "multi_agent_mcp.")]
+    for module in (*OTHERS, *(name for name in ours if name not in UNIMPORTED)):
         importlib.import_module(module)
+    texts, tools = (importlib.import_module(f"multi_agent_mcp.{name}") for name in ("texts", "server.tools"))
+    for language, part in itertools.product(texts.LANGUAGES, (None, "people", "console")):
+        texts.catalogue(language, part)
+    for tool in tools.TOOLS.values():
+        tool.described()
+
+
+def main(line: socket.socket) -> None:
+    _prepare()
     sys.dont_write_bytecode = True  # as `quiet_environment` wants it of every process
     gc.freeze()
     try:
