@@ -92,7 +92,7 @@ OLDEST = (2, 11)
 """The oldest usable version, the first with batched direct gets."""
 START_SECONDS = 60.0
 """The longest wait for a server that begins or ends; on a busy machine, or with much to recover, it takes long."""
-BUFFERED_MAX = 256
+BUFFERED_MAX = 128
 """The number of values that a stream receives ahead of those that it has synced; the server refuses more. It answers
 nobody about a stream before it has stored what it had received: what one machine floods would delay all others."""
 STORE_BYTES = 1 << 50
