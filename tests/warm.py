@@ -16,6 +16,7 @@ import ctypes
 import gc
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
@@ -41,8 +42,10 @@ PROGRAMS = (
     "tests.partition.writer",
     "tests.partition.claimer",
 )
-IMPORTED = ("anyio._backends._asyncio", "mcp", "nacl.signing", "rich.table", "watchdog.observers")
-"""What is imported beside all of the package."""
+OTHERS = ("anyio._backends._asyncio", "difflib", "glob", "nacl.signing", "rich.console", "rich.table", "tomlkit")
+"""What programs import besides our own modules, and only when they need it."""
+UNIMPORTED = ("multi_agent_mcp.__main__", "multi_agent_mcp.telemetry.exporting")
+"""Our modules that are not imported: the program itself, and what needs an extra."""
 UNUSUAL = re.compile(r"LANG|LC_|PYTHON(?!(PATH|DONTWRITEBYTECODE)$)")
 """Variables that tell the interpreter itself how to start."""
 PR_SET_CHILD_SUBREAPER = 36
@@ -182,11 +185,16 @@ def _become(asked: Mapping[str, Any]) -> None:
     sys.path[0] = asked["directory"]
 
 
-def _modules() -> Iterator[str]:
-    """All of the package: each process would import what it needs of it anew."""
-    for _, name, _ in pkgutil.walk_packages(multi_agent_mcp.__path__, "multi_agent_mcp."):
-        if not name.endswith("__main__"):
-            yield name
+def _prepare() -> None:
+    """Imports all that our programs import, and makes what each of them makes alike: texts, the tools' schemas."""
+    ours = [found.name for found in pkgutil.walk_packages(multi_agent_mcp.__path__, "multi_agent_mcp.")]
+    for module in (*OTHERS, *(name for name in ours if name not in UNIMPORTED)):
+        importlib.import_module(module)
+    texts, tools = (importlib.import_module(f"multi_agent_mcp.{name}") for name in ("texts", "server.tools"))
+    for language, part in itertools.product(texts.LANGUAGES, (None, "people", "console")):
+        texts.catalogue(language, part)
+    for tool in tools.TOOLS.values():
+        tool.described()
 
 
 def _run(program: str) -> NoReturn:
@@ -208,12 +216,7 @@ def _run(program: str) -> NoReturn:
 
 
 def main(line: socket.socket) -> None:
-    from multi_agent_mcp.server.tools import TOOLS
-
-    for module in (*IMPORTED, *_modules()):
-        importlib.import_module(module)
-    for tool in TOOLS.values():
-        tool.described()  # makes the models of their arguments
+    _prepare()
     sys.dont_write_bytecode = True  # as `quiet_environment` wants it of every process
     gc.freeze()
     try:

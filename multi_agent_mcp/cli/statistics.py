@@ -274,7 +274,7 @@ def _lines(
         return
     head = ["agent", "task", "model", *COUNTED, *(["cost"] if prices else [])]
     known = [row for row in rows if row.tokens is not None]
-    total = UsageRow(texts("usage.total"), "", "", total_of(known))
+    total = UsageRow(texts("usage.total"), "", "", total_of(known) if known else None)
     cells = [*_cells(shown, prices, texts), *_cells([total], None, texts)]
     yield from titled_table(texts, head, [row[: len(head)] for row in cells])
     if len(known) < len(rows):

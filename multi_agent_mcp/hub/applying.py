@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -217,19 +217,21 @@ class Applying:
                 values.append((name, stored.shared, _number(stored, WAS)))
             except Exception as error:  # noqa: BLE001 - any joined machine may send it
                 self._pass_over(stored, error)
-        then: list[Then] = []
         with self.workspace.files.noting(self._note):
-            for agent in self.workspace.registry.accept(values) if values else ():
-                if not agent.removed:
-                    self.workspace.make_inboxes(agent.id)
-                    if agent.machine == self.machine:
-                        then.append(partial(self.consequences.moved_in, agent))
-        return then
+            accepted = self.workspace.registry.accept(values) if values else []
+        agents = [agent for agent in accepted if not agent.removed]
+        self.workspace.make_inboxes(*(agent.id for agent in agents))
+        return self._moved_in(agents)
 
     def at_home(self) -> list[Then]:
         """Returns the consequences for this machine's agents that an earlier relay may not have completed."""
-        agents = self.workspace.registry.active().values()
-        return [partial(self.consequences.moved_in, agent) for agent in agents if agent.machine == self.machine]
+        return self._moved_in(self.workspace.registry.active().values())
+
+    def _moved_in(self, agents: Iterable[Agent]) -> list[Then]:
+        """Returns the consequences for those agents whose home is here. One without a key was added by no machine: it
+        gets none, which would be one more change of the team for each."""
+        mine = [agent for agent in agents if agent.machine == self.machine and agent.public_key is not None]
+        return [partial(self.consequences.moved_in, agent) for agent in mine]
 
     def take_marks(self, early: Mapping[str, str]) -> None:
         """Applies marks whose letters another process did not have; those that have not come yet are kept."""

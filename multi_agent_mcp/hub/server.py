@@ -90,7 +90,11 @@ def public_of(seed: str) -> str:
 ACCOUNTS = "accounts: "
 OLDEST = (2, 11)
 """The oldest usable version, the first with batched direct gets."""
-START_SECONDS = 10.0
+START_SECONDS = 60.0
+"""The longest wait for a server that begins or ends; on a busy machine, or with much to recover, it takes long."""
+BUFFERED_MAX = 128
+"""The number of values that a stream receives ahead of those that it has synced; the server refuses more. It answers
+nobody about a stream before it has stored what it had received: what one machine floods would delay all others."""
 STORE_BYTES = 1 << 50
 """A limit above any disk: the default is three quarters of the space that was free when the server started."""
 LOG_BYTES = 16 << 10
@@ -294,7 +298,7 @@ def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[st
     lines = [
         f"listen: {json.dumps(address)}",
         f"max_payload: {PAYLOAD_BYTES + 65536}",
-        f'jetstream {{ {store}, sync_interval: "always" }}',
+        f'jetstream {{ {store}, sync_interval: "always", max_buffered_msgs: {BUFFERED_MAX} }}',
         f"{ACCOUNTS}{json.dumps(accounts(server, users))}",
     ]
     if server.certificate is not None:

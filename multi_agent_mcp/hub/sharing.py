@@ -31,7 +31,8 @@ from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.system.process import is_alive, start_detached
 
-START_SECONDS = 15.0
+START_SECONDS, END_SECONDS = 60.0, 15.0
+"""The longest waits for a relay that begins, which takes long on a busy machine, and for one that ends."""
 LINGER_SECONDS = 2.0
 POLL_SECONDS = 0.05
 Status = Mapping[str, Any]
@@ -204,8 +205,8 @@ class Sharing:
             return (int(noted["pid"]) if runs else None), False
 
     def _relay_has_ended(self, pid: int | None) -> bool:
-        """Waits up to `START_SECONDS` for the relay, whose process this is if known, to end; returns whether it has."""
-        deadline = time.monotonic() + START_SECONDS
+        """Waits up to `END_SECONDS` for the relay, whose process this is if known, to end; returns whether it has."""
+        deadline = time.monotonic() + END_SECONDS
         while (runs := self.share.relay_runs or is_alive(pid or 0, None)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         return not runs

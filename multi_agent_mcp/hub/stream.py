@@ -37,8 +37,8 @@ shared revision that it had: what they refer to is not newer."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 PENDING = "Nats-Num-Pending"
 NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, AFTER, RELAY, PENDING)
-WRONG_SEQUENCE, NOT_FOUND, NO_STREAM = 10071, 10037, 10059
-REQUEST_SECONDS, LOST_SECONDS = 2.0, 10.0
+WRONG_SEQUENCE, NOT_FOUND, NO_STREAM, TOO_MANY = 10071, 10037, 10059, 10167
+REQUEST_SECONDS, LOST_SECONDS, BUSY_SECONDS = 2.0, 10.0, 0.02
 BATCH = 1024
 BATCH_BYTES = 8 << 20
 FORM = "lanes"
@@ -184,16 +184,7 @@ class Hub:
         sent = {OP: op, MACHINE: self.machine, RELAY: self.relay, AFTER: str(self.shared_until), **headers}
         if expected is not None:
             sent[EXPECTED] = str(expected)
-        self._require_connected()
-        try:
-            answer = json.loads((await self.client.request(subject, data, REQUEST_SECONDS, headers=sent)).data)
-        except NoRespondersError:
-            await self._lost()
-            raise HubUnreachable from None
-        except FAILED:
-            if subject.lower() in self.violations:
-                raise HubUnreachable("hub_permission") from None
-            answer = {}
+        answer = await self._published(subject, data, sent)
         if "seq" in answer and "error" not in answer:
             return self._stored(subject, int(answer["seq"]), op)
         code = answer.get("error", {}).get("err_code")
@@ -206,6 +197,26 @@ class Hub:
         if not self._is_earlier_edit(found, headers):
             raise Superseded(found.shared)
         return await self.put(subject, data, op, headers, expected=found.sequence)
+
+    async def _published(self, subject: str, data: bytes, headers: dict[str, str]) -> dict[str, Any]:
+        """Publishes a value and returns the answer, {} if there was none. While too many values of others wait for the
+        stream (`server.BUFFERED_MAX`), it is tried again. Raises `HubUnreachable` if it was not stored."""
+        until = time.monotonic() + REQUEST_SECONDS
+        while True:
+            self._require_connected()
+            try:
+                reply = await self.client.request(subject, data, REQUEST_SECONDS, headers=headers)
+                answer: dict[str, Any] = json.loads(reply.data)
+            except NoRespondersError:
+                await self._lost()
+                raise HubUnreachable from None
+            except FAILED:
+                if subject.lower() in self.violations:
+                    raise HubUnreachable("hub_permission") from None
+                return {}
+            if answer.get("error", {}).get("err_code") != TOO_MANY or time.monotonic() > until:
+                return answer
+            await asyncio.sleep(BUSY_SECONDS)
 
     def _stored(self, subject: str, revision: int, op: str) -> int:
         stream = self.names.stream_of(subject)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import heapq
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -501,25 +502,25 @@ class Addresses(Generic[R]):
 
     def __init__(self, inbox: Inbox[R]) -> None:
         self._inbox = inbox
-        self._by_digits: Mapping[str, int] | None = None
 
     def of(self, path: Path, entity: R) -> str:
         """Returns the address by which `Inbox.find` finds this file."""
-        if path.parent == self._inbox.path and not entity.id.endswith(".md") and self._is_alone(path.name):
+        if path.parent == self._inbox.path and not entity.id.endswith(".md") and self._is_alone(path.name, entity):
             return entity.id  # the usual case: an id given by us is not also in the archive
         found = self._inbox.find(entity.id, fresh=False)
         return entity.id if found is not None and found[0] == path else self._inbox.within(path)
 
-    def _is_alone(self, name: str) -> bool:
-        """Returns whether no other file in the hot directory has a name with the same digits or one that is not of our
-        form and could have any id."""
-        if self._by_digits is None:
-            counts: dict[str, int] = {}
-            for known in self._inbox.hot.entries():
-                counts[_digits(known)] = counts.get(_digits(known), 0) + 1
-            self._by_digits = counts
-        digits = _digits(name)
-        return digits != "" and self._by_digits.get(digits) == 1 and "" not in self._by_digits
+    def _is_alone(self, name: str, entity: R) -> bool:
+        """Returns whether the file has the name that we give to its id, and no other file in the hot directory has an
+        id with the same digits."""
+        digits = id8(entity.id)
+        return _digits(name) == digits and self._bearers[digits] == 1
+
+    @cached_property
+    def _bearers(self) -> Counter[str]:
+        """How many files in the hot directory have an id with these digits."""
+        entries = self._inbox.hot.entries().values()
+        return Counter(id8(entry.entity.id) for entry in entries if entry.entity is not None)
 
 
 def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:

@@ -2,12 +2,14 @@
 
 The order is known from the names: a file's contains the second (`20261121_214601_…`), an archive directory's the month.
 Files whose names are not of our form are parsed first. Parsed entities are cached by the file's signature, with the
-beginning of their body.
+beginning of their body. Of thousands of archived messages, timelines and statistics need only what `Letter` holds: that
+is noted in an index (docs/format.md, Where things lie).
 """
 
 from __future__ import annotations
 
 import heapq
+import json
 import os
 import re
 import stat
@@ -23,12 +25,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age
-from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.domain.times import format_time, stamp
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import OUR_NAME, STAMP_LENGTH, ReadMonth
+from multi_agent_mcp.store.durable_files import INDEXES
 from multi_agent_mcp.system.file_status import Signature, modified_at, signature
 from multi_agent_mcp.system.files import storage_errors
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.store.directory import Directory
     from multi_agent_mcp.store.inbox import Inbox
 
@@ -148,13 +153,9 @@ class MergedInbox(Generic[R]):
     def _head(self, directory: Directory[R], name: str) -> tuple[Signature, R] | None:
         """Returns the file's signature and head; None if it is gone, no regular file, or unreadable (quarantined)."""
         path = f"{directory.path}/{name}"
-        try:
-            status = os.lstat(path)
-        except OSError:
+        current = _signature_of_file(path)
+        if current is None:
             return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        current = signature(status)
         known = self._known.get(path)
         if known is not None and known[0] == current:
             return known
@@ -173,8 +174,113 @@ def position(file: InboxFile[R], head: R) -> Position:
     return file.second, head.created_at, head.id
 
 
+def _signature_of_file(path: str) -> Signature | None:
+    """Returns the signature of a regular file; None if it is gone or something else."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return signature(status) if stat.S_ISREG(status.st_mode) else None
+
+
 def _listed(path: Path) -> list[str]:
     """Returns the names in a directory. `_head` checks their file types, of few of perhaps a million."""
     with storage_errors(path, FileNotFoundError), suppress(FileNotFoundError):
         return os.listdir(path)  # noqa: PTH208
     return []
+
+
+# When mail went from whom to whom, as the headers say.
+#
+# An index notes it for the files of an archive's month that somebody asked about, each with the signature that its file
+# had. It is never trusted alone: one lstat(2) tells whether the file is still the same, else it is read again. So
+# nobody needs a lock, the last one to write wins, and whoever deletes the index loses nothing but time.
+
+
+class Letter(NamedTuple):
+    """A message without its content: the fields of `Message` by the same names."""
+
+    id: str
+    sender_id: str
+    receiver_id: str
+    message_type: str
+    priority: str
+    subject: str
+    created_at: datetime
+    read_at: datetime | None
+
+    @classmethod
+    def of(cls, message: Message) -> Letter:
+        return cls(*attrgetter(*cls._fields)(message))
+
+
+_SENT = attrgetter("created_at", "id")
+
+
+class MergedMailbox(MergedInbox["Message"]):
+    """Mailboxes merged for views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._noted: dict[str, LettersOfMonth] = {}
+
+    def letters(self, files: Iterable[InboxFile[Message]]) -> Iterator[Letter]:
+        """Yields the letters of these files, newest first. What was read for that is noted by `note_letters`."""
+        for _, same_second in groupby(files, key=attrgetter("second")):
+            known = (self._letter(file.directory, file.name) for file in same_second)
+            yield from sorted({found[2]: it for found, it in filter(None, known)}.values(), key=_SENT, reverse=True)
+
+    def note_letters(self) -> None:
+        """Writes the indexes of the months of which files had to be read. Never raises: without an index they are read
+        again by the next process."""
+        for noted in [*self._noted.values()]:
+            if noted.is_out_of_date:
+                noted.write(self._names(noted.month))
+
+    def _letter(self, directory: Directory[Message], name: str) -> tuple[Signature, Letter] | None:
+        if not isinstance(directory, ReadMonth):
+            known = self._head(directory, name)
+            return known and (known[0], Letter.of(known[1]))
+        path = f"{directory.path}/{name}"
+        current = _signature_of_file(path)
+        if current is None:
+            return None
+        noted = self._noted.get(str(directory.path))
+        if noted is None:
+            noted = self._noted[str(directory.path)] = LettersOfMonth(directory)
+        found = noted.letters.get(name)
+        if found is None or found[0] != current:
+            message = directory.load(name)
+            if message is None:
+                return None
+            found = noted.letters[name] = current, Letter.of(message)
+            noted.is_out_of_date = True
+        return found
+
+
+class LettersOfMonth:
+    """The index of the letters of one month: JSON, a row for each file, with its name and signature. `letters` are
+    those by name."""
+
+    def __init__(self, month: ReadMonth[Message]) -> None:
+        self.month = month
+        files, place = month.files, month.path.relative_to(month.files.base)
+        self._path = files.base / INDEXES / f"{place}.letters"
+        self.letters: dict[str, tuple[Signature, Letter]] = {}
+        self.is_out_of_date = False
+        with suppress(StorageError, ValueError, TypeError):
+            for name, modified, size, inode, *said, created, read in json.loads(files.read(self._path) or b"[]"):
+                read_at = datetime.fromisoformat(read) if read else None
+                letter = Letter._make((*said, datetime.fromisoformat(created), read_at))
+                self.letters[name] = (modified, size, inode), letter
+
+    def write(self, names: Iterable[str]) -> None:
+        """Writes the index of the files that are still here, `names`."""
+        self.is_out_of_date = False
+        self.letters = {name: self.letters[name] for name in names if name in self.letters}
+        rows = [
+            (name, *found, *it[:-2], format_time(it.created_at), it.read_at and format_time(it.read_at))
+            for name, (found, it) in self.letters.items()
+        ]
+        with suppress(StorageError):
+            self.month.files.replace(self._path, json.dumps(rows, separators=(",", ":")).encode(), durable=False)

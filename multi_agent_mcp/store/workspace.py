@@ -44,7 +44,7 @@ from multi_agent_mcp.store.locks import serving_lock
 from multi_agent_mcp.store.records import SHARE, Intents, KeyFile, Record, RelayState
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
-from multi_agent_mcp.system.files import make_directory, storage_errors, write_new
+from multi_agent_mcp.system.files import make_directories, make_directory, storage_errors, write_new
 from multi_agent_mcp.system.ownership import require_entered, require_own
 
 UNASSIGNED = "_unassigned"
@@ -233,11 +233,11 @@ class Workspace:
         and the next call. Its host lives if there is any."""
         return {purpose for purpose in PURPOSES if self.locks.is_held(serving_lock(agent_id, purpose))}
 
-    def make_inboxes(self, agent_id: AgentId | str) -> None:
-        """Makes the directories of a new agent's inboxes, so that `cp note.md …/ipc/{agent}/` works at once."""
-        for inbox in (self.mailbox(agent_id), self.notices(agent_id)):
-            with storage_errors(inbox.path):
-                make_directory(inbox.path, within=self.path)
+    def make_inboxes(self, *agent_ids: AgentId | str) -> None:
+        """Makes the directories of new agents' inboxes, so that `cp note.md …/ipc/{agent}/` works at once."""
+        inboxes = [inbox(agent_id).path for inbox in (self.mailbox, self.notices) for agent_id in agent_ids]
+        with storage_errors(next(iter(agent_ids), self.path)):
+            make_directories(inboxes, within=self.path)
 
     @contextmanager
     def room_for(self, agent_id: AgentId | str) -> Iterator[str]:

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,20 +91,32 @@ def in_directory(directory: Path, write: Callable[[], T], *, within: Path) -> T:
 def make_directory(path: Path, *, within: Path | None = None) -> None:
     """Creates a directory and its parents, private to the user, durably. Does not create `within`, one of them: raises
     `StorageError` if it is gone, as a process must not leave a second session where one was moved away."""
+    make_directories([path], within=within)
+
+
+def make_directories(paths: Iterable[Path], *, within: Path | None = None) -> None:
+    """Creates directories as `make_directory`, made durable together."""
+    sync_together({path.parent for path in paths if _made(path, within)})
+
+
+def _made(path: Path, within: Path | None) -> bool:
+    """Creates a directory that is missing; returns whether it did, so that its name is not durable yet."""
     if path.is_dir():
-        return
+        return False
     if path == within:
         raise StorageError("directory_gone", path=path)
     if not path.parent.is_dir():
         make_directory(path.parent, within=within)
+    is_new = False
     with suppress(FileExistsError):
         path.mkdir(mode=DIRECTORY_MODE)
         path.chmod(DIRECTORY_MODE)  # the umask may have removed even our own rights
-        sync_directory(path.parent)
+        is_new = True
     # A directory that somebody has removed again is no file in its place: stat(2) then raises `FileNotFoundError`.
     is_directory = path.is_dir() if path.is_symlink() else stat.S_ISDIR(path.stat().st_mode)
     if not is_directory:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    return is_new
 
 
 def sync_file(descriptor: int) -> None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
-from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, timeline
+from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, stats, timeline
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import COOKIE_SECONDS, Auth, SecurityMiddleware, is_own_origin
 
@@ -157,12 +158,13 @@ async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[
 
 
 def _warm(services: Services) -> None:
-    """Fills the indexes while the user opens the link: 5 000 tasks take about a second. Then examines the session, so
-    that the page about its health does not wait for that. Whatever prevents it (no descriptor is left) is told, if it
-    lasts, by the request that needs the same."""
+    """Fills the indexes while the user opens the link: 5 000 tasks take about a second. Then examines the session and
+    reads what the statistics of the last days count, so that neither page waits for that. Whatever prevents it (no
+    descriptor is left) is told, if it lasts, by the request that needs the same."""
     try:
         services.snapshots.take(messages=1)
         services.recent_attention.found(services.examined())
+        services.statistics.last_days(stats.DAYS, UTC)
     except Exception as problem:  # noqa: BLE001 - only a preparation: it must not end the console
         logger.info("nothing was prepared: %s", problem)
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 from nats.aio.client import Client
 
+from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.server import BUFFERED_MAX
 from multi_agent_mcp.hub.subjects import Names
+from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.store.registry import AGENTS_MAX
 from tests.hub.support import DESK, LAPTOP, SHED, Machines, eventually, machines
 from tests.hub.test_machines import send
@@ -41,23 +48,73 @@ def agents(names: Names) -> Iterator[Value]:
 
 @pytest.mark.parametrize(("kind", "many"), [(letters, MANY), (no_letters, VERY_MANY), (agents, MANY)])
 def test_a_flood_delays_only_the_machine_that_sends_it(three: Machines, kind: Any, many: int) -> None:
-    """The letters of another one arrive while most of the flood has not."""
+    """The letter of another one, sent while most of the flood was not, is there before the flood is."""
     names, desk = three[LAPTOP].sharing.membership.names, three[DESK]
-    flood = kind(names)
+    flood, words = kind(names), f"during {kind.__name__}"
 
     async def publish(client: Client) -> None:
         for number in range(many):
             subject, data, headers = next(flood)
-            await client.publish(subject, data, headers=headers)
+            if number % (BUFFERED_MAX // 4):
+                await client.publish(subject, data, headers=headers)
+            else:  # those before it are stored then: the hub refuses what comes faster
+                await client.request(subject, data, 30, headers=headers)
             if number == many // 10:
-                send(three[SHED], "worker-b", "admin", f"during {kind.__name__}")
+                send(three[SHED], "worker-b", "admin", words)
 
     before = desk.sharing.status()["position"]
     as_machine(three[LAPTOP], publish)
-    eventually(lambda: desk.has("admin", f"during {kind.__name__}"))
-    assert desk.sharing.status()["position"] - before < many
     eventually(lambda: desk.sharing.status()["position"] - before > many, "the flood is dealt with")
+    dealt_with = time.time()
+    eventually(lambda: desk.has("admin", words))
+    (letter,) = (path for path in (desk.path / "ipc" / "admin").glob("*.md") if words.encode() in path.read_bytes())
+    assert letter.stat().st_ctime < dealt_with
     assert len(desk.services.agents.registry.all()) <= AGENTS_MAX
+
+
+def test_what_comes_faster_than_the_hub_stores_it_is_refused_and_others_change_what_all_share(three: Machines) -> None:
+    names, shed, many = three[LAPTOP].sharing.membership.names, three[SHED], 8 * BUFFERED_MAX
+    services = shed.services
+    (task,) = services.task_creation.create(services.agents.get("worker-b"), [NewTask(title="to be changed")])
+
+    def is_changed() -> bool:
+        with suppress(HubUnreachable):  # a slow disk: it is said at once, and tried again
+            services.workspace.tasks.update(task.id, lambda found: replace(found, priority="high"))
+            return True
+        return False
+
+    async def last(client: Client) -> int:
+        answer = await client.request(names.api(f"STREAM.INFO.{names.stream}"), b"{}", 30)
+        return int(json.loads(answer.data)["state"]["last_seq"])
+
+    async def publish(client: Client) -> int:
+        before = await last(client)
+        for number in range(many):
+            await client.publish(names.shared(f"agent.fast{number}"), b"{}", headers=STAMP)
+        await client.flush(30)
+        await asyncio.to_thread(eventually, is_changed)
+        return await last(client) - before
+
+    stored, _ = as_machine(three[LAPTOP], publish)
+    assert stored < many
+    eventually(lambda: three[DESK].services.workspace.tasks.get(task.id).priority == "high")
+
+
+def test_an_agent_without_a_key_whom_no_machine_has_added_gets_none_where_it_is_said_to_be(three: Machines) -> None:
+    names, laptop = three[SHED].sharing.membership.names, three[LAPTOP]
+    record = json.dumps({"role": "worker", "type": "ai", "parent_id": "admin", "machine": LAPTOP}).encode()
+
+    async def publish(client: Client) -> None:
+        await client.request(names.shared("agent.nobody"), record, 30, headers=STAMP)
+
+    as_machine(three[SHED], publish)
+    eventually(lambda: "nobody" in laptop.services.agents.registry.all())
+    words = "all that came before is done with"
+    send(three[DESK], "admin", "worker-a", words)
+    eventually(lambda: laptop.has("worker-a", words))
+    (letter,) = [item for item in laptop.services.workspace.mailbox("worker-a").history() if item.content == words]
+    eventually(lambda: letter.id in laptop.services.workspace.travel_log.steps())
+    assert not laptop.services.workspace.key_path("nobody").exists()
 
 
 def test_a_part_of_a_log_that_is_far_off_makes_no_large_file_and_a_lost_one_is_asked_for_again(three: Machines) -> None:

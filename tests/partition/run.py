@@ -24,6 +24,8 @@ DELAY = 0.02
 TASKS = 8
 WRITERS = {DESK: "admin", LAPTOP: "worker-a", SHED: "worker-b", LOFT: "worker-c", BARN: "worker-d"}
 """The agents that write, by machine."""
+LETTERS_BETWEEN = 20
+"""The number of letters to be written between two disturbances, less in a small run."""
 OFFLINE_OF = 2 / 3
 """The share of the letters to be written offline; at least half of that must be."""
 
@@ -79,11 +81,17 @@ class Play:
         self.tell(f"round {number + 1}: {self.written} letters, {self.offline} of them offline")
 
     def write(self, count: int, *, away: bool) -> None:
-        """Lets all writers write `count` letters; unless they are away, they are disturbed meanwhile."""
+        """Lets all writers write `count` letters; unless they are away, they are disturbed meanwhile, each time when
+        something was written since: on a busy machine, too, they are disturbed at work, and not only as they begin."""
+        step = min(LETTERS_BETWEEN, count * len(self.writers) // 4)
         with ThreadPoolExecutor(len(self.writers)) as pool:
             working = [pool.submit(writer.write, count, away=away) for writer in self.writers]
             try:
+                due = self.written
                 while not away and wait(working, timeout=self.chance.uniform(0.1, 0.4)).not_done:
+                    if self.written < due:
+                        continue
+                    due = self.written + step
                     name, disturb = self.chance.choice(list(self.disturbances().items()))
                     disturb()
                     self.done[name] += 1

@@ -17,7 +17,7 @@ from tests.hub.support import Machine, Machines
 from tests.partition.hands import RECEIVERS
 from tests.partition.writers import Writer
 
-SETTLING_SECONDS = 120.0
+SETTLING_SECONDS = 600.0
 SAME_EVERYWHERE = ("ipc", "notifications", *BY_DIRECTORY)
 OF_THE_CLIENT = re.compile(r"nats: encountered error\nTraceback .*?(?=^\d{4}-|\Z)", re.MULTILINE | re.DOTALL)
 MARK = re.compile(rb"^hub: .*\n", re.MULTILINE)

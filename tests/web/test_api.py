@@ -245,6 +245,13 @@ def test_the_owners_wait_is_shown_and_released(team: Team, visitor: Visitor) -> 
     assert visitor.see("/session")["waiting_for"] is None
 
 
+def test_one_agent_is_told_of_as_in_the_tree(visitor: Visitor) -> None:
+    make(visitor, assignee_id="worker-a")
+    for known in visitor.see("/agents")["agents"]:
+        assert visitor.see(f"/agents/{known['id']}")["agent"] == known
+    assert visitor.see("/agents/admin")["subordinates"] == ["worker-a", "worker-b"]
+
+
 def test_a_message_is_sent_as_the_owner_and_traced(team: Team, visitor: Visitor) -> None:
     sent = visitor.act("/messages", {"content": "hello", "receiver_id": "admin", "subject": "hi", "priority": "high"})
     (message,) = team.mailbox("admin")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -105,7 +106,7 @@ def compute(
         end=timeline.end,
         agents=tuple(agent(lane.agent_id, lane.role) for lane in timeline.lanes if lane.agent_id),
         tasks=tuple(_task(task, of_task[task.id], period) for task in known.values()),
-        days=tuple(_day(*day, timeline, of_agent) for day in _days(*period, zone)),
+        days=_by_day(timeline, of_agent, zone),
         left_out=timeline.left_out,
     )
 
@@ -164,16 +165,23 @@ def _task(task: Task, mine: Sequence[Bar], period: Interval) -> TaskFigures:
     )
 
 
-def _day(day: date, period: Interval, timeline: Timeline, bars: Mapping[str, Sequence[Bar]]) -> DayFigures:
+def _by_day(timeline: Timeline, bars: Mapping[str, Sequence[Bar]], zone: tzinfo) -> tuple[DayFigures, ...]:
+    period = timeline.start, timeline.end
     of = {lane.agent_id: bars[lane.agent_id] for lane in timeline.lanes if lane.agent_id}
-    busy = {agent_id: total(merged(_spans(bars, "in_progress", period))) for agent_id, bars in of.items()}
-    done = {agent_id: len(_done(bars, period)) for agent_id, bars in of.items()}
-    return DayFigures(
-        day=day,
-        busy={agent_id: seconds for agent_id, seconds in busy.items() if seconds},
-        done={agent_id: count for agent_id, count in done.items() if count},
-        messages=sum(period[0] <= arrow.sent_at < period[1] for arrow in timeline.arrows),
-    )
+    busy_of = {agent_id: merged(_spans(bars, "in_progress", period)) for agent_id, bars in of.items()}
+    sent = sorted(arrow.sent_at for arrow in timeline.arrows)
+
+    def figures(day: date, begin: datetime, end: datetime) -> DayFigures:
+        busy = {agent_id: total(overlap([(begin, end)], spans)) for agent_id, spans in busy_of.items()}
+        done = {agent_id: len(_done(bars, (begin, end))) for agent_id, bars in of.items()}
+        return DayFigures(
+            day=day,
+            busy={agent_id: seconds for agent_id, seconds in busy.items() if seconds},
+            done={agent_id: count for agent_id, count in done.items() if count},
+            messages=bisect_left(sent, end) - bisect_left(sent, begin),
+        )
+
+    return tuple(figures(day, *part) for day, part in _days(*period, zone))
 
 
 def _days(start: datetime, end: datetime, zone: tzinfo) -> Iterable[tuple[date, Interval]]:

@@ -51,7 +51,7 @@ _MAY_BE_OVER = re.compile(
     | (?P<audit>          audit/[^/]+\.jsonl )
     | (?P<claims>         \.claims/[^/]+/[^/]+\.json )
     | (?P<locks>          \.locks/[^/]+\.lock )
-    | (?P<index>          \.index/.+\.(?:json|jsonl|names) )
+    | (?P<index>          \.index/.+\.(?:json|jsonl|names|letters) )
     | (?P<scratch>        \.tmp/[^/]+\.tmp )
     """,
     re.VERBOSE | re.ASCII,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.store.merged_inboxes import LAST, InboxFile, MergedInbox, position
+from multi_agent_mcp.store.merged_inboxes import LAST, InboxFile, Letter, MergedMailbox, position
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
@@ -32,7 +32,7 @@ class MailSearch:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._merged: MergedInbox[Message] = MergedInbox()
+        self._merged = MergedMailbox()
 
     def page(
         self,
@@ -66,13 +66,15 @@ class MailSearch:
             messages.append(head)
         return Page(messages, more=False)
 
-    def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Message], int]:
-        """The newest `limit` messages of a period, oldest first, and approximately how many older ones it has."""
+    def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Letter], int]:
+        """The newest `limit` messages of a period, oldest first, and approximately how many older ones it has. The
+        first look at archived ones reads them, and notes what it found (`.index/`)."""
         first, last = stamp(start), stamp(end)
         mailboxes = self._mailboxes()
         files = self._merged.newest_first(mailboxes, first, last)
-        found = (head for head in self._merged.heads(files) if start <= head.created_at <= end)
+        found = (letter for letter in self._merged.letters(files) if start <= letter.created_at <= end)
         messages = list(islice(found, limit))[::-1]
+        self._merged.note_letters()
         older = self._merged.count(mailboxes, first, last) - limit if len(messages) == limit else 0
         return messages, max(older, 0)
 

@@ -170,10 +170,12 @@ class Snapshots:
             for agent, depth in everybody
         ]
 
-    def agent(self, agent_id: str) -> AgentRow:
-        """The row of one agent, without its depth and why it may be stuck. Raises `AgentNotFound`."""
+    def agent(self, agent_id: str, stuck: Stuck | None = None) -> AgentRow:
+        """The row of one agent; `stuck` as for `agents`. Raises `AgentNotFound`."""
+        agent = self.workspace.registry.get(agent_id)
+        depths = {known.id: depth for known, depth in in_tree_order(self.workspace.registry.active())}
         task = next(iter(self.workspace.tasks.in_progress(agent_id)), None)
-        return self._agent(self.workspace.registry.get(agent_id), 0, task, None, self._open_questions()[agent_id])
+        return self._agent(agent, depths.get(agent_id, 0), task, stuck, self._open_questions()[agent_id])
 
     def _open_questions(self) -> Mapping[str, list[Question]]:
         """The open questions, by addressee."""

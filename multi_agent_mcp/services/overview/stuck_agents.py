@@ -155,11 +155,22 @@ class StuckAgents:
     patience: Patience
     clock: Callable[[], datetime]
 
-    def find(self, looks: Mapping[str, PaneLook] | None = None, patience: Patience | None = None) -> dict[str, Stuck]:
-        """The stuck agents, by id. `looks` are the looks at their panes; None: those recorded by the supervisor."""
+    def find(
+        self,
+        looks: Mapping[str, PaneLook] | None = None,
+        patience: Patience | None = None,
+        *,
+        only: str | None = None,
+    ) -> dict[str, Stuck]:
+        """The stuck agents, by id, or `only` the one of this id. `looks` are the looks at their panes; None: those
+        recorded by the supervisor."""
         seen = self.panes.recorded() if looks is None else looks
         now = self.clock()
-        agents = (agent for agent in self.workspace.registry.active().values() if not agent.may_be_human)
+        agents = (
+            agent
+            for agent in self.workspace.registry.active().values()
+            if not agent.may_be_human and only in (None, agent.id)
+        )
         with self.workspace.tasks.read_once():  # else each agent's look at the tasks would be one at 200 directories
             work = _Work(self.workspace.tasks.open())
             facts = {agent.id: self._facts(agent, work, seen.get(agent.id)) for agent in agents}
@@ -187,11 +198,17 @@ class StuckAgents:
         task = self.workspace.tasks.find(found.task_id) if titled and found.task_id is not None else None
         values = {
             "task_id": found.task_id if task is None else self.texts("stuck.titled", title=one_line(task.title)),
-            "minutes": int((self.clock() - found.since).total_seconds() // 60),
+            "length": self._length(self.clock() - found.since),
             "host": facts.pane.host if facts.pane else "-",
         }
         words = self.texts(f"stuck.{found.kind}", **values)
         return words if facts.pane is None else words + self.texts("stuck.screen", screen=facts.pane.state)
+
+    def _length(self, length: timedelta) -> str:
+        """A length in the largest unit of which it has one, as the column beside the sentence says it."""
+        minutes = int(length.total_seconds() // 60)
+        unit, of = ("d", 1440) if minutes >= 1440 else ("h", 60) if minutes >= 60 else ("min", 1)
+        return self.texts(f"stuck.{unit}", number=minutes // of)
 
     def _notices(self) -> Iterator[Notification]:
         for agent_id, found in self.find().items():

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,12 +32,13 @@ from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.store.merged_inboxes import MergedInbox
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.message import Conversation, Message
+    from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail.search import MailSearch
+    from multi_agent_mcp.store.merged_inboxes import Letter
     from multi_agent_mcp.store.workspace import Workspace
 
 ARROWS_MAX = 2_000
@@ -88,7 +90,7 @@ class Timelines:
         )
         return replace(_framed(found, start, end), lanes=tuple(self._lanes(found))), tasks
 
-    def _arrows(self, messages: Iterable[Message]) -> Iterator[Arrow]:
+    def _arrows(self, messages: Iterable[Letter]) -> Iterator[Arrow]:
         steps_of = self._steps()
         for message in messages:
             steps = steps_of(message.receiver_id, message.id)
@@ -115,7 +117,7 @@ class Timelines:
         }
 
     def _marks(self, tasks: Iterable[Task], since: datetime, until: datetime) -> Iterator[Mark]:
-        changed_by, steps_of = _changed_by(tasks), self._steps()
+        changed_by, steps_of = cache(lambda: _changed_by(tasks)), self._steps()
         inboxes = [self.workspace.notices(agent_id) for agent_id in self.workspace.registry.all()]
         files = self._notices.newest_first(inboxes, stamp(since), stamp(until))
         for notice in islice(self._notices.heads(files), NOTICES_MAX):
@@ -127,7 +129,7 @@ class Timelines:
                     action=notice.action or "",
                     message=notice.message,
                     at=notice.created_at,
-                    by=notice.sender_id or changed_by.get((notice.task_id, notice.created_at)),
+                    by=notice.sender_id or changed_by().get((notice.task_id, notice.created_at)),
                     task_id=notice.task_id,
                     rung_at=steps.get("rung"),
                     submitted_at=steps.get("submitted"),
@@ -185,6 +187,8 @@ def _changed_by(tasks: Iterable[Task]) -> dict[tuple[str | None, datetime | None
 
 def _framed(found: Timeline, start: datetime | None, end: datetime | None) -> Timeline:
     """The timeline with the start and end that the caller left open."""
+    if start is not None and end is not None:
+        return found
     moments = [moment for moment in _moments(found) if moment <= found.end] or [found.end]
     at_work = any(life.end is None for life in found.lives)
     return replace(found, start=start or min(moments), end=end or (found.end if at_work else max(moments)))

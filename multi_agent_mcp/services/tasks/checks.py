@@ -137,7 +137,7 @@ class Checks:
                 if receipt is None:
                     return Verdict()
                 if not receipt.passed:
-                    return Verdict(failed=name, reason=self._reason(receipt))
+                    return Verdict(failed=name, reason=self.reason_of(receipt))
                 fresh.add(receipt.id)
                 if receipt.changed_during:
                     changed.add(name)
@@ -212,7 +212,7 @@ class Checks:
             cancelled=_seldom(cancelled),
         )
 
-    def _reason(self, receipt: Receipt) -> str:
+    def reason_of(self, receipt: Receipt) -> str:
         """Why the check failed, as its agent reads it."""
         key = f"check.{receipt.failure}" if receipt.failure else "check.failed"
         why = self.texts(key, check=receipt.check, exit_code=receipt.exit_code)

@@ -172,7 +172,7 @@ class Deliveries:
         if task.status in ("review", "done"):
             return Examined(task, PASSED)
         failed = next((item for item in reversed(self.checks.receipts_of(task.id)) if not item.passed), None)
-        said = (failed.check, failed.last_lines()) if failed is not None else (None, "")
+        said = (failed.check, self.checks.reason_of(failed)) if failed is not None else (None, "")
         return Examined(task, FAILED, *said)
 
     def _refuse(self, task: Task, verdict: Verdict, *, told: bool) -> Examined:

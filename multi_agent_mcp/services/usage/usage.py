@@ -66,7 +66,8 @@ class Usage:
         """Takes in what the hosts have written since the last time; with `recent`, only in conversations that may still
         grow. Never raises."""
         try:
-            begun = self.ledger.path.exists() or any(True for _ in self.sources.all())
+            since = self.clock() if recent else None  # without hosts all ended sessions would be read, again and again
+            begun = self.ledger.path.exists() or any(True for _ in self.sources.all(since))
             if self.is_on and begun:
                 self.ledger.use(lambda database: self._refresh(database, recent=recent))
         except Refusal as refusal:

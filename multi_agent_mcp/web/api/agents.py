@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.serializers import handoff_row, moment, task_card
@@ -34,9 +35,8 @@ def _agents(call: ApiRequest) -> list[dict[str, Any]]:
 def show(call: ApiRequest) -> dict[str, Any]:
     """One agent as in the tree, with the ids of the agents directly below it."""
     agent = call.services.agents.get(call.path["agent_id"])
-    rows = call.services.snapshots.agents(stuck=call.services.stuck_agents.find())
-    (mine,) = (row for row in rows if row.agent.id == agent.id)
-    below = [row.agent.id for row in rows if row.agent.parent_id == agent.id]
+    mine = call.services.snapshots.agent(agent.id, call.services.stuck_agents.find(only=agent.id).get(agent.id))
+    below = [other.id for other, _ in in_tree_order(call.services.agents.all()) if other.parent_id == agent.id]
     kept = [handoff_row(item.hand_off) for item in call.services.hand_offs.all(agent.id)[:HAND_OFFS_SHOWN]]
     return {"agent": _agent(call, mine), "subordinates": below, "handoffs": kept}
 

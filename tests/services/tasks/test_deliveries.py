@@ -104,6 +104,21 @@ class TestSayingSo:
         with pytest.raises(InvalidStatusTransition):
             services.deliveries.deliver(worker_a, reviewed.id, None)
 
+    def test_a_check_that_session_yaml_no_longer_names_is_named_in_the_outcome(
+        self, services: Services, worker_a: Agent
+    ) -> None:
+        settings = services.workspace.settings_path
+        settings.write_text("checks: {tests: 'true'}\n")
+        task = moved(services, new(services, done_when=("tests",)), "in_progress")
+        settings.write_text("checks: {}\n")
+        services.deliveries.set_status(worker_a, task.id, "done")
+        outcome = services.deliveries.outcome_of(task.id).as_answer()
+        assert outcome == {
+            "check": "failed",
+            "failed_check": "tests",
+            "last_lines": services.texts("check.unknown", check="tests"),
+        }
+
 
 class TestReviews:
     @pytest.mark.parametrize("reviewer", ["admin", "owner"])

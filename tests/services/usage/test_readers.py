@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.hosts.usage import Tokens
+from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.wiring import Services
 from tests.services.tasks_support import moved, new
 from tests.services.usage.support import AGENT, RECORDED, conversation_of, counted, lay_out, served, tokens, told
@@ -71,6 +72,17 @@ def test_a_conversation_whose_file_no_hook_named_is_found_by_its_id(services: Se
     (path,) = lay_out(home, "codex", "rollout_usage_compaction_resume.jsonl")
     conversation = conversation_of(path, "codex")
     services.workspace.hook_state(AGENT, "task").write({"transcripts": {conversation: ["codex", None]}})
+    assert tokens(services) == expected("codex", "rollout_usage_compaction_resume.jsonl")
+
+
+def test_a_server_s_look_reads_no_ended_session_while_there_is_no_ledger(services: Services, home: Path) -> None:
+    (path,) = lay_out(home, "codex", "rollout_usage_compaction_resume.jsonl")
+    live = services.sessions.open(AGENT, "task")
+    live.note_conversation("codex", conversation_of(path, "codex"))
+    live.end()
+    services.usage.clock = now  # that of the files: the session ended before
+    services.usage.refresh(recent=True)
+    assert not services.usage.ledger.path.exists()
     assert tokens(services) == expected("codex", "rollout_usage_compaction_resume.jsonl")
 
 
