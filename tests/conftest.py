@@ -17,12 +17,13 @@ import multi_agent_mcp
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.wiring import Services
 from tests import warm
+from tests.team import TEAM as TEAM
 
 settings.register_profile("untimed", deadline=None)  # a loaded machine is no bug
 settings.load_profile("untimed")
@@ -53,16 +54,6 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("tmux") and shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
-
-
-TEAM = Team(
-    agents=(
-        Agent(id="owner", role="owner", type="human"),
-        Agent(id="admin", role="admin", parent_id="owner"),
-        Agent(id="worker-a", role="worker", parent_id="admin"),
-        Agent(id="worker-b", role="worker", parent_id="admin"),
-    )
-)
 
 
 class Clock:

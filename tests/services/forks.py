@@ -24,7 +24,7 @@ from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.wiring import Services
-from tests.conftest import TEAM
+from tests.team import TEAM
 
 STEPS_MAX = 40
 
