@@ -26,6 +26,7 @@ COPIED = {
 }
 """Files of the repository → their places in the site."""
 HELP_COLUMNS = 100
+_LINE_END = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n *(?=[\u3000-\u9fff\uff00-\uffef])")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -43,8 +44,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Says which language a page is in, for screen readers, fonts and line breaks."""
-    return output.replace('<html lang="en"', '<html lang="ja"', 1) if page.file.src_uri == "ja.md" else output
+    """Says which language a page is in, for screen readers, fonts and line breaks; joins the source's lines where
+    Japanese has no space."""
+    if page.file.src_uri != "ja.md":
+        return output
+    return _LINE_END.sub("", output).replace('<html lang="en"', '<html lang="ja"', 1)
 
 
 def _moved(text: str) -> str:

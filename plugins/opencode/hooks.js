@@ -3,6 +3,7 @@ import { spawn } from "node:child_process"
 const COMMAND = ["multi-agent-mcp", "hook", "--host", "opencode", "--plugin"]
 
 const children = new Set() // the sessions of subagents
+const briefings = new Map() // session → the briefing after its last compaction, and the message that holds it
 
 const hook = (event, facts) =>
   new Promise((resolve) => {
@@ -25,14 +26,34 @@ const seen = ({ tool, sessionID }) => ({
   subagent: children.has(sessionID),
 })
 
+const brief = (facts) => {
+  if (briefings.has(facts.session_id)) return
+  const told = hook("PostCompact", facts).then(() => hook("UserPromptSubmit", facts))
+  briefings.set(facts.session_id, { told, message: undefined })
+}
+
 export const MultiAgentMcp = async () => ({
   event: async ({ event: { type, properties } }) => {
     if (type === "session.created" && properties?.info?.parentID) children.add(properties.info.id)
     else if (type === "session.created") await hook("SessionStart", { session_id: properties?.info?.id, source: "new" })
-    else if (type === "session.compacted") await hook("PostCompact", seen(properties))
+    else if (type === "session.compacted") brief(seen(properties))
   },
   "experimental.session.compacting": async (input) => {
+    briefings.delete(input.sessionID)
     await hook("PreCompact", seen(input))
+  },
+  // before the request with which it goes on by itself; the event comes when it may have been sent
+  "experimental.compaction.autocontinue": async (input) => brief(seen(input)),
+  "experimental.chat.messages.transform": async (_, { messages }) => {
+    const newest = messages.findLast(({ info }) => info.role === "user")?.info
+    const briefing = briefings.get(newest?.sessionID)
+    if (!briefing) return
+    briefing.message ??= newest.id
+    const { additionalContext: text } = await briefing.told
+    const holder = messages.find(({ info }) => info.id === briefing.message)
+    if (!text || !holder || holder.parts.some((part) => part.text === text)) return
+    const place = { sessionID: newest.sessionID, messageID: holder.info.id }
+    holder.parts.push({ id: `prt_briefing_${holder.info.id}`, ...place, type: "text", synthetic: true, text })
   },
   "tool.execute.before": async (input, { args }) => {
     const answer = await hook("PreToolUse", { ...seen(input), tool_input: args, cwd: process.cwd() })

@@ -44,6 +44,7 @@ class Claude(Host):
             "DISABLE_TELEMETRY": "1",
             "DISABLE_ERROR_REPORTING": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "MCP_TIMEOUT": "120000",  # it gives a server up after 30 s, which a busy machine may take
         }
 
     def subscribe(self, env: dict[str, str], home: Path) -> None:

@@ -48,6 +48,8 @@ class LiteralModel:
         self.waits_to_call: str | None = None
         self.subscribes = False
         self.limited_until = 0.0
+        self.resumes = False
+        """Whether its work was cut off: "resume your work", say our instructions, and that is to report it."""
         self.refused_at: float | None = None
         """When its service refused a request last, in seconds since the epoch."""
 
@@ -59,6 +61,8 @@ class LiteralModel:
             self.summaries += 1
             return Say("<summary>It works on a task.</summary>")
         told = self.told(request)
+        if told is None and self.resumes:
+            told, self.resumes = "report_completed", False
         if told is None:
             return Say("OK")
         if self.silent:

@@ -46,7 +46,8 @@ class OpenCode(Host):
         config = home / ".config" / "opencode" / "opencode.json"
         config.parent.mkdir(parents=True)
         config.write_text(json.dumps(settings), encoding="utf-8")
-        return dict.fromkeys(OFFLINE, "1")
+        # it has npm fetch what plugins may import, and shows nothing before npm has, or has given up after 100 s
+        return {**dict.fromkeys(OFFLINE, "1"), "npm_config_offline": "true"}
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
         line = stage.own_configuration()
