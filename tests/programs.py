@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
@@ -22,6 +24,12 @@ del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 INHERITED = ("PATH", "HOME", "PYTHONPATH", "MULTI_AGENT_MCP_CHECK_LOCKS")
+
+
+def pauses() -> Iterator[float]:
+    """Yields the seconds between one look and the next, for whoever waits by looking: the longer it takes, the less
+    often, as the look takes the processor from what is waited for."""
+    return chain((0.02 * 1.25**looks for looks in range(8)), repeat(0.1))
 
 
 def stand_in(directory: Path, host: str) -> Path:

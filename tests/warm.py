@@ -1,15 +1,17 @@
 """Starts our own programs from a warm interpreter: forked from a process that has imported what they import.
 
-Importing takes half a second of processor time in a server and a quarter in a command, and the suite starts more than a
-thousand of them. While this is installed, `subprocess.Popen` (on which all ways of starting processes are based) has
-`python -m multi_agent_mcp …` and a few of the tests' own programs forked by a warm process and handed over to this one.
-They are its children in every observable way, with the requested standard streams, directory, environment and
-arguments. Unusual calls (a function to run before, a locale, options of the interpreter) start a process as usual; so
-do all calls on other systems than Linux, or with `COLD=1` in the environment.
+Importing takes half a second of processor time in a server and a quarter in a command, taking the interpreter apart at
+the end a tenth, and the suite starts more than a thousand of them. While this is installed, `subprocess.Popen` (on
+which all ways of starting processes are based) has `python -m multi_agent_mcp …` and a few of the tests' own programs
+forked by a warm process and handed over to this one. They are its children in every observable way, with the requested
+standard streams, directory, environment and arguments. Unusual calls (a function to run before, a locale, options of
+the interpreter) start a process as usual; so do all calls on other systems than Linux, or with `COLD=1` in the
+environment.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -28,7 +30,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import multi_agent_mcp
 
@@ -195,6 +197,24 @@ def _prepare() -> None:
         tool.described()
 
 
+def _run(program: str) -> NoReturn:
+    """Runs it to its end, and ends this process with its code after all that an interpreter does that anybody could
+    see. What ends otherwise (a traceback, an interrupt, output that nobody takes) ends as usual."""
+    code = 0
+    try:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not (end.code is None or isinstance(end.code, int)):
+            raise
+        code = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if not stream.closed:
+            stream.flush()
+    os._exit(code & 0xFF)
+
+
 def main(line: socket.socket) -> None:
     _prepare()
     sys.dont_write_bytecode = True  # as `quiet_environment` wants it of every process
@@ -204,7 +224,7 @@ def main(line: socket.socket) -> None:
     except EOFError:
         return
     _become(asked)
-    runpy.run_module(asked["program"], run_name="__main__", alter_sys=True)
+    _run(asked["program"])
 
 
 if __name__ == "__main__":

@@ -90,9 +90,10 @@ def public_of(seed: str) -> str:
 ACCOUNTS = "accounts: "
 OLDEST = (2, 11)
 """The oldest usable version, the first with batched direct gets."""
-START_SECONDS = 60.0
-"""The longest wait for a server that begins or ends; on a busy machine, or with much to recover, it takes long."""
-BUFFERED_MAX = 256
+START_SECONDS, END_SECONDS = 60.0, 10.0
+"""The longest waits for a server that begins, which takes long on a busy machine or with much to recover, and for one
+that ends."""
+BUFFERED_MAX = 128
 """The number of values that a stream receives ahead of those that it has synced; the server refuses more. It answers
 nobody about a stream before it has stored what it had received: what one machine floods would delay all others."""
 STORE_BYTES = 1 << 50
@@ -232,10 +233,10 @@ class Server:
         return True
 
     def stop(self) -> None:
-        """Stops the server and waits until it has ended, at most `START_SECONDS`."""
+        """Stops the server and waits until it has ended, at most `END_SECONDS`."""
         if (pid := self.pid()) is not None:
             os.kill(pid, signal.SIGTERM)
-            deadline = time.monotonic() + START_SECONDS
+            deadline = time.monotonic() + END_SECONDS
             while self.pid() is not None and time.monotonic() < deadline:
                 time.sleep(0.02)
 

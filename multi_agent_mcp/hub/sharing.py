@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import yaml
 from multi_agent_mcp.domain.ids import as_name, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
-from multi_agent_mcp.hub.administration import connected_as_administrator, connected_once, make_streams, reseed
+from multi_agent_mcp.hub.administration import connected_once, make_streams, reseed
 from multi_agent_mcp.hub.joining import Token, ask_to_join, let_go, new_token, with_lane
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, Share
@@ -68,7 +68,7 @@ class Sharing:
         users = with_lane({"machines": {machine: public_of(seed)}, "tokens": {}}, machine)
         server.let(users)
         server.start()
-        asyncio.run(prepare(server))
+        asyncio.run(_prepare(server.names, [server.local_url], server.admin_seed, server.certificate))
         lane = users["lanes"][machine]
         self._become(Membership(uuid, machine, (server.local_url,), serves=True, lane=lane), seed, server.certificate)
         if (self.share.record("position").read() or {}).get("sequence"):
@@ -79,7 +79,7 @@ class Sharing:
         then be added. Raises `InvalidArguments` and `HubUnreachable`."""
         require_protected(urls)
         uuid, seed = secrets.token_hex(16), new_seed()
-        asyncio.run(_prepare_at(urls, admin_seed, Names(uuid), replicas))
+        asyncio.run(_prepare(Names(uuid), urls, admin_seed, None, replicas))
         self._become(Membership(uuid, machine, urls, own_hub=True, lane=lane_for(machine)), seed, None)
 
     def _become(self, membership: Membership, seed: str, certificate: str | None) -> None:
@@ -302,18 +302,11 @@ def require_machine(name: str) -> str:
     return name
 
 
-async def prepare(server: Server, *, first: int = 1, after: str = "") -> None:
-    """Creates the streams of a hub that runs here, unless they exist; `after` is the identity of its predecessor."""
-    client = await connected_as_administrator(server)
-    try:
-        identity = secrets.token_hex(8) + (f" after {after}" if after else "")
-        await make_streams(client, server.names, identity, first=first)
-    finally:
-        await client.close()
-
-
-async def _prepare_at(urls: tuple[str, ...], seed: str, names: Names, replicas: int) -> None:
-    client = await connected_once(urls, seed, None, "admin")
+async def _prepare(
+    names: Names, urls: Sequence[str], admin_seed: str, certificate: str | None, replicas: int = 1
+) -> None:
+    """Creates the streams of a hub, unless they exist."""
+    client = await connected_once(urls, admin_seed, certificate, "admin")
     try:
         await make_streams(client, names, secrets.token_hex(8), replicas=replicas)
     finally:

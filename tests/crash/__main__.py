@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
-from tests.crash import machines
+from tests.crash import machines, worktrees
 from tests.crash.invariants import complaints
 from tests.crash.operations import OPERATIONS
 from tests.crash.operations.shared import SHARED
@@ -19,9 +19,12 @@ from tests.crash.stage import Operation, copied, live, looked, prepared, without
 RELAY = "shared_relay"
 """The name under which the relay itself is killed."""
 RELAY_STEP = 48
+WORKTREES = "worktrees"
+"""The name under which worktrees are killed, at random moments: so many, and so many in the short form."""
+WORKTREE_KILLS, WORKTREE_KILLS_SHORT = 200, 6
 SAMPLED = 30
 """Of so many moments the short form takes one."""
-NAMES = [*OPERATIONS, *SHARED, RELAY]
+NAMES = [*OPERATIONS, WORKTREES, *SHARED, RELAY]
 SAME_AS_BEFORE = ("after fsync", "after fchmod", "after chmod")
 
 
@@ -74,6 +77,9 @@ def results(names: list[str], *, short: bool) -> Iterator[Result]:
     for name in names:
         if name in OPERATIONS:
             yield name, *tried(OPERATIONS[name], short=short, first=NAMES.index(name))
+    if WORKTREES in names:
+        kills = WORKTREE_KILLS_SHORT if short else WORKTREE_KILLS
+        yield WORKTREES, kills, Counter(), worktrees.tried(kills)
     if any(name in SHARED or name == RELAY for name in names):
         yield from shared_results(names, short=short)
 

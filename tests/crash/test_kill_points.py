@@ -15,7 +15,11 @@ from tests.crash.operations import ROOMS
 from tests.crash.operations.shared import SHARED
 from tests.programs import ran
 
-NAMES = {**{room: [operation.name for operation in ROOMS[room]] for room in ROOMS}, "shared": [*SHARED, "shared_relay"]}
+NAMES = {
+    **{room: [operation.name for operation in ROOMS[room]] for room in ROOMS},
+    "repository": ["worktrees"],
+    "shared": [*SHARED, "shared_relay"],
+}
 
 
 @pytest.mark.parametrize("room", NAMES)

@@ -27,10 +27,10 @@ from multi_agent_mcp.services.team.setup import add_missing, create_session, rea
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.wiring import Services
+from tests.programs import pauses
 
 SESSION = "demo"
 PATIENCE_SECONDS = 60.0
-POLL_SECONDS = 0.02
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "multi_agent_mcp")
 UP = ("up", "--no-wait", "--no-watch")
@@ -83,11 +83,13 @@ T = TypeVar("T")
 def wait_until(condition: Callable[[], T], what: str, seconds: float = PATIENCE_SECONDS) -> T:
     """The first truthy value of `condition`; fails after so long, saying what did not happen."""
     deadline = time.monotonic() + seconds
-    while not (value := condition()):
+    for pause in pauses():
+        if value := condition():
+            return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"it did not happen within {seconds:.0f} s: {what}")
-        time.sleep(POLL_SECONDS)
-    return value
+            break
+        time.sleep(pause)
+    raise AssertionError(f"it did not happen within {seconds:.0f} s: {what}")
 
 
 async def eventually(condition: Callable[[], T], what: str) -> T:
@@ -99,11 +101,11 @@ async def eventually_answers(ask: Callable[[], Awaitable[T]], wanted: Callable[[
     """Repeats the request until the answer is `wanted`."""
     answer: T | None = None
     with anyio.move_on_after(PATIENCE_SECONDS):
-        while True:
+        for pause in pauses():
             answer = await ask()
             if wanted(answer):
                 return answer
-            await anyio.sleep(POLL_SECONDS)
+            await anyio.sleep(pause)
     raise AssertionError(f"it did not happen within {PATIENCE_SECONDS:.0f} s: {what}; last seen: {answer!r}")
 
 

@@ -25,7 +25,7 @@ CONFIGURATION = """
 server_name: "server{number}"
 listen: "127.0.0.1:{port}"
 max_payload: {payload}
-jetstream {{ store_dir: {store}, sync_interval: "always", max_buffered_msgs: 256 }}
+jetstream {{ store_dir: {store}, sync_interval: "always", max_buffered_msgs: 128 }}
 cluster {{ name: "team", listen: "127.0.0.1:{route}", routes: {routes} }}
 accounts {{
   HUB {{ jetstream: enabled, users: [ {{ nkey: "{admin}" }} ], {exports} }}

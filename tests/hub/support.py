@@ -27,6 +27,7 @@ from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.wiring import Services
+from tests.programs import pauses
 
 SESSION = "demo"
 PATIENCE_SECONDS = 60.0
@@ -37,9 +38,11 @@ HOMES = {DESK: ("owner", "admin"), LAPTOP: ("worker-a",), SHED: ("worker-b",), L
 def eventually(condition: Callable[[], object], what: str = "") -> None:
     """Waits until it holds; fails after a minute."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
+    for pause in pauses():
+        if condition():
+            return
         assert time.monotonic() < deadline, what or "it never happened"
-        time.sleep(0.03)  # many conditions read a whole session
+        time.sleep(pause)
 
 
 def free_port() -> int:

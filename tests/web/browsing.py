@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Request, Route, expect
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Dialog,
+    Error,
+    Locator,
+    Page,
+    Request,
+    Route,
+    expect,
+)
 
 from multi_agent_mcp.texts import CONSOLE, PEOPLE, catalogue
 from tests.end_to_end.support import PATIENCE_SECONDS
@@ -18,29 +28,84 @@ PHONE = (390, 844)
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 IN_PAGE = (Path(__file__).parent / "in_page.js").read_text(encoding="utf-8")
+LEAVE = """() => {
+  try { localStorage.clear(); sessionStorage.clear(); } catch { /* an empty page has none */ }
+  location.replace("about:blank");
+}"""
+"""What the page does itself: it keeps its process then, which is dear to start."""
 
 expect.set_options(timeout=PATIENCE_SECONDS * 1000)
 
 
-class Person:
-    """A window of a browser of its own. `troubles` must be empty at the end: errors on the browser's console (a refusal
-    by the Content-Security-Policy is one), dialogs that scripts opened, requests to other hosts."""
+class Windows:
+    """The windows of a browser, each with cookies of its own. They serve one person after another: to open one costs
+    more than to load a page."""
 
-    def __init__(self, browser: Browser, web: Web, *, size: tuple[int, int] = DESK, theme: Theme = "light") -> None:
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._free: list[Page] = []
+
+    def take(self) -> Page:
+        """A window without cookies that shows an empty page."""
+        return self._free.pop() if self._free else self._browser.new_context().new_page()
+
+    def give_back(self, page: Page) -> None:
+        """Takes from the window whatever its person has left in it; one that does not obey is closed."""
+        try:
+            page.unroute_all(behavior="ignoreErrors")
+            for other in page.context.pages:
+                if other is not page:
+                    other.close()
+            page.evaluate(LEAVE)
+            page.wait_for_url("about:blank")
+            page.context.clear_cookies()
+            page.mouse.move(-1, -1)
+        except Error:
+            page.context.close()
+        else:
+            self._free.append(page)
+
+
+class Person:
+    """Has a window of a browser to itself. `troubles` must be empty at the end: errors on the browser's console (a
+    refusal by the Content-Security-Policy is one), dialogs that scripts opened, requests to other hosts."""
+
+    def __init__(self, windows: Windows, web: Web, *, size: tuple[int, int] = DESK, theme: Theme = "light") -> None:
         self.web = web
         language = web.team.services.texts.language
         self.words = catalogue(language, PEOPLE) | catalogue(language, CONSOLE)
         self.troubles: list[str] = []
-        width, height = size
-        self.context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
-        )
+        self._windows = windows
+        self._prepared = False
+        self.page = windows.take()
+        self.context = self.page.context
         self.context.set_default_timeout(PATIENCE_SECONDS * 1000)
-        self.page = self.context.new_page()
+        self.turn(size, theme)
         self.page.on("console", self._console)
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("pageerror", self._error)
         self.page.on("dialog", self._dialog)
         self.context.on("request", self._request)
+
+    def leave(self) -> None:
+        """Gives the window back."""
+        if self._prepared:
+            self.context.close()
+            return
+        self._windows.give_back(self.page)
+        self.context.remove_listener("request", self._request)
+        for event, listener in (("console", self._console), ("pageerror", self._error), ("dialog", self._dialog)):
+            self.page.remove_listener(event, listener)
+
+    def prepare(self, script: str) -> None:
+        """Runs a script before those of every page; nobody else gets this window afterwards."""
+        self.context.add_init_script(script)
+        self._prepared = True
+
+    def admit(self) -> Person:
+        """Gets the cookie for which the one-time link is exchanged, and looks at nothing yet."""
+        for name, value in self.web.visitor().cookies.items():
+            self.context.add_cookies([{"name": name, "value": value, "url": self.web.address}])
+        return self
 
     def enter(self) -> Person:
         """Opens a one-time link; only the newest one is good, so one person after the other."""
@@ -55,8 +120,10 @@ class Person:
 
     def visit(self, name: str, anchor: str = "") -> Person:
         """Goes to a page and waits until it has looked at everything once."""
-        self.page.goto("about:blank")  # the same page with another anchor is not loaded anew
-        self.page.goto(f"{self.web.address}/{'' if name == 'board' else name}{anchor}")
+        address = f"{self.web.address}/{'' if name == 'board' else name}"
+        if self.page.url.partition("#")[0] == address:
+            self.page.goto("about:blank")  # the same page with another anchor is not loaded anew
+        self.page.goto(f"{address}{anchor}")
         self.is_live()
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
         return self
@@ -131,6 +198,9 @@ class Person:
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.troubles.append(f"{urlsplit(self.page.url).path}: {message.text}")
+
+    def _error(self, error: Error) -> None:
+        self.troubles.append(str(error))
 
     def _dialog(self, dialog: Dialog) -> None:
         self.troubles.append(f"a dialog: {dialog.message}")

@@ -18,11 +18,11 @@ from tests.web.support import Guest, Visitor, Web
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
-    from tests.web.browsing import Person
+    from tests.web.browsing import Person, Windows
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first has no windows of its own to draw, which halves the price of a page."""
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def launched(playwright: Playwright) -> Browser:
@@ -63,20 +63,27 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+@pytest.fixture(scope="module")
+def windows(browser: Browser) -> Windows:
+    from tests.web.browsing import Windows
+
+    return Windows(browser)
+
+
 @pytest.fixture
-def people(web: Web, browser: Browser) -> Iterator[Callable[..., Person]]:
+def people(web: Web, windows: Windows) -> Iterator[Callable[..., Person]]:
     """Returns a function that opens a window for a new person; none of them may have met an error."""
     from tests.web.browsing import Person
 
     came: list[Person] = []
 
     def come(**options: Any) -> Person:
-        came.append(Person(browser, web, **options))
+        came.append(Person(windows, web, **options))
         return came[-1]
 
     yield come
     for person in came:
-        person.context.close()
+        person.leave()
     assert [trouble for person in came for trouble in person.troubles] == []
 
 
@@ -84,6 +91,12 @@ def people(web: Web, browser: Browser) -> Iterator[Callable[..., Person]]:
 def person(people: Callable[..., Person]) -> Person:
     """A person who entered by the link and sees the board."""
     return people().enter()
+
+
+@pytest.fixture
+def newcomer(people: Callable[..., Person]) -> Person:
+    """A person who is admitted and has seen no page yet."""
+    return people().admit()
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from multi_agent_mcp.texts import LANGUAGES
 from tests.end_to_end.support import Team
-from tests.web.browsing import Person
+from tests.web.browsing import Person, Windows
 from tests.web.conftest import launched
 from tests.web.office import furnished
 from tests.web.support import Web
@@ -29,7 +29,7 @@ def photograph(directory: Path) -> list[Path]:
                 furnished(Team(Path(place), dict(os.environ)), language) as team,
                 Web(team) as web,
             ):
-                person = Person(browser, web, size=(1280, 760)).enter().visit("board")
+                person = Person(Windows(browser), web, size=(1280, 760)).enter().visit("board")
                 made.append(directory / ("board.png" if language == "en" else f"board.{language}.png"))
                 person.page.screenshot(path=made[-1])
                 person.context.close()

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import signal
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.quiet import quiet_environment
 from tests.end_to_end.support import Team
 from tests.web.support import Visitor, Web
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """One console for all tests that change nothing."""
+    base = tmp_path_factory.mktemp("standing")
+    with Web(Team(base, quiet_environment(base)).make()) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def caller(standing: Web) -> Visitor:
+    """Somebody who entered it by the link."""
+    return standing.visitor()
 
 
 def test_the_link_opens_the_console_once(web: Web) -> None:
@@ -32,61 +48,61 @@ def test_a_cookie_is_for_our_pages_and_our_server_only(web: Web) -> None:
     assert "samesite=strict" in cookie
 
 
-@pytest.mark.parametrize("ticket", ["", "x", "%C3%A9", "%00", "..%2f", "A" * 5000])
-def test_a_guessed_ticket_is_refused_and_leaves_the_true_one_good(web: Web, ticket: str) -> None:
-    assert web.stranger().get(f"/open?ticket={ticket}").status == 403
+def test_a_guessed_ticket_is_refused_and_leaves_the_true_one_good(web: Web) -> None:
+    for ticket in ("", "x", "%C3%A9", "%00", "..%2f", "A" * 5000):
+        assert web.stranger().get(f"/open?ticket={ticket}").status == 403, ticket
     assert web.visitor().see("/session")["session"] == "demo"
 
 
-@pytest.mark.parametrize("path", ["/", "/messages", "/api/session", "/api/tasks", "/api/events", "/timeline.svg"])
-def test_without_a_cookie_nothing_is_shown(web: Web, path: str) -> None:
-    reply = web.stranger().get(path)
-    assert reply.status == 401
-    assert "worker-a" not in reply.text
+def test_without_a_cookie_nothing_is_shown(standing: Web) -> None:
+    for path in ("/", "/messages", "/api/session", "/api/tasks", "/api/events", "/timeline.svg"):
+        reply = standing.stranger().get(path)
+        assert reply.status == 401, path
+        assert "worker-a" not in reply.text, path
 
 
-def test_a_browser_asks_each_time_whether_its_copy_of_a_module_is_still_right(visitor: Visitor) -> None:
-    first = visitor.get("/static/core.js")
+def test_a_browser_asks_each_time_whether_its_copy_of_a_module_is_still_right(caller: Visitor) -> None:
+    first = caller.get("/static/core.js")
     assert first.headers["cache-control"] == "no-cache"
-    assert visitor.get("/static/core.js", If_None_Match=first.headers["etag"]).status == 304
+    assert caller.get("/static/core.js", If_None_Match=first.headers["etag"]).status == 304
 
 
-@pytest.mark.parametrize("cookie", ["", "x", "1.2.3", "9999999999.abc." + "0" * 64])
-def test_a_made_up_cookie_is_refused(web: Web, visitor: Visitor, cookie: str) -> None:
-    (name,) = visitor.cookies
-    assert Visitor(web.address, {name: cookie}).get("/api/session").status == 401
+def test_a_made_up_cookie_is_refused(standing: Web, caller: Visitor) -> None:
+    (name,) = caller.cookies
+    for cookie in ("", "x", "1.2.3", "9999999999.abc." + "0" * 64):
+        assert Visitor(standing.address, {name: cookie}).get("/api/session").status == 401, cookie
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:80", ""])
-def test_a_name_that_was_bound_to_our_address_is_refused(visitor: Visitor, host: str) -> None:
-    assert visitor.get("/api/session", Host=host).status == 421
+def test_a_name_that_was_bound_to_our_address_is_refused(caller: Visitor) -> None:
+    for host in ("evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:80", ""):
+        assert caller.get("/api/session", Host=host).status == 421, host
 
 
-def test_the_other_names_of_this_machine_are_ours(web: Web, visitor: Visitor) -> None:
+def test_the_other_names_of_this_machine_are_ours(standing: Web, caller: Visitor) -> None:
     for name in ("localhost", "[::1]"):
-        assert visitor.get("/api/session", Host=f"{name}:{web.port}").status == 200
+        assert caller.get("/api/session", Host=f"{name}:{standing.port}").status == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1"])
-def test_a_change_that_another_site_asks_for_is_refused(team: Team, visitor: Visitor, origin: str) -> None:
-    reply = visitor.post("/api/tasks", {"title": "planted"}, Origin=origin)
-    assert reply.status == 403
-    assert team.services.workspace.tasks.all() == []
+def test_a_change_that_another_site_asks_for_is_refused(standing: Web, caller: Visitor) -> None:
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1", "https://127.0.0.1"):
+        reply = caller.post("/api/tasks", {"title": "planted"}, Origin=origin)
+        assert reply.status == 403, origin
+    assert standing.team.services.workspace.tasks.all() == []
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_what_another_site_fetches_is_refused(visitor: Visitor, site: str) -> None:
-    assert visitor.get("/api/messages", Sec_Fetch_Site=site).status == 403
+def test_what_another_site_fetches_is_refused(caller: Visitor) -> None:
+    for site in ("cross-site", "same-site"):
+        assert caller.get("/api/messages", Sec_Fetch_Site=site).status == 403, site
 
 
-@pytest.mark.parametrize("token", ["", "x", "é", "0" * 64])
-def test_a_change_without_the_pages_token_is_refused(team: Team, visitor: Visitor, token: str) -> None:
-    visitor.token = None
-    header = {"X-CSRF-Token": token.encode().decode("latin-1")} if token else {}
-    reply = visitor.post("/api/tasks", {"title": "planted"}, **header)
-    assert reply.status == 403
-    assert reply.json["success"] is False
-    assert team.services.workspace.tasks.all() == []
+def test_a_change_without_the_pages_token_is_refused(standing: Web, caller: Visitor) -> None:
+    without = Visitor(caller.address, caller.cookies)
+    for token in ("", "x", "é", "0" * 64):
+        header = {"X-CSRF-Token": token.encode().decode("latin-1")} if token else {}
+        reply = without.post("/api/tasks", {"title": "planted"}, **header)
+        assert reply.status == 403, token
+        assert reply.json["success"] is False
+    assert standing.team.services.workspace.tasks.all() == []
 
 
 def test_the_token_of_one_browser_is_not_good_for_another(web: Web, visitor: Visitor) -> None:
@@ -97,8 +113,8 @@ def test_the_token_of_one_browser_is_not_good_for_another(web: Web, visitor: Vis
     assert other.post("/api/tasks", {"title": "planted"}).status == 403
 
 
-def test_a_change_is_no_get_request(visitor: Visitor) -> None:
-    assert visitor.get("/api/tasks/tsk_000000000000/status?status=done").status == 405
+def test_a_change_is_no_get_request(caller: Visitor) -> None:
+    assert caller.get("/api/tasks/tsk_000000000000/status?status=done").status == 405
 
 
 def test_an_open_page_stays_open_when_the_server_is_killed_and_started_again(web: Web, visitor: Visitor) -> None:
@@ -122,17 +138,17 @@ def test_the_key_is_the_owners_alone(team: Team, web: Web) -> None:
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
 
 
-def test_a_browser_is_told_to_run_nothing_but_our_own_files(visitor: Visitor) -> None:
-    policy = visitor.get("/").headers["content-security-policy"]
+def test_a_browser_is_told_to_run_nothing_but_our_own_files(caller: Visitor) -> None:
+    policy = caller.get("/").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "script-src 'self'" in policy
     assert "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy
 
 
-def test_every_asset_is_in_the_package(visitor: Visitor) -> None:
+def test_every_asset_is_in_the_package(caller: Visitor) -> None:
     for page in ("/", "/agents", "/messages", "/conversations", "/timeline", "/executions", "/health"):
-        text = visitor.get(page).text
+        text = caller.get(page).text
         assert "http://" not in text.replace("http://www.w3.org/", "")
         assert "https://" not in text
 
@@ -143,10 +159,10 @@ def test_it_ends_at_once_on_a_signal_although_a_page_listens(web: Web, visitor: 
         assert web.stop(signal.SIGINT) in (0, -signal.SIGINT)
 
 
-def test_nothing_listens_but_on_this_machine(web: Web) -> None:
+def test_nothing_listens_but_on_this_machine(standing: Web) -> None:
     table = [line.split()[1] for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
-    assert f"0100007F:{web.port:04X}" in table
-    assert f"00000000:{web.port:04X}" not in table
+    assert f"0100007F:{standing.port:04X}" in table
+    assert f"00000000:{standing.port:04X}" not in table
 
 
 def test_a_taken_port_is_one_sentence(team: Team, web: Web) -> None:

@@ -15,7 +15,7 @@ from tests.web.browsing import DESK, PHONE, THEMES, Person
 
 @pytest.mark.tmux
 def test_everything_about_an_agent_stands_on_its_page(
-    team: Team, opened: Opened, person: Person, tmp_path: Path, pictures: Path
+    team: Team, opened: Opened, newcomer: Person, tmp_path: Path, pictures: Path
 ) -> None:
     services = team.services
     admin, owner = services.agents.get("admin"), services.agents.owner()
@@ -29,11 +29,12 @@ def test_everything_about_an_agent_stands_on_its_page(
     services.human_conversations.start(services.agents.get("worker-b"), "worker-a", "How deep?", "the depth")
     asks(team, opened, tmp_path)
 
-    person.visit("agents").page.locator(".agent a", has_text="worker-a").click()
+    newcomer.visit("agents").page.locator(".agent a", has_text="worker-a").click()
     part = {
-        name: person.page.locator(f"[data-part={name}]") for name in ("tasks", "mail", "conversations", "log", "screen")
+        name: newcomer.page.locator(f"[data-part={name}]")
+        for name in ("tasks", "mail", "conversations", "log", "screen")
     }
-    expect(person.page.locator("h1")).to_have_text("worker-a")
+    expect(newcomer.page.locator("h1")).to_have_text("worker-a")
     expect(part["tasks"].locator(".in-hand a")).to_have_text("<i>dig</i>")
     expect(part["tasks"].locator(".reason")).to_have_text("no <u>spade</u>")
     expect(part["mail"]).to_contain_text("Dig deeper")
@@ -43,24 +44,24 @@ def test_everything_about_an_agent_stands_on_its_page(
     expect(part["screen"].locator(".choices button")).to_have_count(3)
     wrong: dict[str, object] = {}
     for size, theme in zip((DESK, PHONE), THEMES, strict=True):
-        person.turn(size, theme)
-        person.page.screenshot(path=pictures / f"agent-{theme}-{person.width}.png", full_page=True)
-        wrong |= {f"{theme} {kind}": found for kind, found in person.look("everythingAsked").items() if found}
+        newcomer.turn(size, theme)
+        newcomer.page.screenshot(path=pictures / f"agent-{theme}-{newcomer.width}.png", full_page=True)
+        wrong |= {f"{theme} {kind}": found for kind, found in newcomer.look("everythingAsked").items() if found}
     assert wrong == {}
 
     services.task_changes.set_status(owner, held.id, "done")
     expect(part["tasks"].locator(".in-hand")).to_have_count(0)
     session.end()
-    person.visit("agents/admin").page.locator(".below summary").click()
-    person.page.locator(".below a", has_text="worker-b").click()
-    expect(person.page.locator("h1")).to_have_text("worker-b")
+    newcomer.visit("agents/admin").page.locator(".below summary").click()
+    newcomer.page.locator(".below a", has_text="worker-b").click()
+    expect(newcomer.page.locator("h1")).to_have_text("worker-b")
 
 
-def test_an_agent_that_was_removed_has_a_page_and_a_stranger_has_none(team: Team, person: Person) -> None:
+def test_an_agent_that_was_removed_has_a_page_and_a_stranger_has_none(team: Team, newcomer: Person) -> None:
     team.post("worker-b", "Farewell")
     team.services.agents.remove("worker-b")
-    person.visit("agents/worker-b")
-    expect(person.page.locator("#agent .chip")).to_have_text(person.words("agent.removed"))
-    expect(person.page.locator("[data-part=mail]")).to_contain_text("Farewell")
-    reply = person.page.request.get(f"{person.web.address}/agents/nobody")
+    newcomer.visit("agents/worker-b")
+    expect(newcomer.page.locator("#agent .chip")).to_have_text(newcomer.words("agent.removed"))
+    expect(newcomer.page.locator("[data-part=mail]")).to_contain_text("Farewell")
+    reply = newcomer.page.request.get(f"{newcomer.web.address}/agents/nobody")
     assert reply.status == 404

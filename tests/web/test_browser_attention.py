@@ -68,7 +68,7 @@ def test_what_is_new_is_told_while_the_page_is_in_the_background_if_that_was_ask
     team: Team, people: Callable[..., Person]
 ) -> None:
     person = people()
-    person.context.add_init_script(HEARS)
+    person.prepare(HEARS)
     person.enter()
     page = person.page
     page.evaluate("away = true")

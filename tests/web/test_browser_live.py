@@ -71,44 +71,44 @@ def test_nothing_is_lost_while_the_server_is_killed_and_started_again(team: Team
     person.troubles.clear()  # of the connection that was refused meanwhile
 
 
-def test_what_was_typed_is_kept_until_it_has_arrived(team: Team, web: Web, person: Person) -> None:
-    person.visit("messages")
-    person.button("messages.write").click()
-    form = person.page.locator("dialog[open] form")
+def test_what_was_typed_is_kept_until_it_has_arrived(team: Team, web: Web, newcomer: Person) -> None:
+    newcomer.visit("messages")
+    newcomer.button("messages.write").click()
+    form = newcomer.page.locator("dialog[open] form")
     expect(form).to_be_visible()
     web.stop(signal.SIGKILL)
-    person.is_live("off")
-    person.answer(receiver_id="worker-a", content="typed with care")
-    expect(form.locator("[role=alert]")).to_contain_text(person.words("unknown_error"))
+    newcomer.is_live("off")
+    newcomer.answer(receiver_id="worker-a", content="typed with care")
+    expect(form.locator("[role=alert]")).to_contain_text(newcomer.words("unknown_error"))
     expect(form.locator("[name=content]")).to_have_value("typed with care")
     web.start()
-    person.is_live()
-    person.troubles.clear()  # of the connection that was refused meanwhile
+    newcomer.is_live()
+    newcomer.troubles.clear()  # of the connection that was refused meanwhile
     form.locator("button[type=submit]").click()
     expect(form).to_have_count(0)
     assert [message.content for message in team.mailbox("worker-a")] == ["typed with care"]
 
 
 def test_while_the_server_is_away_what_is_shown_stays_and_every_click_says_why_it_cannot(
-    team: Team, web: Web, person: Person
+    team: Team, web: Web, newcomer: Person
 ) -> None:
     team.post("owner", "read me in peace")
-    person.visit("messages")
-    person.choose("messages")
-    shown = person.page.locator(".chosen .words")
+    newcomer.visit("messages")
+    newcomer.choose("messages")
+    shown = newcomer.page.locator(".chosen .words")
     expect(shown).to_have_text("read me in peace")
     web.stop(signal.SIGKILL)
-    person.is_live("off")
+    newcomer.is_live("off")
     for box in ("sent", "all"):
-        person.page.locator(f"[data-box={box}]").click()
-    expect(person.page.locator(".toast.bad")).to_contain_text(person.words("unknown_error"))  # once
+        newcomer.page.locator(f"[data-box={box}]").click()
+    expect(newcomer.page.locator(".toast.bad")).to_contain_text(newcomer.words("unknown_error"))  # once
     expect(shown).to_have_text("read me in peace")
-    assert all("ERR_" in trouble for trouble in person.troubles), person.troubles
+    assert all("ERR_" in trouble for trouble in newcomer.troubles), newcomer.troubles
     web.start()
-    person.is_live()
-    person.troubles.clear()  # of the connection that was refused meanwhile
-    person.button("messages.write").click()
-    expect(person.page.locator("dialog[open] form")).to_be_visible()
+    newcomer.is_live()
+    newcomer.troubles.clear()  # of the connection that was refused meanwhile
+    newcomer.button("messages.write").click()
+    expect(newcomer.page.locator("dialog[open] form")).to_be_visible()
 
 
 def test_what_changes_before_a_page_is_connected_is_on_it(team: Team, web: Web, person: Person) -> None:
@@ -136,23 +136,23 @@ def test_a_look_that_failed_is_repeated_as_soon_as_the_page_is_connected(team: T
     person.troubles.clear()  # of the answer that never came
 
 
-def test_the_picture_is_zoomed_moved_asked_and_saved(team: Team, person: Person, tmp_path: Path) -> None:
+def test_the_picture_is_zoomed_moved_asked_and_saved(team: Team, newcomer: Person, tmp_path: Path) -> None:
     add(team, "drawn")
     team.post("worker-a", "an arrow")
-    person.visit("timeline")
-    picture = person.page.locator("#picture")
+    newcomer.visit("timeline")
+    picture = newcomer.page.locator("#picture")
     bar = picture.locator("[data-kind=task]").first
     bar.hover()
-    expect(person.page.locator("#tip")).to_contain_text("drawn")
+    expect(newcomer.page.locator("#tip")).to_contain_text("drawn")
     before = picture.locator("svg").inner_html()
-    person.page.locator("#zoom-in").click()
-    expect(person.page.locator("#periods [aria-pressed=true]")).to_have_count(0)
+    newcomer.page.locator("#zoom-in").click()
+    expect(newcomer.page.locator("#periods [aria-pressed=true]")).to_have_count(0)
     expect(picture.locator("svg")).not_to_have_js_property("innerHTML", before)
     picture.focus()
-    person.page.keyboard.press("ArrowLeft")
-    person.page.keyboard.press("Home")
-    with person.page.expect_download() as download:
-        person.page.locator("#save").click()
+    newcomer.page.keyboard.press("ArrowLeft")
+    newcomer.page.keyboard.press("Home")
+    with newcomer.page.expect_download() as download:
+        newcomer.page.locator("#save").click()
     saved = tmp_path / "timeline.svg"
     download.value.save_as(saved)
     assert download.value.suggested_filename == "demo-timeline.svg"

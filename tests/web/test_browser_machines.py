@@ -117,18 +117,18 @@ def test_whose_machine_is_which_who_is_away_and_what_waits(
 
 
 @pytest.mark.parametrize("made", ["en"], indirect=True)
-def test_what_waits_because_this_machine_is_cut_off_says_so(made: Machines, team: Team, person: Person) -> None:
-    page, words = person.page, person.words
-    person.visit("machines")
+def test_what_waits_because_this_machine_is_cut_off_says_so(made: Machines, team: Team, newcomer: Person) -> None:
+    page, words = newcomer.page, newcomer.words
+    newcomer.visit("machines")
     made[DESK].sharing.stop_relay()
     expect(page.locator("#exchange")).to_contain_text(words("machines.no_relay"))
     expect(page.locator(f"#machine-{LAPTOP} .chip")).to_have_text(words("machines.state.unknown"))
-    person.visit("agents")
+    newcomer.visit("agents")
     page.locator(".agent").filter(has_text="worker-a").locator("[data-mark=stop]").click()
-    person.answer(action="pause", reason="lunch")
+    newcomer.answer(action="pause", reason="lunch")
     reason = words("reason.no_relay")
     expect(page.locator(".toast")).to_have_text(words("agents.queued", agent="worker-a", reason=reason))
-    person.visit("board")
+    newcomer.visit("board")
     expect(page.locator("#attention li").first).to_contain_text(words("attention.no_relay"))
     made[DESK].start()
     eventually(lambda: "lunch" in [item.reason for item in made[LAPTOP].services.notifications.waiting("worker-a")])

@@ -15,59 +15,59 @@ from tests.web.browsing import Person
 from tests.web.support import at_work
 
 
-def test_a_message_is_written_and_its_way_is_followed(team: Team, person: Person) -> None:
-    person.visit("messages")
-    person.button("messages.write").click()
-    person.answer(receiver_id="worker-a", subject="Login", content="Please *look* at it.", priority="high")
-    expect(person.page.locator(".toast")).to_contain_text("worker-a")
+def test_a_message_is_written_and_its_way_is_followed(team: Team, newcomer: Person) -> None:
+    newcomer.visit("messages")
+    newcomer.button("messages.write").click()
+    newcomer.answer(receiver_id="worker-a", subject="Login", content="Please *look* at it.", priority="high")
+    expect(newcomer.page.locator(".toast")).to_contain_text("worker-a")
     (message,) = wait_until(lambda: team.mailbox("worker-a"), "the message")
     assert (message.sender_id, message.subject, message.content) == ("owner", "Login", "Please *look* at it.")
 
-    person.page.locator("[data-box=sent]").click()
-    person.page.locator(".rows a").click()
-    expect(person.page.locator(".chosen .words em")).to_have_text("look")
-    expect(person.page.locator(".way .state-read")).to_have_count(0)
-    words = person.page.locator(".chosen .words em").element_handle()
+    newcomer.page.locator("[data-box=sent]").click()
+    newcomer.page.locator(".rows a").click()
+    expect(newcomer.page.locator(".chosen .words em")).to_have_text("look")
+    expect(newcomer.page.locator(".way .state-read")).to_have_count(0)
+    words = newcomer.page.locator(".chosen .words em").element_handle()
     services = team.services
     services.reading.read(services.agents.get("worker-a"), Query())
-    expect(person.page.locator(".way .state-read")).to_have_count(1)
+    expect(newcomer.page.locator(".way .state-read")).to_have_count(1)
     assert words.evaluate("element => element.isConnected"), "what was selected in it is lost"
 
 
-def test_all_that_two_agents_wrote_is_reached_by_keyboard(team: Team, person: Person) -> None:
+def test_all_that_two_agents_wrote_is_reached_by_keyboard(team: Team, newcomer: Person) -> None:
     services = team.services
     admin = services.agents.get("admin")
     for number in range(130):
         services.messages.send(admin, Draft(content=f"number {number}", receiver_id="worker-a"))
-    person.visit("messages", "#box=all")
-    person.choose("messages")
-    shown = person.page.locator(".thread li")
+    newcomer.visit("messages", "#box=all")
+    newcomer.choose("messages")
+    shown = newcomer.page.locator(".thread li")
     expect(shown).to_have_count(20)
-    earlier = person.button("messages.earlier")
+    earlier = newcomer.button("messages.earlier")
     earlier.focus()
-    person.page.keyboard.press("Enter")
+    newcomer.page.keyboard.press("Enter")
     expect(shown).to_have_count(120)
     expect(earlier).to_be_focused()
-    person.page.keyboard.press("Enter")
+    newcomer.page.keyboard.press("Enter")
     expect(shown).to_have_count(130)
     expect(earlier).to_have_count(0)
-    expect(person.page.locator(".chosen :focus")).to_have_text(person.words("messages.beginning"))
-    person.page.keyboard.press("Shift+Tab")
-    person.page.keyboard.press("Enter")
-    expect(person.page.locator(".chosen .words")).to_have_text("number 0")
+    expect(newcomer.page.locator(".chosen :focus")).to_have_text(newcomer.words("messages.beginning"))
+    newcomer.page.keyboard.press("Shift+Tab")
+    newcomer.page.keyboard.press("Enter")
+    expect(newcomer.page.locator(".chosen .words")).to_have_text("number 0")
     expect(shown).to_have_count(130)
     expect(shown.last.locator("a")).to_be_focused()
 
 
-def test_a_message_of_somebody_who_is_no_agent_is_shown(team: Team, person: Person) -> None:
+def test_a_message_of_somebody_who_is_no_agent_is_shown(team: Team, newcomer: Person) -> None:
     header = ["id: by-hand-1", "sender_id: a,stranger", "receiver_id: worker-a", "message_type: request"]
     team.drop(team.path / "ipc" / "worker-a" / "note.md", "\n".join(["---", *header, "---", "", "hello"]))
-    person.visit("messages", "#box=all&id=by-hand-1")
-    expect(person.page.locator(".chosen .words")).to_have_text("hello")
+    newcomer.visit("messages", "#box=all&id=by-hand-1")
+    expect(newcomer.page.locator(".chosen .words")).to_have_text("hello")
 
 
 def test_why_a_message_got_no_further_is_said_in_words_and_what_has_none_says_itself(
-    team: Team, person: Person
+    team: Team, newcomer: Person
 ) -> None:
     team.post("worker-a")
     (message,) = team.mailbox("worker-a")
@@ -75,29 +75,29 @@ def test_why_a_message_got_no_further_is_said_in_words_and_what_has_none_says_it
     for reason in ("a_screen_of_mine", "failed_OSError", "<b>"):
         facts = {"at": "2026-11-21T00:00:00Z", "messages": [message.id]}
         log.append(state="deferred", reason=reason, **facts)
-    person.visit("messages", f"#box=all&id={message.id}")
-    told = person.page.locator(".way .hint")
-    broken = person.words("reason.failed", error="OSError")
-    expect(told).to_have_text([person.words("reason.no_pane"), "a_screen_of_mine", broken, "<b>"])
+    newcomer.visit("messages", f"#box=all&id={message.id}")
+    told = newcomer.page.locator(".way .hint")
+    broken = newcomer.words("reason.failed", error="OSError")
+    expect(told).to_have_text([newcomer.words("reason.no_pane"), "a_screen_of_mine", broken, "<b>"])
     expect(told.first).to_have_attribute("title", "no_pane")
 
 
-def test_a_message_is_read_and_answered_and_the_title_counts(team: Team, person: Person) -> None:
-    person.visit("messages")
+def test_a_message_is_read_and_answered_and_the_title_counts(team: Team, newcomer: Person) -> None:
+    newcomer.visit("messages")
     team.post("owner", "Which database?")
-    expect(person.page).to_have_title("(1) " + person.words("page.messages") + " · demo")
-    expect(person.page.locator("#badge-messages")).to_have_text("1")
-    person.page.locator(".rows a").click()
-    expect(person.page.locator(".chosen .words")).to_have_text("Which database?")
-    expect(person.page).to_have_title(person.words("page.messages") + " · demo")
-    expect(person.page.locator("#badge-messages")).to_be_hidden()
+    expect(newcomer.page).to_have_title("(1) " + newcomer.words("page.messages") + " · demo")
+    expect(newcomer.page.locator("#badge-messages")).to_have_text("1")
+    newcomer.page.locator(".rows a").click()
+    expect(newcomer.page.locator(".chosen .words")).to_have_text("Which database?")
+    expect(newcomer.page).to_have_title(newcomer.words("page.messages") + " · demo")
+    expect(newcomer.page.locator("#badge-messages")).to_be_hidden()
     assert team.unread("owner") == []
-    box = person.page.locator(".answer textarea")
+    box = newcomer.page.locator(".answer textarea")
     box.fill("Postgres.")
     team.post("owner", "Never mind?")
-    expect(person.page.locator(".rows li")).to_have_count(2)
+    expect(newcomer.page.locator(".rows li")).to_have_count(2)
     expect(box).to_have_value("Postgres.")
-    person.button("messages.reply").click()
+    newcomer.button("messages.reply").click()
     expect(box).to_have_value("")
     (answer,) = wait_until(lambda: team.mailbox("admin"), "the answer")
     assert (answer.content, answer.message_type, answer.subject) == ("Postgres.", "response", "")
@@ -106,65 +106,66 @@ def test_a_message_is_read_and_answered_and_the_title_counts(team: Team, person:
     wait_until(lambda: len(team.mailbox("admin")) == 2, "the same words again are another message")
 
 
-def test_what_is_not_sent_yet_stays_while_something_else_is_read(team: Team, person: Person) -> None:
+def test_what_is_not_sent_yet_stays_while_something_else_is_read(team: Team, newcomer: Person) -> None:
     for text in ("one", "two"):
         team.post("owner", text)
-    person.visit("messages")
-    rows, box = person.page.locator(".rows a"), person.page.locator(".answer textarea")
+    newcomer.visit("messages")
+    rows, box = newcomer.page.locator(".rows a"), newcomer.page.locator(".answer textarea")
     rows.first.click()
-    expect(person.page.locator(".chosen .words")).to_have_text("two")
+    expect(newcomer.page.locator(".chosen .words")).to_have_text("two")
     box.fill("half a sen")
     rows.last.click()
-    expect(person.page.locator(".chosen .words")).to_have_text("one")
+    expect(newcomer.page.locator(".chosen .words")).to_have_text("one")
     expect(box).to_have_value("")
     rows.first.click()
     expect(box).to_have_value("half a sen")
 
 
-def test_a_person_starts_a_conversation_says_something_and_ends_it(team: Team, person: Person) -> None:
+def test_a_person_starts_a_conversation_says_something_and_ends_it(team: Team, newcomer: Person) -> None:
     services = team.services
     (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="Dig", assignee_id="worker-a")])
-    person.visit("conversations")
-    person.button("conversations.start").click()
-    person.answer(target_agent_id="worker-a", purpose="depth", task_id=task.id, content="How *deep*?")
-    expect(person.page.locator(".bubble em")).to_have_text("deep")
+    newcomer.visit("conversations")
+    newcomer.button("conversations.start").click()
+    newcomer.answer(target_agent_id="worker-a", purpose="depth", task_id=task.id, content="How *deep*?")
+    expect(newcomer.page.locator(".bubble em")).to_have_text("deep")
     (talk,) = services.conversations.all()
     assert (talk.initiator_id, talk.task_id, talk.status) == ("owner", task.id, "pending")
     services.conversations.say(services.agents.get("worker-a"), talk.id, Draft(content="Two metres."))
-    expect(person.page.locator(".bubble").last).to_have_text("Two metres.")
+    expect(newcomer.page.locator(".bubble").last).to_have_text("Two metres.")
     wait_until(lambda: not team.unread("owner"), "what is shown has been read")
-    person.page.locator(".answer textarea").fill("Enough.")
-    person.button("conversations.say").click()
-    expect(person.page.locator(".bubble").last).to_have_text("Enough.")
-    person.button("conversations.end").click()
-    person.answer(final_message="Thanks.")
-    expect(person.page.locator(".chosen .chip").first).to_have_text(person.words("conversations.ended"))
-    expect(person.page.locator(".answer")).to_have_count(0)
+    newcomer.page.locator(".answer textarea").fill("Enough.")
+    newcomer.button("conversations.say").click()
+    expect(newcomer.page.locator(".bubble").last).to_have_text("Enough.")
+    newcomer.button("conversations.end").click()
+    newcomer.answer(final_message="Thanks.")
+    expect(newcomer.page.locator(".chosen .chip").first).to_have_text(newcomer.words("conversations.ended"))
+    expect(newcomer.page.locator(".answer")).to_have_count(0)
+    wait_until(lambda: len(team.mailbox("worker-a")) == 3, "the last words arrive")  # after the end was written down
     assert [message.content for message in team.mailbox("worker-a")] == ["How *deep*?", "Enough.", "Thanks."]
 
 
-def test_showing_an_agents_first_words_makes_its_conversation_active(team: Team, person: Person) -> None:
+def test_showing_an_agents_first_words_makes_its_conversation_active(team: Team, newcomer: Person) -> None:
     services = team.services
     talk, _ = services.conversations.begin(services.agents.get("admin"), services.agents.owner(), "Which database?")
-    person.visit("conversations", f"#{talk.id}")
-    expect(person.page.locator(".chosen .chip").first).to_have_text(person.words("conversations.active"))
+    newcomer.visit("conversations", f"#{talk.id}")
+    expect(newcomer.page.locator(".chosen .chip").first).to_have_text(newcomer.words("conversations.active"))
     assert team.unread("owner") == []
-    person.visit("messages")
-    person.page.locator(".rows a").click()
-    person.page.locator(".answer textarea").fill("Postgres.")
-    person.button("messages.reply").click()
+    newcomer.visit("messages")
+    newcomer.page.locator(".rows a").click()
+    newcomer.page.locator(".answer textarea").fill("Postgres.")
+    newcomer.button("messages.reply").click()
     (answer,) = wait_until(lambda: team.mailbox("admin"), "the answer")
     assert (answer.message_type, answer.metadata["conversation_id"]) == ("conversation", talk.id)
     services.conversations.end(services.agents.get("admin"), talk.id)
-    expect(person.page.locator(".chosen")).to_contain_text(person.words("messages.conversation_over"))
-    expect(person.page.locator(".answer")).to_have_count(0)
+    expect(newcomer.page.locator(".chosen")).to_contain_text(newcomer.words("messages.conversation_over"))
+    expect(newcomer.page.locator(".answer")).to_have_count(0)
 
 
-def test_somebody_elses_mail_is_looked_at_and_stays_unread(team: Team, person: Person) -> None:
+def test_somebody_elses_mail_is_looked_at_and_stays_unread(team: Team, newcomer: Person) -> None:
     team.post("worker-a", "for worker-a alone")
-    person.visit("messages", "#box=inbox&whose=worker-a")
-    person.page.locator(".rows a").click()
-    expect(person.page.locator(".chosen .words")).to_have_text("for worker-a alone")
+    newcomer.visit("messages", "#box=inbox&whose=worker-a")
+    newcomer.page.locator(".rows a").click()
+    expect(newcomer.page.locator(".chosen .words")).to_have_text("for worker-a alone")
     assert len(team.unread("worker-a")) == 1
 
 
@@ -202,55 +203,55 @@ def test_a_task_is_made_and_handed_out(team: Team, person: Person) -> None:
     assert (task.assignee_id, task.priority) == ("worker-b", "urgent")
 
 
-def test_the_owners_wait_is_released(team: Team, person: Person) -> None:
-    person.visit("agents")
+def test_the_owners_wait_is_released(team: Team, newcomer: Person) -> None:
+    newcomer.visit("agents")
     wait = OwnerWait(owner_id="owner", admin_id="admin", task_id="tsk_000000000000", message_id="x")
     team.services.owner_waits.begin(wait)
-    person.page.locator("[data-mark=release]").click()
-    expect(person.page.locator("[data-mark=release]")).to_have_count(0)
+    newcomer.page.locator("[data-mark=release]").click()
+    expect(newcomer.page.locator("[data-mark=release]")).to_have_count(0)
     assert team.services.owner_waits.of("owner") is None
 
 
-def test_a_conversation_is_followed_as_it_is_held(team: Team, person: Person) -> None:
+def test_a_conversation_is_followed_as_it_is_held(team: Team, newcomer: Person) -> None:
     services = team.services
     two = services.agents.get("worker-a"), services.agents.get("worker-b")
-    person.visit("conversations")
+    newcomer.visit("conversations")
     talk, _ = services.conversations.begin(*two, "りんご", purpose="しりとり")
-    person.page.locator(".rows a").click()
-    expect(person.page.locator(".bubble")).to_have_text(["りんご"])
-    first = person.page.locator(".bubble").element_handle()
+    newcomer.page.locator(".rows a").click()
+    expect(newcomer.page.locator(".bubble")).to_have_text(["りんご"])
+    first = newcomer.page.locator(".bubble").element_handle()
     services.conversations.say(two[1], talk.id, Draft(content="ごりら"))
-    expect(person.page.locator(".bubble")).to_have_text(["りんご", "ごりら"])
+    expect(newcomer.page.locator(".bubble")).to_have_text(["りんご", "ごりら"])
     assert first.evaluate("element => element.isConnected"), "what was selected in it is lost"
     services.conversations.end(two[0], talk.id)
-    expect(person.page.locator(".chosen .chip").first).to_have_text(person.words("conversations.ended"))
+    expect(newcomer.page.locator(".chosen .chip").first).to_have_text(newcomer.words("conversations.ended"))
 
 
-def test_a_log_is_followed_and_keeps_what_was_selected(team: Team, person: Person) -> None:
+def test_a_log_is_followed_and_keeps_what_was_selected(team: Team, newcomer: Person) -> None:
     executions = team.services.executions
     with at_work(team) as execution:
-        person.visit("executions", f"#{execution.id}")
-        lines = person.page.locator(".log span")
+        newcomer.visit("executions", f"#{execution.id}")
+        lines = newcomer.page.locator(".log span")
         expect(lines).to_have_count(1)
         lines.first.select_text()
-        selected = person.page.evaluate("getSelection().toString().trim()")
+        selected = newcomer.page.evaluate("getSelection().toString().trim()")
         assert "Starting" in selected
         for number in range(3):
             executions.log(execution, f"Tool call: number {number}")
         expect(lines).to_have_count(4)
         expect(lines.last).to_contain_text("number 2")
-        assert person.page.evaluate("getSelection().toString().trim()") == selected
+        assert newcomer.page.evaluate("getSelection().toString().trim()") == selected
         executions.finish(execution)
-        expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
+        expect(newcomer.page.locator(".chosen .chip")).to_have_text(newcomer.words("executions.completed"))
 
 
-def test_executions_are_everybodys_or_those_of_one_agent(team: Team, person: Person) -> None:
+def test_executions_are_everybodys_or_those_of_one_agent(team: Team, newcomer: Person) -> None:
     for agent_id in ("worker-a", "worker-b"):
         with at_work(team, agent_id):
             pass
-    person.visit("executions")
-    whose, rows = person.page.locator("#filters [name=agent]"), person.page.locator(".rows .first bdi")
-    expect(whose).to_have_attribute("placeholder", person.words("executions.everybody"))
+    newcomer.visit("executions")
+    whose, rows = newcomer.page.locator("#filters [name=agent]"), newcomer.page.locator(".rows .first bdi")
+    expect(whose).to_have_attribute("placeholder", newcomer.words("executions.everybody"))
     expect(rows).to_have_count(2)
     whose.fill("worker-b")
     expect(rows).to_have_text(["worker-b"])
@@ -258,15 +259,15 @@ def test_executions_are_everybodys_or_those_of_one_agent(team: Team, person: Per
     expect(rows).to_have_count(2)
 
 
-def test_every_execution_is_reached_however_many_there_are(team: Team, person: Person) -> None:
+def test_every_execution_is_reached_however_many_there_are(team: Team, newcomer: Person) -> None:
     services = team.services
     (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="Again", assignee_id="worker-a")])
     session = services.sessions.open("worker-a", "task")
     for _ in range(205):
         services.executions.finish(services.executions.begin(session.record, task.id))
     session.end()
-    person.visit("executions")
-    rows, more = person.page.locator(".rows li"), person.page.locator("#more")
+    newcomer.visit("executions")
+    rows, more = newcomer.page.locator(".rows li"), newcomer.page.locator("#more")
     for shown in (50, 150, 205):
         expect(rows).to_have_count(shown)
         if shown < 205:
@@ -275,23 +276,23 @@ def test_every_execution_is_reached_however_many_there_are(team: Team, person: P
     expect(rows.last).to_contain_text("Again")
 
 
-def test_a_long_log_that_grows_while_it_is_fetched_holds_every_line_once(team: Team, person: Person) -> None:
+def test_a_long_log_that_grows_while_it_is_fetched_holds_every_line_once(team: Team, newcomer: Person) -> None:
     executions = team.services.executions
     with at_work(team) as execution:
-        person.visit("executions", f"#{execution.id}")
-        lines = person.page.locator(".log span")
+        newcomer.visit("executions", f"#{execution.id}")
+        lines = newcomer.page.locator(".log span")
         expect(lines).to_have_count(1)
-        held = person.hold("**/log?offset=*")
+        held = newcomer.hold("**/log?offset=*")
         for number in range(600):  # more than one answer holds
             executions.log(execution, f"Tool call: number {number}")
         executions.finish(execution)
-        expect(person.page.locator(".rows .chip")).to_have_text(person.words("executions.completed"))
+        expect(newcomer.page.locator(".rows .chip")).to_have_text(newcomer.words("executions.completed"))
         held.pop(0).continue_()
         expect(lines).to_have_count(501)
-        person.page.unroute("**/log?offset=*")  # lets go whatever is held
-        expect(person.page.locator(".chosen .chip")).to_have_text(person.words("executions.completed"))
+        newcomer.page.unroute("**/log?offset=*")  # lets go whatever is held
+        expect(newcomer.page.locator(".chosen .chip")).to_have_text(newcomer.words("executions.completed"))
         expect(lines.last).to_contain_text("completed")
-        numbers = re.findall(r"number (\d+)", person.page.locator(".log").inner_text())
+        numbers = re.findall(r"number (\d+)", newcomer.page.locator(".log").inner_text())
         assert [int(number) for number in numbers] == list(range(600))
 
 

@@ -68,11 +68,11 @@ def test_the_board_shows_what_is_asked_for_in_columns_and_in_lanes(team: Team, p
     expect(lanes.first).to_contain_text(person.words("priority.urgent"))
 
 
-def test_the_agents_are_filtered_and_grouped(team: Team, person: Person) -> None:
+def test_the_agents_are_filtered_and_grouped(team: Team, newcomer: Person) -> None:
     services = team.services
     (task,) = services.workspace.tasks.open("worker-002")
     services.task_changes.set_status(services.agents.owner(), task.id, "in_progress")
-    page = person.visit("agents").page
+    page = newcomer.visit("agents").page
     rows, bar = page.locator(".agent"), page.locator("#filters")
     expect(rows).to_have_count(11)
     bar.locator("[name=words]").fill("hole 2")
@@ -83,10 +83,10 @@ def test_the_agents_are_filtered_and_grouped(team: Team, person: Person) -> None
     expect(rows).to_have_count(4)
     bar.locator("[name=priority]").select_option("low")
     expect(rows).to_have_count(1)
-    person.button("filter.clear").click()
+    newcomer.button("filter.clear").click()
     bar.locator("[name=group]").select_option("state")
     groups = page.locator(".group h2")
-    expect(groups).to_contain_text([person.words("agents.state.working"), person.words("agents.state.gone")])
+    expect(groups).to_contain_text([newcomer.words("agents.state.working"), newcomer.words("agents.state.gone")])
 
 
 def test_a_task_is_handed_over_by_typing_a_part_of_a_name_and_only_to_somebody_who_exists(
@@ -153,9 +153,9 @@ def send(team: Team, content: str) -> None:
     services.messages.send(services.agents.get("north"), Draft(content=content, receiver_id="owner"))
 
 
-def test_the_palette_finds_pages_agents_tasks_and_does_things(team: Team, person: Person) -> None:
+def test_the_palette_finds_pages_agents_tasks_and_does_things(team: Team, newcomer: Person) -> None:
     assert team.services.session
-    page = person.visit("stats").page
+    page = newcomer.visit("stats").page
     options = page.locator("[role=option]")
     page.keyboard.press("Control+k")
     page.keyboard.type("hole 7")
@@ -163,7 +163,7 @@ def test_the_palette_finds_pages_agents_tasks_and_does_things(team: Team, person
     page.keyboard.press("Enter")
     expect(page.locator("dialog h2")).to_have_text("Dig hole 7")
     page.go_back()
-    expect(page.locator("h1")).to_have_text(person.words("page.stats"))
+    expect(page.locator("h1")).to_have_text(newcomer.words("page.stats"))
     page.keyboard.press("Control+k")
     page.keyboard.type("006")
     page.keyboard.press("Enter")
@@ -171,34 +171,34 @@ def test_the_palette_finds_pages_agents_tasks_and_does_things(team: Team, person
     page.keyboard.press("Control+k")
     page.keyboard.type("new task")
     page.keyboard.press("Enter")
-    person.answer(title="From anywhere", assignee_id="worker-006")
+    newcomer.answer(title="From anywhere", assignee_id="worker-006")
     expect(page.locator("[data-part=tasks]")).to_contain_text("From anywhere")
 
 
-def test_back_closes_what_lies_over_the_page(team: Team, person: Person) -> None:
+def test_back_closes_what_lies_over_the_page(team: Team, newcomer: Person) -> None:
     assert team.services.session
-    page = person.visit("agents").visit("board").page
-    sheet = person.open_card("Dig hole 2")
+    page = newcomer.visit("agents").visit("board").page
+    sheet = newcomer.open_card("Dig hole 2")
     page.go_back()
     expect(sheet).to_be_hidden()
-    person.button("board.new").click()
+    newcomer.button("board.new").click()
     expect(page.locator("dialog[open]")).to_be_visible()
     page.go_back()
     expect(page.locator("dialog")).to_have_count(0)
-    assert page.url == f"{person.web.address}/"
-    person.open_card("Dig hole 3")
+    assert page.url == f"{newcomer.web.address}/"
+    newcomer.open_card("Dig hole 3")
     page.keyboard.press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
-    page.wait_for_url(f"{person.web.address}/")
-    person.button("board.new").click()
+    page.wait_for_url(f"{newcomer.web.address}/")
+    newcomer.button("board.new").click()
     page.keyboard.press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
-    assert page.url == f"{person.web.address}/"
+    assert page.url == f"{newcomer.web.address}/"
 
 
-def test_whose_lanes_the_timeline_draws_is_chosen(team: Team, person: Person) -> None:
+def test_whose_lanes_the_timeline_draws_is_chosen(team: Team, newcomer: Person) -> None:
     send(team, "hello")
-    page = person.visit("timeline").page
+    page = newcomer.visit("timeline").page
     lanes, arrows = page.locator("svg [data-kind=agent]"), page.locator("svg [data-kind=message]")
     expect(lanes).to_have_count(12)
     expect(arrows).to_have_count(1)

@@ -1,4 +1,6 @@
-"""Every page can be read, reached and named: in both themes, on a desk and on a phone, in both languages."""
+"""Every page can be read, reached and named: in both themes, on a desk and on a phone, in both languages.
+
+Each page is seen in every pair of theme and size, of size and language, and of language and theme."""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from playwright.sync_api import expect
 
 from multi_agent_mcp.texts import LANGUAGES
 from tests.end_to_end.support import Team
-from tests.web.browsing import DESK, PAGES, PHONE, THEMES, Person
+from tests.web.browsing import DESK, PAGES, PHONE, THEMES, Person, Theme
 from tests.web.office import furnished
 
 AXE = Axe()
@@ -31,6 +33,12 @@ class Eye:
         self._language = language
         self._pictures = pictures
 
+    @property
+    def views(self) -> Iterator[tuple[tuple[int, int], Theme]]:
+        """Two sizes, each in a theme; one language has one half of the pairs, the other one the other half."""
+        themes = THEMES if self._language == LANGUAGES[0] else reversed(THEMES)
+        return zip((DESK, PHONE), themes, strict=True)
+
     def look(self, person: Person, name: str, theme: str) -> None:
         expect(person.page.locator("[aria-busy=true]")).to_have_count(0)  # another window, another timeline
         place = f"{name}-{self._language}-{theme}-{person.width}"
@@ -47,31 +55,30 @@ def eye(team: Team, pictures: Path) -> Eye:
     return Eye(team.services.texts.language, pictures)
 
 
-def test_every_page_is_sound_in_either_theme_and_size(person: Person, eye: Eye) -> None:
+def test_every_page_is_sound_in_either_theme_and_size(newcomer: Person, eye: Eye) -> None:
     for name in PAGES:
-        person.visit(name)
-        person.choose(name)
-        for size in (DESK, PHONE):
-            for theme in THEMES:
-                person.turn(size, theme)
-                eye.look(person, name, theme)
+        newcomer.visit(name)
+        newcomer.choose(name)
+        for size, theme in eye.views:
+            newcomer.turn(size, theme)
+            eye.look(newcomer, name, theme)
     assert eye.found == {}
 
 
-def test_sheets_forms_and_menus_are_sound(person: Person, eye: Eye) -> None:
-    for theme, size in zip(THEMES, (DESK, PHONE), strict=True):
-        person.turn(size, theme)
-        person.visit("board")
-        person.page.locator("[data-status=in_progress] .card .dots").first.click()
-        expect(person.page.locator("[role=menuitem]:focus")).to_have_count(1)
-        eye.look(person, "menu", theme)
-        person.page.keyboard.press("Escape")
-        person.button("board.new").click()
-        eye.look(person, "form", theme)
-        person.page.keyboard.press("Escape")
-        person.page.locator("[data-status=blocked] .card .title a").first.click()
-        expect(person.page.locator("dialog.sheet")).to_be_visible()
-        eye.look(person, "task", theme)
+def test_sheets_forms_and_menus_are_sound(newcomer: Person, eye: Eye) -> None:
+    for size, theme in eye.views:
+        newcomer.turn(size, theme)
+        newcomer.visit("board")
+        newcomer.page.locator("[data-status=in_progress] .card .dots").first.click()
+        expect(newcomer.page.locator("[role=menuitem]:focus")).to_have_count(1)
+        eye.look(newcomer, "menu", theme)
+        newcomer.page.keyboard.press("Escape")
+        newcomer.button("board.new").click()
+        eye.look(newcomer, "form", theme)
+        newcomer.page.keyboard.press("Escape")
+        newcomer.page.locator("[data-status=blocked] .card .title a").first.click()
+        expect(newcomer.page.locator("dialog.sheet")).to_be_visible()
+        eye.look(newcomer, "task", theme)
     assert eye.found == {}
 
 

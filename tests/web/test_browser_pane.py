@@ -33,91 +33,95 @@ def sheet(person: Person) -> Locator:
 
 
 def test_a_question_is_read_and_answered_with_one_click(
-    team: Team, opened: Opened, person: Person, tmp_path: Path, pictures: Path
+    team: Team, opened: Opened, newcomer: Person, tmp_path: Path, pictures: Path
 ) -> None:
     log = asks(team, opened, tmp_path)
-    shown = sheet(person)
+    shown = sheet(newcomer)
     expect(shown.locator(".question pre")).to_contain_text("Bash command 0")
     expect(shown.locator(".question button")).to_have_count(3)
-    lasting = shown.locator(".question button").filter(has=person.page.locator(".chip"))
-    expect(lasting).to_have_text(f"2Yes, and don't ask again{person.words('attention.lasting')}")
+    lasting = shown.locator(".question button").filter(has=newcomer.page.locator(".chip"))
+    expect(lasting).to_have_text(f"2Yes, and don't ask again{newcomer.words('attention.lasting')}")
     expect(shown.locator(".screen")).to_contain_text("Do you want to proceed?")
     expect(shown.locator(".attach code")).to_contain_text("attach -t %")
-    assert person.page.url.endswith("#pane=worker-a")
+    assert newcomer.page.url.endswith("#pane=worker-a")
     wrong: dict[str, object] = {}
     looks: tuple[tuple[str, tuple[int, int], Theme], ...]
     looks = (("desk", DESK, "light"), ("dark", DESK, "dark"), ("phone", PHONE, "light"))
     for name, size, theme in looks:
-        person.turn(size, theme)
-        person.page.screenshot(path=pictures / f"pane-{name}.png")
-        wrong |= {f"{name} {kind}": found for kind, found in person.look("everythingAsked").items() if found}
+        newcomer.turn(size, theme)
+        newcomer.page.screenshot(path=pictures / f"pane-{name}.png")
+        wrong |= {f"{name} {kind}": found for kind, found in newcomer.look("everythingAsked").items() if found}
     assert wrong == {}
     shown.locator("[data-mark=choice-3]").click()
-    expect(person.page.locator("#toasts")).to_contain_text(
-        person.words("attention.answered", agent="worker-a", label="No")
+    expect(newcomer.page.locator("#toasts")).to_contain_text(
+        newcomer.words("attention.answered", agent="worker-a", label="No")
     )
     expect(shown.locator(".question pre")).to_contain_text("Bash command 1")
     assert keys(log) == ["3"]
     line = json.loads(next((team.services.path / "audit").iterdir()).read_text(encoding="utf-8"))
     assert (line["tool"], line["by"], line["choice"], line["label"]) == ("answer", "owner", "3", "No")
-    person.visit("timeline")
-    drawn = person.page.locator("[data-kind=answer] title")
+    newcomer.visit("timeline")
+    drawn = newcomer.page.locator("[data-kind=answer] title")
     expect(drawn).to_contain_text(["owner → worker-a: 3 No\nBash command 0"])
-    person.page.screenshot(path=pictures / "timeline-answer.png")
+    newcomer.page.screenshot(path=pictures / "timeline-answer.png")
 
 
 def test_a_second_click_does_not_answer_the_next_question_that_nobody_has_read(
-    team: Team, opened: Opened, person: Person, tmp_path: Path
+    team: Team, opened: Opened, newcomer: Person, tmp_path: Path
 ) -> None:
     log = asks(team, opened, tmp_path)
-    shown = sheet(person)
+    shown = sheet(newcomer)
     first = shown.locator("[data-mark=choice-1]")
     expect(first).to_be_enabled()
     spot = first.bounding_box()
     assert spot is not None
-    person.page.mouse.click(spot["x"] + 10, spot["y"] + 10)
+    newcomer.page.mouse.click(spot["x"] + 10, spot["y"] + 10)
     expect(shown.locator(".question pre")).to_contain_text("Bash command 1")
     for _ in range(3):
-        person.page.mouse.click(spot["x"] + 10, spot["y"] + 10)
+        newcomer.page.mouse.click(spot["x"] + 10, spot["y"] + 10)
     expect(first).to_be_enabled()
     assert keys(log) == ["1"]
 
 
-def test_a_line_is_typed_into_an_idle_composer_only(team: Team, opened: Opened, person: Person, tmp_path: Path) -> None:
+def test_a_line_is_typed_into_an_idle_composer_only(
+    team: Team, opened: Opened, newcomer: Person, tmp_path: Path
+) -> None:
     log = asks(team, opened, tmp_path)
-    shown = sheet(person)
+    shown = sheet(newcomer)
     shown.locator("[name=line]").fill("hello")
     shown.locator("form.line button").click()
-    expect(person.page.locator("#toasts")).to_contain_text(person.words("reason.dialog"))
+    expect(newcomer.page.locator("#toasts")).to_contain_text(newcomer.words("reason.dialog"))
     expect(shown.locator("[name=line]")).to_have_value("hello")
     assert keys(log) == []
 
 
-def test_a_hostile_screen_is_text_in_its_frame(opened: Opened, person: Person, tmp_path: Path, pictures: Path) -> None:
+def test_a_hostile_screen_is_text_in_its_frame(
+    opened: Opened, newcomer: Person, tmp_path: Path, pictures: Path
+) -> None:
     program = tmp_path / "hostile.py"
     program.write_text(
         f"import time\nprint({chr(10).join(HOSTILE)!r}, flush=True)\ntime.sleep(600)\n", encoding="utf-8"
     )
     opened(f"exec {sys.executable} -X utf8 {program}")
-    shown = sheet(person)
+    shown = sheet(newcomer)
     screen = shown.locator(".screen")
     expect(screen).to_contain_text("<script>document.title='owned'</script><img src=x onerror=alert(1)>")
     expect(shown.locator(".question")).to_have_count(0)
     expect(screen.locator("a, button, img, script, input")).to_have_count(0)
     text = screen.inner_text()
     assert not set(text) & set("\u202e\u202c\u2066\u2069\x1b\x07")
-    assert person.page.title() != "owned"
+    assert newcomer.page.title() != "owned"
     red = screen.locator(".bold").first
     expect(red).to_have_text("red")
     assert red.evaluate("one => getComputedStyle(one).color") == "rgb(255, 123, 114)"
-    assert person.look("paleTexts") == []
+    assert newcomer.look("paleTexts") == []
     cells = screen.locator(".cells")
     expect(cells).to_have_text(["日", "本", "語"])
     one = screen.evaluate("one => { const i = one.querySelector('.cursor'); return i.getBoundingClientRect().width }")
     assert cells.first.evaluate("one => one.getBoundingClientRect().width") == pytest.approx(2 * one, abs=0.1)
-    person.page.screenshot(path=pictures / "pane-hostile.png")
+    newcomer.page.screenshot(path=pictures / "pane-hostile.png")
     shown.locator("figcaption button").click()
-    back = person.page.locator("dialog[open] .screen").last
+    back = newcomer.page.locator("dialog[open] .screen").last
     expect(back).to_contain_text("Approve")
 
 
@@ -134,14 +138,14 @@ for frame in itertools.count():
 
 
 def test_a_large_pane_that_changes_all_the_time_stays_in_its_frame(
-    opened: Opened, own_tmux: Stage, team: Team, person: Person, tmp_path: Path
+    opened: Opened, own_tmux: Stage, team: Team, newcomer: Person, tmp_path: Path
 ) -> None:
     program = tmp_path / "flood.py"
     program.write_text(FLOOD, encoding="utf-8")
     opened(f"exec {sys.executable} -X utf8 {program}")
     pane = str(team.services.agents.get("worker-a").pane_id)
     own_tmux.tmux("resize-window", "-t", pane, "-x", "300", "-y", "100")
-    screen = sheet(person).locator(".screen")
+    screen = sheet(newcomer).locator(".screen")
     expect(screen.locator(".row")).to_have_count(100)
     first = screen.locator(".row").first
     expect(first).to_contain_text("noe\u0308l e\u0301 か\u3099|")
@@ -153,16 +157,16 @@ def test_a_large_pane_that_changes_all_the_time_stays_in_its_frame(
     expect(counter).not_to_have_text(before)  # it lives
     expect(screen.locator("button")).to_have_count(0)
     for size in (DESK, PHONE):
-        person.turn(size)
-        assert person.page.evaluate("document.documentElement.scrollWidth") <= person.width
+        newcomer.turn(size)
+        assert newcomer.page.evaluate("document.documentElement.scrollWidth") <= newcomer.width
         assert screen.evaluate("one => one.scrollWidth > one.clientWidth")  # what does not fit is scrolled to
-    person.page.keyboard.press("Escape")
-    expect(person.page.locator("dialog[open]")).to_have_count(0)
+    newcomer.page.keyboard.press("Escape")
+    expect(newcomer.page.locator("dialog[open]")).to_have_count(0)
 
 
-def test_a_pane_that_is_gone_is_said(own_tmux: Stage, opened: Opened, person: Person) -> None:
+def test_a_pane_that_is_gone_is_said(own_tmux: Stage, opened: Opened, newcomer: Person) -> None:
     opened("exec sleep 600")
-    shown = sheet(person)
+    shown = sheet(newcomer)
     expect(shown.locator(".screen .row").first).to_be_attached()
     own_tmux.tmux("kill-server")
     expect(shown.locator(".screen .reason")).to_be_visible()

@@ -10,7 +10,7 @@ from tests.end_to_end.support import Team
 from tests.web.browsing import Person
 
 
-def test_a_word_is_found_from_any_page_and_opens_where_it_stands(team: Team, person: Person) -> None:
+def test_a_word_is_found_from_any_page_and_opens_where_it_stands(team: Team, newcomer: Person) -> None:
     services = team.services
     admin = services.agents.get("admin")
     services.messages.send(
@@ -22,34 +22,34 @@ def test_a_word_is_found_from_any_page_and_opens_where_it_stands(team: Team, per
     for number in range(600):
         services.executions.log(execution, "a zebra" if number == 30 else f"step {number}")
 
-    person.visit("agents")
-    person.page.keyboard.press("/")
-    person.page.keyboard.type("zebra")
-    person.page.keyboard.press("Enter")
-    results = person.page.locator("#results li")
+    newcomer.visit("agents")
+    newcomer.page.keyboard.press("/")
+    newcomer.page.keyboard.type("zebra")
+    newcomer.page.keyboard.press("Enter")
+    results = newcomer.page.locator("#results li")
     expect(results).to_have_count(3)
     expect(results.locator("mark").first).to_have_text("zebra")
-    expect(person.page.locator("#sought")).to_have_value("zebra")
+    expect(newcomer.page.locator("#sought")).to_have_value("zebra")
 
     results.filter(has_text="the login").locator("a").click()
-    expect(person.page.locator(".chosen h2")).to_have_text("the login")
-    person.page.go_back()
+    expect(newcomer.page.locator(".chosen h2")).to_have_text("the login")
+    newcomer.page.go_back()
     results.locator("a[href^='/executions']").click()
-    expect(person.page.locator(".chosen .log")).to_contain_text("a zebra")
-    person.page.go_back()
+    expect(newcomer.page.locator(".chosen .log")).to_contain_text("a zebra")
+    newcomer.page.go_back()
     results.locator("a[href^='/#tsk']").click()
-    expect(person.page.locator("dialog h2")).to_have_text("zebra crossing")
+    expect(newcomer.page.locator("dialog h2")).to_have_text("zebra crossing")
 
 
-def test_what_is_not_there_and_what_cannot_be_searched_for_is_said(team: Team, person: Person) -> None:
+def test_what_is_not_there_and_what_cannot_be_searched_for_is_said(team: Team, newcomer: Person) -> None:
     assert team.services.session
-    person.visit("search", "?q=nowhere")
-    expect(person.page.locator("#state")).to_have_text(person.words("search.nothing"))
-    person.visit("search", "?q=x+after:soon")
-    expect(person.page.locator("#state")).to_contain_text("after:")
+    newcomer.visit("search", "?q=nowhere")
+    expect(newcomer.page.locator("#state")).to_have_text(newcomer.words("search.nothing"))
+    newcomer.visit("search", "?q=x+after:soon")
+    expect(newcomer.page.locator("#state")).to_contain_text("after:")
     assert (
-        person.troubles.pop()
+        newcomer.troubles.pop()
         == "/search: Failed to load resource: the server responded with a status of 400 (Bad Request)"
     )
-    person.visit("search")
-    expect(person.page.locator("#state")).to_have_text(person.words("search.ask"))
+    newcomer.visit("search")
+    expect(newcomer.page.locator("#state")).to_have_text(newcomer.words("search.ask"))

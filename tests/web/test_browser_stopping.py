@@ -89,14 +89,14 @@ def test_a_task_moved_to_blocked_stops_its_agent_and_the_report_comes_back(
 
 
 @pytest.mark.slow
-def test_an_agent_is_stopped_from_the_agents_page(team: Team, person: Person) -> None:
+def test_an_agent_is_stopped_from_the_agents_page(team: Team, newcomer: Person) -> None:
     with busy(team) as agent:
-        person.visit("agents")
-        row = person.page.locator("[data-key=worker-a]")
+        newcomer.visit("agents")
+        row = newcomer.page.locator("[data-key=worker-a]")
         expect(row).to_contain_text(TITLE)
         row.locator("[data-mark=stop]").click()
-        person.answer(action="cancel", reason=REASON)
-        expect(row).to_contain_text(person.words("agents.gone"))
+        newcomer.answer(action="cancel", reason=REASON)
+        expect(row).to_contain_text(newcomer.words("agents.gone"))
         assert agent.wait(PATIENCE_SECONDS) == 0
     (task,) = team.services.workspace.tasks.all()
     assert (task.status, task.completion_result) == ("cancelled", "blocked")
