@@ -30,6 +30,11 @@ class ToolCall(NamedTuple):
     cwd: str = ""
 
     @property
+    def patches_in_shell(self) -> bool:
+        """Whether it edits files by a patch in a shell: Codex takes that for itself, and runs no hook afterwards."""
+        return bool(self.paths) and PATCH in self.command
+
+    @property
     def may_be_guarded(self) -> bool:
         """Whether the command may take work from others in the same repository."""
         return bool(self.command) and _GUARDED.search(self.command) is not None
@@ -70,7 +75,8 @@ def look(session_path: str, agent_id: str, event: Mapping[str, Any]) -> Noted:
         return Noted(is_done=False)
     call = tool_call(event, known["tools"])
     if event["hook_event_name"] == "PreToolUse":
-        return Noted(is_done=not call.may_be_guarded and not may_be_reserved(session_path, agent_id, call))
+        is_judged = call.may_be_guarded or call.patches_in_shell or may_be_reserved(session_path, agent_id, call)
+        return Noted(is_done=not is_judged)
     edited = edit_log.located(session_path, call.paths, call.cwd, known["repositories"])
     if not edited:
         return Noted(is_done=edited is not None)

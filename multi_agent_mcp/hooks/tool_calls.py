@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class ToolCalls:
-    """Judges calls that are to be made, and notes edits that were made."""
+    """Judges calls that are to be made, and notes edits that were made, or that no hook will tell of afterwards."""
 
     edits: Edits
     reservations: Reservations
@@ -38,7 +38,10 @@ class ToolCalls:
         try:
             call = tool_call(facts, self.edits.hook_settings()["tools"])
             if event == "PreToolUse":
-                return self._reserved(agent, call) or self._guarded(agent, call)
+                why_not = self._reserved(agent, call) or self._guarded(agent, call)
+                if why_not is None and call.patches_in_shell:
+                    self._made(agent, call, is_noted=False)
+                return why_not
             self._made(agent, call, is_noted=is_noted)
         except Refusal as refusal:
             logger.warning("a call of %s was not looked at: %s", agent.id, refusal)

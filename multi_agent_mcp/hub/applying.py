@@ -233,11 +233,22 @@ class Applying:
         mine = [agent for agent in agents if agent.machine == self.machine and agent.public_key is not None]
         return [partial(self.consequences.moved_in, agent) for agent in mine]
 
-    def take_marks(self, early: Mapping[str, str]) -> None:
-        """Applies marks whose letters another process did not have; those that have not come yet are kept."""
-        for key, at in early.items():
-            if not self._mark(*key.split("/", 2), at=parse_time(at)):
+    def take_marks(self, early: Mapping[str, str], came: Iterable[Stored]) -> None:
+        """Applies marks whose letters another process did not have, and those that waited here for the letters that it
+        wrote, which `came`; those that have not come yet are kept."""
+        marks = (self._mark_of(what) for what in map(self.names.parse, (stored.subject for stored in came)))
+        waited = {key: self.early[key] for key in marks if key in self.early}
+        for key, at in {**waited, **early}.items():
+            if self._mark(*key.split("/", 2), at=parse_time(at)):
+                self.early.pop(key, None)
+            else:
                 self._keep_early(key, at)
+
+    def _mark_of(self, what: Own | str | None) -> str:
+        """Returns the key in `early` of a letter's or notification's mark; "" for anything else."""
+        if not isinstance(what, Own) or what.kind not in subjects.MARKS:
+            return ""
+        return "/".join((subjects.MARKS[what.kind], what.owner, what.name))
 
     def gaps_to_fill(self) -> list[str]:
         """Returns the subjects of logs of which a part came that does not continue what is there, to be applied again
@@ -378,11 +389,13 @@ class Applying:
         mark = (subjects.MARKS[what.kind], what.owner, what.name)
         if is_mail:
             make_way(inbox, name, stored)
-        early = self.early.get(key := "/".join(mark))
+        early = self.early.get(key := self._mark_of(what))
         known = self._marks.get(mark) if mark in self._marks or early is None else parse_time(early)
         entity = inbox.accept(name, stored.data, _time(stored), known)
         self.early.pop(key, None)
         if entity is None:
+            if early is not None:  # it was written by a process that did not have the mark
+                inbox.accept_read(name, parse_time(early))
             return []
         if mark in self._marks:
             self._merged.add(mark)

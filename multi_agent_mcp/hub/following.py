@@ -433,7 +433,7 @@ class Following:
         task, values = work.popleft()
         identity, written = self.progress.identity, await task
         await self._in_applier(partial(self.publishing.wrote_all, written.files))
-        await self._in_applier(partial(self.applying.take_marks, written.early))
+        await self._in_applier(partial(self.applying.take_marks, written.early, values))
         await self._applied(stream, values, identity)
 
     async def _get_referred(self) -> None:

@@ -194,11 +194,21 @@ class Inbox(Generic[R]):
             return None
         if read_at is None:
             self.files.replace(self.path / name, data, modified=modified)
-            return entity
+            return None if self._removed_copy(name, data, month) else entity
         entity = entity.mark_read(read_at)
         marked = _marked_read(data, read_at) or self.hot.codec.encode(entity)
         self._into_month(entity, [name], lambda place: self.files.replace(place / name, marked, modified=modified))
+        self._removed_copy(name, data, month)
         return entity
+
+    def _removed_copy(self, name: str, data: bytes, month: str) -> bool:
+        """Removes an unread file if it was put into the archive meanwhile, by another process that accepts the same one
+        from another machine and knows that it was read; returns whether it was. Each of both looks after its write, so
+        that one of them sees the other's."""
+        if not _has_bytes(f"{month}/{name}") or self.files.read(self.path / name) not in (data, None):
+            return False
+        self.files.remove(self.path / name)
+        return True
 
     def remove(self, entity: R) -> None:
         """Removes an entity that was just delivered and not acknowledged to any caller."""

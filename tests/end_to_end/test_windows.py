@@ -128,14 +128,17 @@ def test_a_pane_that_somebody_respawned_is_not_closed(bare: Team, terminal: Term
     assert windows(terminal) == ["worker-a"]
 
 
-def test_a_command_reaches_its_shell_as_it_stands(bare: Team, terminal: Terminal) -> None:
+def test_a_command_reaches_its_shell_as_it_stands_and_in_the_trace_of_up(bare: Team, terminal: Terminal) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     text = "~;#{pane_id} 'single' \" $HOME \\\\ \\n{}% 日本語"
-    command = f"cat <<'END' > said\n{text}\n   indented\nEND\nexec cat"
+    command = f"printf %s $TRACEPARENT > trace; cat <<'END' > said\n{text}\n   indented\nEND\nexec cat"
     team = bare.make(json.dumps({"agents": [{"id": "owner", "role": "owner"}, {"id": "a", "command": command}]}))
-    (started,) = (item for item in team.ask(*UP, "--socket", terminal.socket, "--no-supervisor")["agents"][1:])
+    opened = team.ask(*UP, "--socket", terminal.socket, "--no-supervisor", env={"TRACEPARENT": trace})
+    (started,) = opened["agents"][1:]
     assert started["note"] == "起動しています"
     wait_until((team.base / "said").exists, "its command runs")
     wait_until(lambda: (team.base / "said").read_text(encoding="utf-8") == f"{text}\n   indented\n", "as it stands")
+    assert (team.base / "trace").read_text(encoding="ascii") == trace
     assert team.ask("down")["closed"] == ["a"]
 
 

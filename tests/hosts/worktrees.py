@@ -15,6 +15,7 @@ from multi_agent_mcp.system.git import git
 from tests.end_to_end.chat_support import new_task, notifications, task_of
 from tests.end_to_end.support import UP, Team, Terminal, wait_until
 from tests.hosts.awake import CLAUDE, CODEX
+from tests.hosts.claude import ASKING
 from tests.hosts.codex import HOOK_QUESTION, TRUST_ALL
 from tests.hosts.lasting import LiteralModel
 from tests.hosts.replies import Call, Reply, Request, Say
@@ -132,7 +133,10 @@ class WorktreesTeam:
         (self.project / FILE).write_text("one\n")
         git(self.project, "add", FILE)
         git(self.project, "commit", "-q", "-m", "first")
-        commands = {name: editor.host.hooked_command for name, editor in self.editors.items()}
+        commands = {
+            name: editor.host.hooked_command.replace(ASKING, "--permission-mode acceptEdits")
+            for name, editor in self.editors.items()
+        }
         self.team = Team(self.project, env).make(TEAM.format(**commands))
         for editor in self.editors.values():
             env |= editor.host.settle_in(base / "home", self.model.url, trusted=self.project)

@@ -7,21 +7,29 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.hub.restoring import PROCESSES, parted
-from multi_agent_mcp.hub.stream import Stored
+from multi_agent_mcp.domain.ids import SessionName
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.hub.applying import Applying
+from multi_agent_mcp.hub.restoring import PROCESSES, _Nothing, parted
+from multi_agent_mcp.hub.stream import TIME, Stored
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive
 from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, machines
 from tests.partition.verdict import differing, wait_until_settled
+from tests.store.support import NOON, message
 
 LETTERS, TASKS = 120, 12
 
@@ -152,6 +160,27 @@ def test_a_process_whose_relay_is_killed_ends_in_silence(desk_and_joined: Machin
         process.stdin.flush()
         assert process.wait(timeout=60) == 0
         assert process.stderr.read() == b""
+
+
+def test_a_mark_that_came_before_its_letter_is_set_when_another_process_has_written_the_letter(tmp_path: Path) -> None:
+    workspace, names = Workspace(tmp_path, SessionName("demo")), Names("0" * 32)
+    workspace.make()
+    workspace.registry.create()
+    relay, process = (Applying(workspace, names, DESK, _Nothing(), lambda *_: None) for _ in range(2))
+    inbox = workspace.mailbox("admin")
+    first, second = (message(number, receiver_id="admin") for number in (1, 2))
+
+    def stored(entity: Message, machine: str) -> Stored:
+        data = inbox.hot.codec.encode(entity)
+        return Stored(names.own(machine, "msg", "admin", file_name(entity)), 1, {TIME: str(time.time_ns())}, data)
+
+    relay.early = {f"read/admin/{file_name(entity)}": format_time(NOON) for entity in (first, second)}
+    process.apply([stored(first, LAPTOP), stored(second, LAPTOP)], restoring=True)
+    relay.take_marks({}, [stored(first, LAPTOP)])
+    relay.apply([stored(second, SHED)], restoring=True)  # after a hub was made anew, several machines may have sent it
+    assert {item.id: item.read_at for item in inbox.history()} == {first.id: NOON, second.id: NOON}
+    assert not inbox.unread(fresh=True)
+    assert not relay.early
 
 
 def test_what_belongs_together_is_written_by_one_process() -> None:

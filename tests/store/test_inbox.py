@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from itertools import islice
+from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -34,6 +38,21 @@ def archived(inbox: Inbox[Message]) -> list[str]:
 def test_a_message_lies_under_its_time_and_the_first_digits_of_its_id(inbox: Inbox[Message]) -> None:
     inbox.deliver(message(0x0A1B2C3D, created_at=NOON))
     assert [path.name for path in inbox.path.iterdir()] == ["20261121_120000_0a1b2c3d.md"]
+
+
+def test_a_letter_that_comes_twice_at_once_unread_and_read_lies_in_one_place(inbox: Inbox[Message]) -> None:
+    for number in range(40):
+        letter, both = message(number), Barrier(2)
+        name, data = file_name(letter), inbox.hot.codec.encode(letter)
+
+        def accept(read_at: datetime | None, name: str = name, data: bytes = data, both: Barrier = both) -> None:
+            both.wait()
+            inbox.accept(name, data, time.time_ns(), read_at)
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(accept, (None, NOON)))
+    unread = {path.name for path in inbox.path.glob("*.md")}
+    assert not unread & {Path(path).name for path in archived(inbox)}
 
 
 def test_delivering_is_exclusive(inbox: Inbox[Message]) -> None:

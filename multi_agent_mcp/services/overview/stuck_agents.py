@@ -6,10 +6,11 @@ Everything is derived from files, the content of panes from the supervisor's rec
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
@@ -175,10 +176,11 @@ class StuckAgents:
             work = _Work(self.workspace.tasks.open())
             facts = {agent.id: self._facts(agent, work, seen.get(agent.id)) for agent in agents}
             found = {agent_id: stuck(known, now, patience or self.patience) for agent_id, known in facts.items()}
+            heard = cache(self._lately_heard)
             return {
                 agent_id: what
                 for agent_id, what in found.items()
-                if what is not None and not self._is_excused(agent_id, what)
+                if what is not None and not self._is_excused(agent_id, what, heard)
             }
 
     def tell(self) -> list[Notification]:
@@ -268,7 +270,7 @@ class StuckAgents:
         mail = [message for _, message in self.workspace.mailbox(agent_id).unread()]
         return {item.id: item.created_at for item in (*notices, *mail)}
 
-    def _is_excused(self, agent_id: str, found: Stuck) -> bool:
+    def _is_excused(self, agent_id: str, found: Stuck, heard: Callable[[], Collection[str]]) -> bool:
         """Whether an agent that seems stuck is not: somebody has interrupted or paused it, or it could not know that it
         is its turn. Too costly to check for every agent."""
         interrupted = any(notice.interrupts for notice in self.derived.waiting(agent_id))
@@ -277,7 +279,7 @@ class StuckAgents:
         if (limit := self.limits.of(agent_id)) is not None and not self._has_had_its_time(limit):
             return True
         if found.cause == "silent":
-            return self._was_others_turn(agent_id)
+            return agent_id in heard()
         return found.cause == "unanswered" and not self._was_rung(agent_id, found)
 
     def _has_had_its_time(self, limit: Limit) -> bool:
@@ -288,11 +290,12 @@ class StuckAgents:
         since = max(filter(None, (limit.until, limit.rung_at, limit.next_ring)), default=now)
         return now - since >= self.patience.silence
 
-    def _was_others_turn(self, agent_id: str) -> bool:
-        """Whether a task that the agent has given to others was finished within the patience for silence."""
+    def _lately_heard(self) -> Collection[str]:
+        """The agents of whose tasks that they have given to others one was finished within the patience for silence: it
+        was the others' turn. Once for all agents: it looks into every directory of tasks."""
         earliest = self.clock() - self.patience.silence
-        finished = self.workspace.tasks.closed(since=earliest)
-        return any(task.given_away_by(agent_id) and task.updated_at > earliest for task in finished)
+        finished = (task for task in self.workspace.tasks.closed(since=earliest) if task.updated_at > earliest)
+        return {task.created_by for task in finished if task.given_away_by(task.created_by)}
 
     def _was_rung(self, agent_id: str, found: Stuck) -> bool:
         """Whether the agent was rung long enough ago, whatever times the unread files claim. For an agent without a

@@ -41,7 +41,7 @@ function waiting(notifications) {
     chip(`state-${notice.state}`, t(`state.${notice.state}`)), " ",
     h("bdi", null, visible(notice.action ?? notice.type)),
     notice.sender_id && [" ", h("small", { class: "hint" }, "← ", h("bdi", null, visible(notice.sender_id)))],
-    notice.reason && h("small", { class: "hint", title: visible(notice.reason) }, " ", why(notice.reason)))));
+    notice.reason && h("small", { class: "hint", title: visible(notice.reason) }, " · ", why(notice.reason)))));
 }
 
 export function acts(agent) {

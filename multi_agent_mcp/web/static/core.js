@@ -153,9 +153,10 @@ setInterval(() => {
 // A length of time in seconds, in one unit.
 export function took(value) {
   if (value > 0 && value < 1) return `${Math.round(value * 1000)} ms`;
-  if (value < 60) return t("ago.seconds", { n: value.toFixed(1) });
-  if (value < 3600) return t("ago.minutes", { n: (value / 60).toFixed(1) });
-  return value < 86400 ? t("ago.hours", { n: (value / 3600).toFixed(1) }) : t("ago.days", { n: (value / 86400).toFixed(1) });
+  const n = (number) => ({ n: Number(number.toFixed(1)) });
+  if (value < 60) return t("ago.seconds", n(value));
+  if (value < 3600) return t("ago.minutes", n(value / 60));
+  return value < 86400 ? t("ago.hours", n(value / 3600)) : t("ago.days", n(value / 86400));
 }
 
 // ---- agents' avatars

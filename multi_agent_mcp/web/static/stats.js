@@ -5,6 +5,7 @@ import { watch } from "./live.js";
 
 const DAYS = 7;
 const TASKS = 20;
+const NAMED = 8; // agents with a colour of their own in a chart; those who contributed less are one part
 const NONE = "–";
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const figures = document.getElementById("figures");
@@ -40,7 +41,8 @@ function everything(found) {
 const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
 const named = (day, form = { day: "numeric", month: "short", year: "numeric" }) => new Intl.DateTimeFormat(facts.language, form).format(new Date(`${day}T00:00`));
 
-function chart(title, days, valuesOf, words) {
+function chart(title, days, valuesOfAll, words) {
+  const valuesOf = folded(days, valuesOfAll);
   const highest = Math.max(...days.map((day) => sum(valuesOf(day))));
   const every = Math.ceil(days.length / 8); // so that the days' names have room
   const total = days.reduce((found, day) => found + sum(valuesOf(day)), 0);
@@ -50,7 +52,22 @@ function chart(title, days, valuesOf, words) {
     highest > 0 && h("small", { class: "scale" }, words(highest)),
     h("ol", { class: "plot", vars: { "--days": days.length } }, days.map((day, index) =>
       column(valuesOf(day), highest, words, named(day.day), (days.length - 1 - index) % every === 0 && shortly(day.day, days.length)))),
-    h("ul", { class: "legend" }, [...shown].map((agent) => h("li", { vars: { "--hue": hue(agent) } }, h("bdi", null, agent)))));
+    h("ul", { class: "legend" }, [...shown].map((agent) => h("li", { class: isAgent(agent) ? "" : "others", vars: { "--hue": hue(agent) } }, h("bdi", null, agent)))));
+}
+
+const isAgent = (name) => !name.includes(" "); // no id has a space
+
+// The values of a day with those of the agents that contributed least in all as one.
+function folded(days, valuesOf) {
+  const totals = {};
+  for (const day of days) for (const [agent, value] of Object.entries(valuesOf(day))) totals[agent] = (totals[agent] ?? 0) + value;
+  const agents = Object.keys(totals).sort((one, other) => totals[other] - totals[one]);
+  if (agents.length <= NAMED + 1) return valuesOf;
+  const least = new Set(agents.slice(NAMED));
+  return (day) => {
+    const [own, others] = [true, false].map((isOwn) => Object.fromEntries(Object.entries(valuesOf(day)).filter(([agent]) => least.has(agent) !== isOwn)));
+    return { ...own, [t("stats.others", { n: least.size })]: sum(others) };
+  };
 }
 
 const shortly = (day, count) => named(day, count > 7 ? { day: "numeric", month: "numeric" } : { weekday: "short" });
@@ -60,7 +77,7 @@ function column(values, highest, words, day, label) {
   const said = parts.map(([agent, value]) => (agent ? `${agent}: ${words(value)}` : words(value)));
   return h("li", { title: [day, ...said].join("\n"), "aria-label": [day, ...said].join(", ") },
     h("div", { class: "stack" }, parts.map(([agent, value]) => h("div", {
-      class: agent ? "of-agent" : "", vars: { "--part": `${(value / highest) * 100}%`, "--hue": hue(agent) },
+      class: agent && (isAgent(agent) ? "of-agent" : "others"), vars: { "--part": `${(value / highest) * 100}%`, "--hue": hue(agent) },
     }))),
     h("small", null, label || "\u00a0"));
 }

@@ -80,6 +80,22 @@ def test_a_patch_in_a_shell_names_the_files_that_it_moves() -> None:
     assert edited_files.tool_call(facts, tool_inputs()).paths == ["/project/a.txt", "/project/b/c.txt"]
 
 
+def test_a_patch_in_a_shell_is_noted_before_it_is_made_as_codex_runs_no_hook_after_it(
+    services: Services, tmp_path: Path
+) -> None:
+    tree = repository(tmp_path / "project")
+    running(services)
+    running(services, assignee_id="worker-b")
+    edited(services, "worker-a", tree / "a.txt")
+    patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch\nEOF"
+    facts = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": patch}, "cwd": str(tree)}
+    noted = edited_files.look(str(services.path), "worker-b", facts)
+    assert not noted.is_done
+    services.hooks.answer("worker-b", "task", Event("PreToolUse", host="codex", facts=facts))
+    assert [line["path"] for line in lines(services, "worker-b")] == ["a.txt"]
+    assert (len(told(services, "worker-a")), len(told(services, "worker-b"))) == (1, 1)
+
+
 def test_two_who_edit_one_file_are_told_once_in_an_episode(services: Services, tmp_path: Path) -> None:
     tree = repository(tmp_path / "project")
     mine, theirs = running(services), running(services, assignee_id="worker-b")
