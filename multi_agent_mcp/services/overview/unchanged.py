@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.times import is_recent
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.system.file_status import signature_of
 from multi_agent_mcp.system.tree_state import TreeState
 
 if TYPE_CHECKING:
@@ -19,9 +22,12 @@ T = TypeVar("T")
 GOOD_FOR = timedelta(seconds=10)
 """How long a value may be shown although nothing changed: time itself makes agents stuck and mail late."""
 LEFT_OUT = frozenset(
-    {".locks", ".tmp", ".index", ".hooks", ".console", ".listed", ".search", ".usage", ".edits", "dashboard", "audit"}
+    {
+        *(".locks", ".tmp", ".index", ".hooks", ".console", ".listed", ".search", ".usage", ".edits"),
+        *("dashboard", "audit", ".supervisor"),
+    }
 )
-"""What changes without any view telling of it."""
+"""What changes without any view telling of it; for the supervisor's directory see `WhileUnchanged`."""
 GROWING = frozenset({".doorbell", ".share"})
 
 
@@ -33,10 +39,12 @@ class Kept(NamedTuple):
 
 class WhileUnchanged:
     """Values by name, each kept while the session's files and the processes of its agent sessions stay as they were,
-    and for `GOOD_FOR` at most."""
+    and for `GOOD_FOR` at most. The record of the looks at panes counts by what was seen: it is written again every few
+    seconds, and all that it says is when."""
 
     def __init__(self, workspace: Workspace, sessions: Sessions, clock: Callable[[], datetime]) -> None:
         self._tree = TreeState(workspace.path, left_out=LEFT_OUT, growing=GROWING)
+        self._workspace = workspace
         self._sessions = sessions
         self._clock = clock
         self._kept: dict[str, Kept] = {}
@@ -59,4 +67,13 @@ class WhileUnchanged:
         files = self._tree.now()
         if files is None:
             return None
-        return files, of, *(session.id for session in self._sessions.everywhere())
+        return files, of, self._supervised(), *(session.id for session in self._sessions.everywhere())
+
+    def _supervised(self) -> Hashable:
+        """What the supervisor has noted: the files of its windows, and what it saw in panes."""
+        record = self._workspace.pane_looks.read()
+        seen = {name: value for name, value in record.items() if name != "at"} if isinstance(record, dict) else record
+        looks, windows = self._workspace.pane_looks.path, list[str]()
+        with suppress(StorageError):
+            windows = [name for name in self._workspace.files.names(looks.parent) if name != looks.name]
+        return repr(seen), *((name, signature_of(looks.parent / name)) for name in windows)
