@@ -117,7 +117,9 @@ class App:
             ):
                 group.start_soon(watch)
             group.start_soon(self._start_background)
-            await self.server.run(self.stdio.input.messages, self.stdio.output, options)
+            served = None
+            while served is not (served := self.stdio.input.messages):
+                await self.server.run(served, self.stdio.output, options)
             await self._end_regularly()
 
     async def _start_background(self) -> None:

@@ -239,15 +239,27 @@ class Output:
         await self.aclose()
 
 
+PROBE = "server/discover"
+HANDSHAKE = "initialize"
+
+
 class Input:
     """The incoming messages. `messages` is an unbounded `ReadStream` of mcp, so that the end of input is noticed even
-    while mcp waits."""
+    while mcp waits.
+
+    mcp decides by the first request which era of the protocol it serves. A host that only asked what the server can do
+    (`server/discover`, MCP 2026-07-28) and then shakes hands as before, because the answer came late, begins anew: its
+    `messages` end, and those from there on are another stream."""
 
     def __init__(self, descriptor: int, output: Output) -> None:
         self._descriptor = descriptor
         self._output = output
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
+        self._asked: set[str] = set()
+        self._begin()
+
+    def _begin(self) -> None:
         self._in, self.messages = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
 
     async def read(self) -> None:
@@ -255,16 +267,24 @@ class Input:
         end mcp would answer running calls with an error, even if they have stored what they were asked to."""
         async for line in self._lines():
             if line.strip():
-                self._take(line)
+                await self._take(line)
 
-    def _take(self, line: bytes) -> None:
+    async def _take(self, line: bytes) -> None:
         try:
             message = parse(line)
-            metadata = self._output.expect(message.id) if isinstance(message, types.JSONRPCRequest) else None
-            self._in.send_nowait(SessionMessage(message, metadata))
         except Malformed as malformed:
             for answer in malformed.answers:
                 self._output.put(answer)
+            return
+        metadata = None
+        if isinstance(message, types.JSONRPCRequest):
+            if message.method == HANDSHAKE and self._asked == {PROBE}:
+                await self._output.answered()
+                self._in.close()
+                self._begin()
+            self._asked.add(message.method)
+            metadata = self._output.expect(message.id)
+        self._in.send_nowait(SessionMessage(message, metadata))
 
     async def _lines(self) -> AsyncIterator[bytes]:
         """The lines without line breaks, cut one byte above `LINE_BYTES`, so that too long ones are detected."""

@@ -94,9 +94,26 @@ def test_a_version_nobody_knows_is_refused_with_those_that_are_served(opened: Op
 
 def test_a_client_that_stays_modern_cannot_shake_hands_afterwards(opened: Opening) -> None:
     opened.asked("server/discover")
+    opened.asked("tools/list")
     error = opened.initialize(HANDSHAKES[0])["error"]
     assert (error["code"], error["data"]["supported"]) == (UNSUPPORTED_PROTOCOL_VERSION, [MODERN])
     assert opened.asked("tools/list")["tools"]
+
+
+@pytest.mark.parametrize("probes", [1, 2])
+def test_a_client_that_only_probed_may_shake_hands_after_all(opened: Opening, probes: int) -> None:
+    for _ in range(probes):
+        opened.asked("server/discover")
+    assert opened.initialize(HANDSHAKES[1])["result"]["protocolVersion"] == HANDSHAKES[1]
+    assert opened.ask("tools/list")["result"]["tools"]
+    answer = opened.ask("tools/call", name="get_unread_count", arguments={})["result"]["structuredContent"]
+    assert answer["success"] is True
+
+
+def test_a_probe_and_a_handshake_at_once_are_both_answered(opened: Opening) -> None:
+    probe = {"jsonrpc": "2.0", "id": "probe", "method": "server/discover", "params": {"_meta": envelope()}}
+    opened._write(json.dumps(probe).encode() + b"\n")
+    assert opened.initialize(HANDSHAKES[1])["result"]["protocolVersion"] == HANDSHAKES[1]
 
 
 def test_a_client_that_discovers_without_saying_its_version_falls_back_to_the_handshake(opened: Opening) -> None:
