@@ -214,6 +214,15 @@ class Inbox(Generic[R]):
         """Removes an entity that was just delivered and not acknowledged to any caller."""
         self.hot.remove(file_name(entity))
 
+    def take_back(self, entity: R) -> bool:
+        """Removes an entity that was just delivered if it is in the archive, too: another process had delivered it, and
+        it was read, after the caller had looked for it. Returns whether it was so."""
+        name = file_name(entity)
+        if not _has_bytes(f"{self.path}/{ARCHIVE}/{month_of(entity.created_at)}/{name}"):
+            return False
+        self.hot.remove(name)
+        return True
+
     # What is read; the caller of these holds the lock, unless they say otherwise
 
     def mark_read(self, names: list[str], at: datetime | None) -> None:

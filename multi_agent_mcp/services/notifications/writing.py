@@ -71,16 +71,19 @@ class NoticeWriter:
         """Those of the notifications that were written."""
         if len(notices) > 1:
             with suppress(FileExistsError):  # another process was faster: continue one by one
-                deliver_all([(self.workspace.notices(notice.target_agent_id), notice) for notice in notices])
-                return notices
+                pairs = [(self.workspace.notices(notice.target_agent_id), notice) for notice in notices]
+                deliver_all(pairs)
+                return [notice for inbox, notice in pairs if not inbox.take_back(notice)]
         return [notice for notice in notices if self._deliver(notice)]
 
     def _deliver(self, notice: Notification) -> bool:
+        """Writes it; returns False if another process has: its target may even have read it since somebody looked."""
+        inbox = self.workspace.notices(notice.target_agent_id)
         try:
-            self.workspace.notices(notice.target_agent_id).deliver(notice)
+            inbox.deliver(notice)
         except FileExistsError:
             return False
-        return True
+        return not inbox.take_back(notice)
 
     def is_there(self, notice: Notification) -> bool:
         return self.workspace.notices(notice.target_agent_id).has(notice)

@@ -43,6 +43,37 @@ def test_they_come_newest_first_and_once(services: Services, clock: Clock) -> No
     assert not services.notifications.refresh("worker-a", "task").some
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_its_target_has_read_is_not_told_again_by_a_slower_writer(
+    services: Services, clock: Clock, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    writer, inbox = services.derived_notices.writer, services.workspace.notices("worker-a")
+    notices = [
+        Notification(
+            id=f"ntf_{number:012x}",
+            target_agent_id="worker-a",
+            target_purpose="task",
+            type="interrupt",
+            created_at=clock.advance(1),
+        )
+        for number in range(count)
+    ]
+    looked = writer.is_there
+
+    def overtaken(notice: Notification) -> bool:
+        was_there = looked(notice)
+        inbox.deliver(notice)  # another process writes the same one here, and it is read
+        assert len(services.notifications.read("worker-a", "task")) == 1
+        return was_there
+
+    monkeypatch.setattr(writer, "is_there", overtaken)
+    rung: list[Notification] = []
+    monkeypatch.setattr(writer, "ring", rung.append)
+    writer.put_all((notice, "interrupt.blocked") for notice in notices)
+    assert not services.notifications.refresh("worker-a", "task").interrupts
+    assert (inbox.unread(), rung) == ([], [])
+
+
 @pytest.mark.parametrize(
     ("target", "purposes"),
     [("task", {"task"}), ("chat", {"chat"}), ("both", {"task", "chat"}), (None, {"task", "chat"})],
