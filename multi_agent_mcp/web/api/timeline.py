@@ -34,6 +34,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "svg": draw(timeline, texts=call.services.texts, width=width, dark=dark, zone=call.zone),
         "from": moment(timeline.start),
         "to": moment(timeline.end),
+        "empty": not whole.occurrences(),
         "plot": {"left": left, "right": right},
         "lanes": [lane.agent_id for lane in timeline.lanes],
         "all_lanes": [lane.agent_id for lane in whole.lanes],

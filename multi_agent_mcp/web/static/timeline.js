@@ -20,7 +20,7 @@ async function look() {
   const answer = await api(`/timeline${query({ ...asked, width: picture.clientWidth - 2 })}`);
   shown = { from: Date.parse(answer.from), to: Date.parse(answer.to), plot: answer.plot };
   showLanes(answer);
-  if (shown.from < shown.to) picture.innerHTML = answer.svg; // drawn by us, every text in it escaped (templates/timeline.svg)
+  if (!answer.empty) picture.innerHTML = answer.svg; // drawn by us, every text in it escaped (templates/timeline.svg)
   else picture.replaceChildren(h("p", { class: "empty" }, t("empty"))); // nothing has happened: there is no time to show
   picture.setAttribute("aria-busy", String(turned));
   document.getElementById("save").href = `/timeline.svg${query({ ...asked, width: 1600 })}`;
