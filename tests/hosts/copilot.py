@@ -17,6 +17,7 @@ class Copilot(Host):
     program = Program("@github/copilot", "1.0.102", "copilot")
     quit = "/exit"
     compacts = "/compact"
+    answers_shown = 2
     dialog = "Do you want to run this command?"
     trust = "Confirm folder trust"
     command = "copilot {mcp_config}"

@@ -154,16 +154,19 @@ def _play(team: LastingTeam, mind: WorkingModel, point: Point) -> None:
     requests = team.model.requests[since:]
     if point.what == KILL:  # until then it is the old host, which has not ended yet
         requests = [*dropwhile(lambda request: TEXTS("doorbell.begin") not in request.news, requests)]
-    _check_requests(requests, task.id)
+    _check_requests(requests, task.id, mind.host.answers_shown)
     new = [message for message in team.team.mailbox("admin") if message.id not in mail]
     assert {message.message_type for message in new} <= REPORTS, f"mail: {[item.content[:80] for item in new]}"
     wait_until(lambda: isinstance(team.model.requests[-1].reply, Say), "its turn ends", PATIENCE_SECONDS)
 
 
-def _check_requests(requests: Sequence[Request], task_id: str) -> None:
+def _check_requests(requests: Sequence[Request], task_id: str, answers_shown: int) -> None:
     """The briefing is told exactly once, and the first call of ours is about the task that is held."""
     told = [request for request in requests if BRIEFED in request.news]
-    assert sum(request.news.count(BRIEFED) for request in told) == 1, f"briefed {len(told)} times"
+    times = sum(request.news.count(BRIEFED) for request in told)
+    by_answer = any('"briefing"' in request.news for request in told)
+    assert len(told) == 1, f"briefed in {len(told)} requests"
+    assert times == (answers_shown if by_answer else 1), f"briefed {times} times in one request"
     assert task_id in told[0].news, "the briefing does not name the task"
     calls = [(number, name) for number, request in enumerate(requests) if (name := _ours(request)) is not None]
     number, name = calls[0]

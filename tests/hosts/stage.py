@@ -61,6 +61,8 @@ class Host(ABC):
     """Its `command` in team.yaml."""
     compacts = ""
     """The input that has it compact the conversation."""
+    answers_shown = 1
+    """How often its model sees a tool's answer: as text, and as structured content."""
     fills = False
     """Whether it compacts by itself what is longer than `CONTEXT`, in the middle of a turn."""
     trust = ""
