@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import TASK_ASSIGNED, Notification
 from multi_agent_mcp.domain.task import FINAL, Task
@@ -38,9 +39,13 @@ def complaints(stage: Stage) -> Iterator[str]:
     yield from kept(books, "conversation", [item.id for item in services.workspace.conversations.all()])
     yield from kept(books, "delegation", [item.id for item in services.workspace.delegations.all()])
     for agent_id in services.agents.all():
-        standing = [
-            notice for notice in notices[agent_id] if services.derived_notices.applies(notice)
-        ]  # others are settled
+        resumed = max((item.created_at for item in notices[agent_id] if item.action == "resume"), default=EPOCH)
+        standing = [  # others are settled: a pause, too, that was over before its agent had read it
+            notice
+            for notice in notices[agent_id]
+            if services.derived_notices.applies(notice)
+            and not (notice.action == "pause" and notice.created_at < resumed)
+        ]
         yield from delivered(books, agent_id, [*mail[agent_id], *standing])
         unread = sum(message.read_at is None for message in mail[agent_id])
         if unread != services.unread_mail_count(agent_id):
