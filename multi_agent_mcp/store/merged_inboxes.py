@@ -268,7 +268,7 @@ class LettersOfMonth:
         self._path = files.base / INDEXES / f"{place}.letters"
         self.letters: dict[str, tuple[Signature, Letter]] = {}
         self.is_out_of_date = False
-        with suppress(StorageError, ValueError, TypeError):
+        with suppress(StorageError, ValueError, TypeError, RecursionError):
             for name, modified, size, inode, *said, created, read in json.loads(files.read(self._path) or b"[]"):
                 read_at = datetime.fromisoformat(read) if read else None
                 letter = Letter._make((*said, datetime.fromisoformat(created), read_at))

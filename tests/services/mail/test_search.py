@@ -133,7 +133,7 @@ def test_what_was_counted_once_is_counted_from_its_index(noted: Path, talk: Serv
     assert letters(talk, clock)[-1][0] == "whoever"
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[1]", "[[1, 2, 3]]", '{"a": 1}', "\udcff"])
+@pytest.mark.parametrize("damage", ["", "{", "[" * 100_000, "[1]", "[[1, 2, 3]]", '{"a": 1}', "\udcff"])
 def test_a_damaged_index_is_made_anew(noted: Path, talk: Services, clock: Clock, damage: str) -> None:
     before, content = letters(talk, clock), noted.read_text()
     noted.write_bytes(damage.encode(errors="surrogateescape"))
