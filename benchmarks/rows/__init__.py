@@ -99,7 +99,13 @@ ROWS: tuple[Row, ...] = (
         name="hook",
         title="hook with nothing to say, whole process",
         measure=awake.hook,
-        at_most=3,
+        at_most=2.4,
+    ),
+    Row(
+        name="hook-edit",
+        title="hook after an edit, beside 10 000 edits of others, whole process",
+        measure=awake.hook_edit,
+        at_most=2.4,
     ),
     Row(
         name="spawn",
