@@ -4,9 +4,9 @@ Importing takes half a second of processor time in a server and a quarter in a c
 the end a tenth, and the suite starts more than a thousand of them. While this is installed, `subprocess.Popen` (on
 which all ways of starting processes are based) has `python -m multi_agent_mcp …` and a few of the tests' own programs
 forked by a warm process and handed over to this one. They are its children in every observable way, with the requested
-standard streams, directory, environment and arguments. Unusual calls (a function to run before, a locale, options of
-the interpreter) start a process as usual; so do all calls on other systems than Linux, or with `COLD=1` in the
-environment.
+standard streams, directory, environment and arguments; what `start_detached` starts is nobody's child, as it would be.
+Unusual calls (a function to run before, another locale than C.UTF-8, options of the interpreter) start a process as
+usual; so do all calls on other systems than Linux, or with `COLD=1` in the environment.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
 import multi_agent_mcp
+from multi_agent_mcp.system.process import DETACHED
 
 PROGRAMS = (
     "multi_agent_mcp",
@@ -41,13 +42,21 @@ PROGRAMS = (
     "tests.conformance.sender",
     "tests.partition.writer",
     "tests.partition.claimer",
+    "tests.crash",
+    "tests.soak",
+    "tests.powercut",
 )
-OTHERS = ("anyio._backends._asyncio", "difflib", "glob", "nacl.signing", "rich.console", "rich.table", "tomlkit")
+OTHERS = (
+    *("anyio._backends._asyncio", "ctypes.util", "difflib", "glob", "nacl.signing", "nats", "nkeys"),
+    *("rich.console", "rich.table", "tomlkit", "watchdog.observers"),
+)
 """What programs import besides our own modules, and only when they need it."""
 UNIMPORTED = ("multi_agent_mcp.__main__", "multi_agent_mcp.telemetry.exporting")
 """Our modules that are not imported: the program itself, and what needs an extra."""
-UNUSUAL = re.compile(r"LANG|LC_|PYTHON(?!(PATH|DONTWRITEBYTECODE)$)")
-"""Variables that tell the interpreter itself how to start."""
+UNUSUAL = re.compile(r"LANG=(?!C\.UTF-8$)|LANGUAGE=|LC_|PYTHON(?!(PATH|DONTWRITEBYTECODE|UNBUFFERED)=)")
+"""Variables that tell the interpreter itself how to start, otherwise than the warm one was started."""
+DETACHING = ["sh", "-c", DETACHED, "sh"]
+"""Before the log and the command."""
 PR_SET_CHILD_SUBREAPER = 36
 REPOSITORY = Path(__file__).parents[1]
 _cold = subprocess.Popen
@@ -60,19 +69,16 @@ class Warm(_cold):  # type: ignore[type-arg]
         (close_fds, pass_fds, cwd, env, _, _, shell, *pipes, _, gid, gids, uid, umask, session, group) = rest
         words = [] if shell or isinstance(args, (str, bytes, os.PathLike)) else [os.fsdecode(word) for word in args]
         environment = os.environ if env is None else env
+        if words[:4] == DETACHING and _is_ours(words[5:]) and not _is_unusual(environment):
+            super()._execute_child(["sh", "-c", f"echo {_detached(words[4:], environment)}"], None, None, *rest)  # type: ignore[misc]
+            return
         usual = close_fds and preexec_fn is None and not pass_fds and (gid, gids, uid) == (None,) * 3
         usual = usual and executable in (None, *words[:1]) and (umask, group) == (-1, -1) and Path(cwd or ".").is_dir()
-        if not (usual and _is_ours(words) and not any(UNUSUAL.match(os.fsdecode(name)) for name in environment)):
+        if not (usual and _is_ours(words) and not _is_unusual(environment)):
             super()._execute_child(args, executable, preexec_fn, *rest)  # type: ignore[misc]
             return
         streams = pipes[0], pipes[3], pipes[5]
-        asked = {
-            "program": words[2],
-            "arguments": words[3:],
-            "directory": os.fsdecode(cwd or Path.cwd()),
-            "environment": {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()},
-            "session": bool(session),
-        }
+        asked = _asked_for(words, environment, cwd, session=bool(session))
         self.pid = _forked(asked, [given if given >= 0 else own for own, given in enumerate(streams)])
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -82,6 +88,10 @@ def install() -> None:
     """Replaces `subprocess.Popen` in this process, from now on."""
     if sys.platform == "linux" and "COLD" not in os.environ:
         subprocess.Popen = Warm  # type: ignore[misc]
+
+
+def _is_unusual(environment: Mapping[Any, Any]) -> bool:
+    return any(UNUSUAL.match(f"{os.fsdecode(name)}={os.fsdecode(value)}") for name, value in environment.items())
 
 
 def _is_ours(words: Sequence[str]) -> bool:
@@ -96,18 +106,17 @@ class _Stove:
         self._line: socket.socket | None = None
         self._process: Any = None
 
-    def fork(self, asked: Mapping[str, Any], streams: Sequence[int]) -> int:
-        """The pid of a new child of this process."""
-        with self._lock:
+    def fork(self, asked: Mapping[str, Any], streams: Sequence[int], *, adopted: bool = True) -> int:
+        """The pid of a new child of this process, or of an orphan."""
+        with self._lock, _adopting() if adopted else nullcontext():
             line = self._line = self._line or self._lit()
-            with _adopting():
-                socket.send_fds(line, [b"\n"], streams)
-                line.sendall(json.dumps(asked).encode() + b"\n")
-                return int(_line_from(line))
+            socket.send_fds(line, [b"\n"], streams)
+            line.sendall(json.dumps(asked).encode() + b"\n")
+            return int(_line_from(line))
 
     def _lit(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        environment = {name: value for name, value in os.environ.items() if not UNUSUAL.match(name)}
+        environment = {name: value for name, value in os.environ.items() if not _is_unusual({name: value})}
         command = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
         self._process = _cold(command, cwd=REPOSITORY, env=environment, pass_fds=[theirs.fileno()])
         theirs.close()
@@ -126,6 +135,27 @@ def _adopting() -> Iterator[None]:
 
 
 _forked = _Stove().fork
+
+
+def _asked_for(words: Sequence[str], environment: Mapping[Any, Any], cwd: Any, *, session: bool) -> dict[str, Any]:
+    return {
+        "program": words[2],
+        "arguments": words[3:],
+        "directory": os.fsdecode(cwd or Path.cwd()),
+        "environment": {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()},
+        "session": session,
+    }
+
+
+def _detached(words: Sequence[str], environment: Mapping[Any, Any]) -> int:
+    """Does what the script of `start_detached` does with its arguments; returns the pid."""
+    log, *command = words
+    with (
+        open(os.devnull, "rb") as nothing,
+        open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as out,
+    ):
+        asked = {**_asked_for(command, environment, None, session=True), "umask": 0o077}
+        return _forked(asked, [nothing.fileno(), out.fileno(), out.fileno()], adopted=False)
 
 
 def _line_from(line: socket.socket) -> bytes:
@@ -171,13 +201,22 @@ def _become(asked: Mapping[str, Any]) -> None:
     with."""
     if asked["session"]:
         os.setsid()
+    if "umask" in asked:
+        os.umask(asked["umask"])
     os.closerange(3, 256)
     os.chdir(asked["directory"])
     os.environ.clear()
-    os.environ.update({"LC_CTYPE": "C.UTF-8", **asked["environment"]})
+    os.environ.update(({} if "LANG" in asked["environment"] else {"LC_CTYPE": "C.UTF-8"}) | asked["environment"])
     time.tzset()
+    at_once = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdin, sys.stdout = (
-        io.TextIOWrapper(open(number, mode), encoding="utf-8", errors="surrogateescape", newline="\n")  # noqa: SIM115
+        io.TextIOWrapper(
+            open(number, mode, buffering=0 if at_once and mode == "wb" else -1),  # noqa: SIM115
+            encoding="utf-8",
+            errors="surrogateescape",
+            newline="\n",
+            write_through=at_once,
+        )
         for number, mode in enumerate(("rb", "wb"))
     )
     sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", "\n", line_buffering=True)  # noqa: SIM115

@@ -84,13 +84,16 @@ def own_start() -> str | None:
     return started_at(os.getpid())
 
 
+DETACHED = 'umask 077; log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
+"""A shell's script of `start_detached`, with the log and the program's arguments."""
+
+
 def start_detached(arguments: Sequence[str], log: Path) -> int:
     """Starts a program that outlives this process, in a session of its own, and returns its process id. Its output is
     appended to `log`, which, like all files that it creates, is private to the user. It is not our child, so it need
     not be waited for."""
-    script = 'umask 077; log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
     done = subprocess.run(
-        ["sh", "-c", script, "sh", str(log), *arguments],
+        ["sh", "-c", DETACHED, "sh", str(log), *arguments],
         stdout=subprocess.PIPE,
         encoding="ascii",
         env=child_environment(),
