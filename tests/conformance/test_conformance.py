@@ -10,6 +10,6 @@ pytestmark = [pytest.mark.tmux, pytest.mark.slow]
 
 
 def test_concurrent_doorbells_amid_a_humans_doings_come_whole_and_once_and_no_key_goes_astray() -> None:
-    report = run(Plan(deliveries=80, panes=4))
+    report = run(Plan(deliveries=40, panes=4))
     assert (report.corrupted, report.keys, report.strangers, report.lost, report.twice) == ((), (), (), (), ())
     assert report.reasons["submitted"] > 0

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.fuzz.targets import TARGETS
 
-EXAMPLES = {"front_matter": 300, "registry_bytes": 60}
-EXAMPLES_OTHERWISE = 25  # each of them opens a session directory and looks at all of it
+EXAMPLES = {"front_matter": 150, "registry_bytes": 30}
+EXAMPLES_OTHERWISE = 12  # each of them opens a session directory and looks at all of it
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -9,8 +9,8 @@ from tests.partition.run import run
 
 
 def test_what_is_acknowledged_is_everywhere_once_whatever_is_cut_stopped_and_killed(tmp_path: Path) -> None:
-    assert run(tmp_path, letters=240, rounds=3, count=3) == []
+    assert run(tmp_path, letters=120, rounds=3, count=3) == []
 
 
 def test_of_many_processes_on_three_machines_one_wins_each_task(tmp_path: Path) -> None:
-    assert claim(tmp_path, tasks=30, processes=6) == []
+    assert claim(tmp_path, tasks=20, processes=6) == []

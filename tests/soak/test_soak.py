@@ -17,7 +17,7 @@ from tests.services.tasks_support import again, running
 from tests.soak.ledger import Ledger
 from tests.soak.verdict import handed_twice, unseen
 
-MINUTES = "0.25"  # and about half of that to begin and to look at what is left
+MINUTES = "0.12"  # and about half of that to begin and to look at what is left
 
 
 @pytest.mark.slow
