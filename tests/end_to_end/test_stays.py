@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.chat_support import new_task, task_of
+from tests.end_to_end.chat_support import task_of
 from tests.end_to_end.support import Team, Terminal, wait_until
 from tests.end_to_end.test_supervisor import supervisor_pid, windows
 
@@ -48,7 +48,9 @@ def states(team: Team, agent_id: str) -> list[str]:
     return [item.state for item in team.services.workspace.sessions.all(agent_id)]
 
 
-def test_an_agent_in_a_window_that_stays_works_on_one_task_after_another(team: Team, terminal: Terminal) -> None:
+def test_agents_in_windows_that_stay_or_are_opened_for_a_task_work_on_one_after_another(
+    team: Team, terminal: Terminal
+) -> None:
     for _ in range(2):
         works(team, "worker-a", "worker-b")
         wait_until(lambda: set(states(team, "worker-b")) == {"ended"}, "worker-b has logged out")
@@ -59,16 +61,9 @@ def test_an_agent_in_a_window_that_stays_works_on_one_task_after_another(team: T
     assert {item["agent_id"]: item["state"] for item in again["agents"]}["worker-b"] == "ready"
     assert team.ask("attention")["items"] == []
     assert windows(terminal) == ["supervisor", "worker-a", "worker-b"]
-    os.kill(supervisor_pid(terminal), signal.SIGKILL)
-    works(team, "worker-a", "worker-b")
-
-
-def test_a_window_that_was_opened_for_one_task_ends_with_it_and_is_opened_for_the_next(
-    team: Team, terminal: Terminal
-) -> None:
     for _ in range(2):
         works(team, "worker-c")
-        wait_until(lambda: "worker-c" not in windows(terminal), "its window is closed")
+        wait_until(lambda: "worker-c" not in windows(terminal), "the window that was opened for one task is closed")
     assert states(team, "worker-c") == ["ended", "ended"]
-    new_task(team, assignee_id="worker-c")
-    wait_until(lambda: "worker-c" in windows(terminal), "a window for the third")
+    os.kill(supervisor_pid(terminal), signal.SIGKILL)
+    works(team, "worker-a", "worker-b")
