@@ -6,9 +6,12 @@ import gc
 import io
 import os
 import sys
-from typing import NoReturn
 
 from multi_agent_mcp.environment import locale_language, take_passkey
+
+TYPE_CHECKING = False  # a silent hook cannot wait for `typing`
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> None:

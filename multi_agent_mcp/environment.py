@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+
+TYPE_CHECKING = False  # a silent hook cannot wait for `typing`
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PREFIX = "MULTI_AGENT_MCP_"
 ENVIRON: Mapping[str, str] = os.environ

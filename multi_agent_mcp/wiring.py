@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading
     from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.services.upkeep import Upkeep
     from multi_agent_mcp.services.usage.budgets import Budgets
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.services.usage.usage import Usage
@@ -488,6 +489,20 @@ class Services:
             self.clock,
             self.settle_reservations,
             self.question_effects.next_deadline,
+        )
+
+    @part
+    def upkeep(self) -> Upkeep:
+        from multi_agent_mcp.services.upkeep import Upkeep
+
+        return Upkeep(
+            self.workspace,
+            self.operations,
+            self.limits,
+            self.notifications,
+            self.derived_notices,
+            self.question_effects,
+            self.clock,
         )
 
     @part

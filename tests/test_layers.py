@@ -61,6 +61,7 @@ SERVICES = (
     ("overview",),
     ("turn",),
     ("doctor",),
+    ("upkeep",),
     ("attention",),
     ("recent_attention",),
 )

@@ -99,7 +99,13 @@ ROWS: tuple[Row, ...] = (
         name="hook",
         title="hook with nothing to say, whole process",
         measure=awake.hook,
-        at_most=3,
+        at_most=2.4,
+    ),
+    Row(
+        name="hook-edit",
+        title="hook after an edit, beside 10 000 edits of others, whole process",
+        measure=awake.hook_edit,
+        at_most=2.4,
     ),
     Row(
         name="spawn",
@@ -223,6 +229,13 @@ ROWS: tuple[Row, ...] = (
         measure=machines.queued,
         unit="s",
         at_most=5,
+    ),
+    Row(
+        name="machines-flood",
+        title="a machine floods with {flood} values, three kinds -> the longest way of another's letter",
+        measure=machines.flood,
+        unit="s",
+        at_most=2,
     ),
     Row(
         name="machines-join",

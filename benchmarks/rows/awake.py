@@ -23,10 +23,12 @@ from benchmarks.timing import in_turns, ms, seconds, wait_until
 from benchmarks.wire import Server
 from multi_agent_mcp.doorbell.tmux.notifier import QUIET_SECONDS, TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
+from multi_agent_mcp.store import edit_log
 from tests.conformance.reader import Log, submitted
 from tests.conformance.stage import Seat, Stage, wait_for
 
 STORM = 50
+OTHERS_EDITS = 10_000
 CALLS = 3  # looking at the pane, pasting, pressing the key
 WORKS_SECONDS = 1.0  # longer than the composer works on a line
 HOOK_EVENT = json.dumps({"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Bash"}).encode()
@@ -76,21 +78,43 @@ def decision(bench: Bench) -> Finding:
 
 def hook(bench: Bench) -> Finding:
     """A whole process of `hook` before a tool call, with nothing to say, beside an interpreter that does nothing."""
-    team = bench.team()
-    ours = [sys.executable, "-m", "multi_agent_mcp", "hook", "--root", str(team.root), "--session", SESSION]
-    ours += ["--agent", "admin"]
-    _hooked(ours)  # the first one has to look through the mailbox
+    return _silent(bench, bench.team(), HOOK_EVENT)
+
+
+def hook_edit(bench: Bench) -> Finding:
+    """The same after an edit that is noted, beside ten thousand lines of what others have edited."""
+    team, tree = bench.team(), bench.place()
+    (tree / ".git").mkdir()
+    call = {"tool_name": "Edit", "tool_input": {"file_path": str(tree / "a.py")}, "cwd": str(tree)}
+    event = json.dumps({**json.loads(HOOK_EVENT), "hook_event_name": "PostToolUse", **call}).encode()
+    _hooked(_hook_of(team), event)  # the first one writes which repositories there are
+    session = str(team.services.path)
+    known = edit_log.settings(session)
+    assert known is not None
+    lines = [edit_log.Edited(f"{n}.py", *known["repositories"].values()) for n in range(OTHERS_EDITS // 2)]
+    for agent_id in ("owner", "worker"):
+        edit_log.append(session, agent_id, lines, None)
+    return _silent(bench, team, event)
+
+
+def _hook_of(team: Team) -> list[str]:
+    command = [sys.executable, "-m", "multi_agent_mcp", "hook", "--root", str(team.root), "--session", SESSION]
+    return [*command, "--agent", "admin"]
+
+
+def _silent(bench: Bench, team: Team, event: bytes) -> Finding:
+    ours = _hook_of(team)
+    _hooked(ours, event)  # the first one has to look through the mailbox
     time.sleep(IDLE_SECONDS)
-    _hooked(ours)
-    measured, floor = in_turns(
-        bench.scale.rings, lambda: _hooked(ours), lambda: _hooked([sys.executable, "-c", "pass"])
-    )
+    _hooked(ours, event)
+    bare = [sys.executable, "-c", "pass"]
+    measured, floor = in_turns(bench.scale.rings, lambda: _hooked(ours, event), lambda: _hooked(bare, event))
     return Finding(measured / floor, ms(measured), f"{ms(floor)} python -c pass")
 
 
-def _hooked(call: list[str]) -> float:
+def _hooked(call: list[str], event: bytes) -> float:
     def run() -> None:
-        done = subprocess.run(call, input=HOOK_EVENT, capture_output=True, check=True)
+        done = subprocess.run(call, input=event, capture_output=True, check=True)
         assert not done.stdout
 
     return seconds(run)

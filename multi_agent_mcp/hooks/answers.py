@@ -169,6 +169,10 @@ class Hooks:
         except Refusal as refusal:
             logger.warning("it could not be recorded that %s is briefed: %s", agent_id, refusal)
 
+    def state_path(self, agent_id: str, purpose: str) -> str:
+        """The path of the file that decides `conversation`."""
+        return state_file.state_path(str(self.workspace.path), agent_id, purpose)
+
     def conversation(self, agent_id: str, purpose: str, since: datetime) -> tuple[str | None, str | None]:
         """The host of a server that runs since `since`, and that host's own id of its conversation, as far as hooks
         have told."""

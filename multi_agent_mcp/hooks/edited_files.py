@@ -9,25 +9,29 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.system.file_status import is_settled, modified_at
 from multi_agent_mcp.system.working_tree import tree_of, within
 
-_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+TYPE_CHECKING = False  # a hook cannot wait for `typing`, nor for its NamedTuple
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+_PATCHED = r"(?m)^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$"  # compiled where it is needed
 PATCH = "*** Begin Patch"
-_GUARDED = re.compile(r"\bgit\b(?s:.*)\b(stash|checkout|switch)\b")
+_GUARDED = r"\bgit\b(?s:.*)\b(stash|checkout|switch)\b"
 
 
-class ToolCall(NamedTuple):
+class ToolCall(namedtuple("ToolCall", ("paths", "command", "cwd"), defaults=((), "", ""))):
     """A call of one of the host's own tools: the absolute paths of the files that it edits, the command that it runs in
     a shell, if any, and the directory where."""
 
-    paths: Sequence[str] = ()
-    command: str = ""
-    cwd: str = ""
+    paths: Sequence[str]
+    command: str
+    cwd: str
 
     @property
     def patches_in_shell(self) -> bool:
@@ -37,7 +41,7 @@ class ToolCall(NamedTuple):
     @property
     def may_be_guarded(self) -> bool:
         """Whether the command may take work from others in the same repository."""
-        return bool(self.command) and _GUARDED.search(self.command) is not None
+        return "git" in self.command and re.search(_GUARDED, self.command) is not None
 
 
 def tool_call(event: Mapping[str, Any], tools: Mapping[str, Mapping[str, Sequence[str]]]) -> ToolCall:
@@ -54,16 +58,16 @@ def tool_call(event: Mapping[str, Any], tools: Mapping[str, Mapping[str, Sequenc
 
     path, patch, command = text("edits"), text("patches"), text("shells")
     patch = patch or (command if PATCH in command else "")
-    paths = [*([path] if path else []), *_PATCHED.findall(patch)]
+    paths = [*([path] if path else []), *(re.findall(_PATCHED, patch) if patch else ())]
     return ToolCall([os.path.join(base, found) for found in dict.fromkeys(paths)], command, base)  # noqa: PTH118 - as above
 
 
-class Noted(NamedTuple):
+class Noted(namedtuple("Noted", ("is_done", "is_noted"), defaults=(False,))):
     """What the quick look at an event has done: whether nothing remains to be done, and whether the edits of the call
     are in the log."""
 
     is_done: bool
-    is_noted: bool = False
+    is_noted: bool
 
 
 def look(session_path: str, agent_id: str, event: Mapping[str, Any]) -> Noted:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any
 
 from multi_agent_mcp.system.file_status import RACY_NS, careful, in_place, is_settled, modified_at
+
+TYPE_CHECKING = False  # a hook cannot wait for `typing`
+if TYPE_CHECKING:
+    from typing import Any
 
 HEAD_BYTES = 4096
 

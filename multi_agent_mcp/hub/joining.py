@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 LOCK = "hub-users"
 VALID = timedelta(days=1)
 PREFIX = "mam1."
-ASKING_SECONDS, ANSWER_SECONDS, ASKED_AGAIN_SECONDS = 6.0, 2.0, 0.2
+ASKING_SECONDS, ANSWER_SECONDS, ASKED_AGAIN_SECONDS = 12.0, 2.0, 0.2
 LINGER_SECONDS = 5.0
 """The time for which a used token may still ask, in case its answer was lost."""
 
@@ -99,11 +99,7 @@ def _free_slot(tokens: Mapping[str, Mapping[str, Any]]) -> str:
 async def ask_to_join(token: Token, machine: str, public: str) -> dict[str, Any]:
     """Asks the hub to let this machine in; returns its answer with the `settings`. Raises `HubUnreachable`,
     `InvalidArguments` and `AlreadyExists`."""
-    question = json.dumps({"machine": machine, "nkey": public}).encode()
-    try:
-        answer = await _answer(token, question)
-    except HubUnreachable:  # the token may just have been revoked, which the next connection reports
-        answer = await _answer(token, question)
+    answer = await _answer(token, json.dumps({"machine": machine, "nkey": public}).encode())
     if answer.get("refused") == "already_exists":
         raise AlreadyExists("machine_exists", name=answer.get("name") or machine)
     if answer.get("refused") == StorageError.code:
@@ -123,17 +119,26 @@ async def _connected(token: Token) -> Client:
 
 
 async def _answer(token: Token, question: bytes) -> dict[str, Any]:
-    """Asks, and again if no answer comes, as a server that has just let another machine in is not there for a moment.
-    The same key gets the same answer. Raises `HubUnreachable` and `InvalidArguments`."""
-    client, subject = await _connected(token), Names(token.uuid).join(token.id)
+    """Asks, and again if no answer comes: the server that lets a machine in starts again right after its answer, which
+    may be lost with the connection. The same key gets the same answer. Raises `HubUnreachable`, and `InvalidArguments`
+    for a token that was revoked."""
     deadline = time.monotonic() + ASKING_SECONDS
+    while time.monotonic() < deadline:
+        answer = await _answer_of_one_connection(token, question, deadline)
+        if answer is not None:
+            return answer
+    raise HubUnreachable
+
+
+async def _answer_of_one_connection(token: Token, question: bytes, deadline: float) -> dict[str, Any] | None:
+    client, subject = await _connected(token), Names(token.uuid).join(token.id)
     try:
         while client.is_connected and time.monotonic() < deadline:
             with suppress(Error, OSError, ValueError):
                 answer: dict[str, Any] = json.loads((await client.request(subject, question, ANSWER_SECONDS)).data)
                 return answer
             await asyncio.sleep(ASKED_AGAIN_SECONDS)
-        raise HubUnreachable
+        return None
     finally:
         await client.close()
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +19,7 @@ from multi_agent_mcp.doorbell.thread import DoorbellThread, Silence
 from multi_agent_mcp.errors import InvalidSession, Refusal, TmuxTimeout
 from multi_agent_mcp.server.checking import Checking
 from multi_agent_mcp.system.file_events import Changes, Watch
+from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import TmuxPane
@@ -74,6 +76,8 @@ class Binding:
         self._only: str | None = None
         self._agent_id: str | None = None
         self._thread_id: str | None = None
+        self._heard: tuple[LiveSession, str | None, Mapping[str, int]] | None = None
+        """For which session, which thread and which state of the hooks' file the host's conversation is noted."""
         self._place: dict[str, Any] = {}
         """The fields of this session's pane, and its Codex thread once known: where its doorbell rings."""
         self._briefing = Briefing(services)
@@ -143,6 +147,10 @@ class Binding:
         """The bound agent's current record in the registry."""
         return self.services.agents.get(self._agent_id or "")
 
+    def acting(self) -> Agent:
+        """The bound agent, for a call. Raises as `Agents.acting`."""
+        return self.services.agents.acting(self._agent_id or "")
+
     def require_key(self) -> None:
         """Raises `InvalidSession` if the agent's key was replaced: this process has not proven the new one, and acts
         for the agent no more. One that was started for the agent ends; another must authenticate again."""
@@ -175,12 +183,18 @@ class Binding:
             return self.session
 
     def _note_conversation(self, session: LiveSession) -> None:
-        """Records the host's conversation, as its hooks or its calls have named it, in the session."""
-        record = session.record
+        """Records the host's conversation, as its hooks or its calls have named it, in the session; again only after
+        one of them has said something."""
+        if self._heard is not None and self._heard[:2] == (session, self._thread_id) and are_unchanged(self._heard[2]):
+            return
+        record, looked_at = session.record, time.time_ns()
+        path = self.services.hooks.state_path(record.agent_id, record.purpose)
+        mtime = modified_at(path)
         host, conversation = self.services.hooks.conversation(record.agent_id, record.purpose, self._bound_at)
         if conversation is None and self._thread_id is not None:
             host, conversation = "codex", self._thread_id
         session.note_conversation(host, conversation)
+        self._heard = (session, self._thread_id, {path: mtime}) if is_settled(mtime, looked_at) else None
 
     def start_background(self) -> None:
         """Starts watching and ringing, once. Called after the first answer: the imports needed would delay it, and a

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -99,19 +100,16 @@ class Middleware:
             self.binding.require_key()
             session = self.binding.live_session()
             session.touch()
-            self.services.operations.finish()
             confirmation.open(session)
-            me = self.binding.agent()
-            self.services.agents.require_here(me)  # the agent may have moved while its machine was away
-            self.services.agents.require_own_inboxes(me.id)
-            self.services.limits.acted(me.id)
-            call = Call(self.binding, session, me, confirmation)
+            me = self.binding.acting()
+            call = Call(self.binding, session, me, confirmation, self.services.upkeep.begin(me.id))
         except Refusal as refusal:
             return refused(refusal, self._texts, notification=self._texts("notification.none"))
         result = self._bound(call, self.tools[name], arguments)
         if confirmation.complete():
             self.binding.mailbox_was_read()
-        self.services.budgets.look()
+        if time.monotonic() >= self.services.budgets.next_look:
+            self.services.budgets.look()
         return result
 
     def _unbound(self, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
@@ -148,7 +146,7 @@ class Middleware:
     ) -> Answer | Refusal | None:
         """The tool's answer or refusal; None if the tool did not run because an interrupt waits."""
         try:
-            if interruptible and call.interrupted():
+            if interruptible and call.still is None and call.interrupted():
                 return None
             return self._run(call, tool, arguments)
         except Refusal as refusal:
@@ -164,7 +162,8 @@ class Middleware:
         if "session_token" in given:
             call.session.require_token(given.pop("session_token"))
         tool.require_allowed(call.me.role, call.purpose)
-        self.services.owner_waits.require_allowed(call.me, tool.name)
+        if call.me.role == "owner":
+            self.services.owner_waits.require_allowed(call.me, tool.name)
         return tool.fn(call, **tool.parse(given))
 
     def _notices(self, call: Call, pending: Pending) -> Answer:
@@ -206,7 +205,7 @@ class Middleware:
         if call.session.record.ended_at is not None:
             return NOTHING  # after logout
         try:
-            return self.services.notifications.refresh(call.me.id, call.purpose)
+            return call.pending()
         except Refusal as refusal:
             logger.warning("notifications could not be read: %s", refusal)
             return NOTHING

@@ -21,13 +21,16 @@ from pydantic_core import ErrorDetails
 
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, Unauthorized, WrongSessionPurpose
+from multi_agent_mcp.services.notifications.notifications import NOTHING
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.server.binding import Binding
+    from multi_agent_mcp.services.notifications.notifications import Pending
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
     from multi_agent_mcp.services.sessions.confirmation import Confirmation
+    from multi_agent_mcp.services.upkeep import Stillness
     from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
@@ -186,12 +189,14 @@ def _says_nothing(key: str, value: Any, schema: Mapping[str, Any]) -> bool:
 @dataclass
 class Call:
     """One tool call of a bound process. A tool that counts the unread mail stores the number in `unread`, and one whose
-    answer has the briefing sets `carries_briefing`."""
+    answer has the briefing sets `carries_briefing`. `still` is what is known if there was nothing to do beside the tool
+    when it was last looked for."""
 
     binding: Binding
     session: LiveSession
     me: Agent
     confirmation: Confirmation
+    still: Stillness | None = None
     unread: int | None = None
     carries_briefing: bool = False
 
@@ -208,9 +213,15 @@ class Call:
         """Whether the supervisor opened this window for this session only, and closes it after the logout."""
         return self.binding.closes_after_logout(self.session)
 
+    def pending(self) -> Pending:
+        """What notifications wait now. Raises `StorageError`."""
+        upkeep = self.services.upkeep
+        self.still = upkeep.still(self.me.id)
+        return NOTHING if self.still is not None else upkeep.refresh(self.me.id, self.purpose)
+
     def interrupted(self) -> bool:
         """Whether an interrupt waits, which ends a waiting call."""
-        return self.services.notifications.refresh(self.me.id, self.purpose).interrupts
+        return self.pending().interrupts
 
     def fitting(self, answer: Answer, key: str, items: list[Any], how_to_continue: str | None = None) -> Answer:
         """See `AnswerBudget.fitting`."""
@@ -238,7 +249,8 @@ class CallLog:
         self._write(f"Tool result: {outcome} ({self._tool_name}, {milliseconds:.0f} ms)")
 
     def _running(self) -> Execution | None:
-        if self._call.purpose != "task":
+        still = self._call.still
+        if self._call.purpose != "task" or (still is not None and not still.works):
             return None
         try:
             return self._call.services.executions.running(self._call.session.record)

@@ -319,6 +319,17 @@ class Directory(EntityFiles[E]):
                 self._looks.add(self.path)
             return self._entries
 
+    def looked(self) -> int:
+        """Looks for changes; returns the `version`."""
+        self.entries()
+        return self.version
+
+    def good_for(self, version: int) -> int | None:
+        """Returns the modification time for which the index of this version is good; None if it is looked at again in
+        any case, or is of another version by now."""
+        with self._mutex:
+            return self._seen_mtime if self._trusted and self.version == version else None
+
     def entities(self, *, fresh: bool = False) -> list[tuple[str, E]]:
         """Returns names and entities, sorted; `fresh` as in `entries`."""
         with self._mutex:

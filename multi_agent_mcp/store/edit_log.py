@@ -10,11 +10,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 from multi_agent_mcp.system.file_status import careful, modified_at
 from multi_agent_mcp.system.working_tree import common_directory, tree_of, within
+
+TYPE_CHECKING = False  # a hook cannot wait for `typing`, nor for its NamedTuple
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
 
 ROTATE_BYTES = 1 << 20
 HEAD_BYTES = 2048
@@ -22,7 +26,7 @@ TASKS_LOOKED_AT = 200
 _IN_PROGRESS = b"\nstatus: in_progress\n"
 
 
-class Edited(NamedTuple):
+class Edited(namedtuple("Edited", ("path", "repository"))):
     """A file that was edited: its path relative to the working tree, and the repository's id (`Repositories`), None
     outside of any."""
 
@@ -30,7 +34,7 @@ class Edited(NamedTuple):
     repository: str | None
 
 
-class Edit(NamedTuple):
+class Edit(namedtuple("Edit", ("at", "path", "repository", "task_id", "agent_id"))):
     """A line of the log."""
 
     at: str

@@ -132,6 +132,10 @@ class Inbox(Generic[R]):
         """Returns names and entities of what may be in force (`Standing.stays`), read or not."""
         return [item for item in self.hot.entities() if self._standing.stays(item[1])]
 
+    def is_at_rest(self) -> bool:
+        """Returns whether there is no file but what was read and is in force: nothing is unread, or may become so."""
+        return all(entity.read_at is not None and self._standing.stays(entity) for _, entity in self.hot.entities())
+
     def any_unread(self, ids: frozenset[str]) -> bool:
         """Returns whether an entity with one of these ids is unread, found by file name. A file whose name is not of
         our form may be missed."""

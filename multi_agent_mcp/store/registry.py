@@ -113,8 +113,8 @@ class Registry:
 
     def get(self, agent_id: str) -> Agent:
         """Returns an agent; raises `AgentNotFound`, also for removed agents."""
-        agent = self.all().get(agent_id)
-        if agent is None or agent.removed:
+        agent = self.active().get(agent_id)
+        if agent is None:
             raise AgentNotFound(agent_id=agent_id)
         return agent
 

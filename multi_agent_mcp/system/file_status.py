@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import contextmanager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 RACY_NS = 50_000_000
 
@@ -36,6 +39,14 @@ def modified_at(path: str | os.PathLike[str]) -> int:
         return os.stat(path).st_mtime_ns  # noqa: PTH116 - see above
     except FileNotFoundError:
         return 0
+
+
+def are_unchanged(seen: Mapping[str, int]) -> bool:
+    """Whether the files and directories at these paths still have these modification times (see `modified_at`)."""
+    try:
+        return all(modified_at(path) == mtime for path, mtime in seen.items())
+    except OSError:
+        return False
 
 
 def is_own_directory(path: str | os.PathLike[str]) -> bool:

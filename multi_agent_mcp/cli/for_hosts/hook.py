@@ -11,14 +11,16 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.environment import locale_language, variable
 from multi_agent_mcp.hooks.edited_files import Noted, look
 from multi_agent_mcp.hooks.state_file import surely_silent
 
+TYPE_CHECKING = False  # a hook cannot wait for `typing`
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from multi_agent_mcp.wiring import Services
 
 HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."

@@ -116,21 +116,26 @@ class DerivedNotices:
             self._looked_at.clear()  # somebody else may be told, as a reviewer was removed
         with self.workspace.tasks.read_once():
             seen = self._looked_at.get(agent_id)
-            if seen is not None and all(_version(directory) == version for directory, version in seen.items()):
+            if seen is not None and all(directory.looked() == version for directory, version in seen.items()):
                 return
             mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
-            seen = {directory: _version(directory) for directory in (*mine, self.workspace.questions.directory(WHOLE))}
+            seen = {directory: directory.looked() for directory in (*mine, self.workspace.questions.directory(WHOLE))}
             still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
             tasks, delegations = [entity for _, entity in mine[0].entities()], mine[1]
             for awaited in (still_open.get(awaited) for task in tasks for awaited in task.dependencies):
                 if awaited is not None:
                     directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
-                    seen.setdefault(directory, _version(directory))
+                    seen.setdefault(directory, directory.looked())
         self._check(agent_id, tasks, still_open)
         for _, delegation in delegations.entities():
             self.ensure_delegation(delegation)
         self.settle(agent_id)  # reads the tasks again: one may have been handed over meanwhile
         self._looked_at[agent_id] = seen
+
+    def judged(self, agent_id: str, agents: Mapping[str, Agent]) -> Mapping[Directory[Any], int] | None:
+        """The versions of the directories as they were at the last `repair` for this agent, among these agents; None if
+        there was none."""
+        return self._looked_at.get(agent_id) if self._checked_for is agents else None
 
     def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:
         """Ensures the notifications of those tasks that have changed, or whose dependencies have, since last time."""
@@ -383,11 +388,6 @@ class DerivedNotices:
 
     def _waiting_for(self, done: Collection[str]) -> list[Task]:
         return [waiting for waiting in self.workspace.tasks.open() if not set(waiting.dependencies).isdisjoint(done)]
-
-
-def _version(directory: Directory[Any]) -> int:
-    directory.entries()
-    return directory.version
 
 
 def _ids_told_by(task: Task) -> set[str]:

@@ -77,6 +77,11 @@ class QuestionEffects:
         """When something is to be done although no file changes; None if never."""
         return self._next_deadline
 
+    def judged(self, agents: Mapping[str, Agent]) -> Mapping[Directory[Any], int] | None:
+        """The versions of the directories as they were when all questions were followed, for these agents; None if they
+        were not."""
+        return self._seen if self._seen_agents is agents else None
+
     def follow(self, question: Question, *, acting: bool = False) -> Question:
         """Does what follows from this question now, and returns it as it is then. Agents of other machines are told
         there, unless this process is `acting`: it has just asked or answered. Raises `StorageError`."""
@@ -93,16 +98,16 @@ class QuestionEffects:
             return False
         if self._next_deadline is not None and self._next_deadline <= self.clock():
             return False
-        return all(_version(directory) == version for directory, version in self._seen.items())
+        return all(directory.looked() == version for directory, version in self._seen.items())
 
     def _look(self) -> None:
         agents, home = self.workspace.registry.all(), self.workspace.questions.directory(WHOLE)
-        seen: dict[Directory[Any], int] = {home: _version(home)}
+        seen: dict[Directory[Any], int] = {home: home.looked()}
         failed = False
         questions = [question for _, question in home.entities()]
         for asker_id in {question.asker_id for question in questions if question.task_id} & agents.keys():
             directory = self.workspace.tasks.directory(asker_id)
-            seen[directory] = _version(directory)
+            seen[directory] = directory.looked()
         followed = []
         for question in questions:
             try:
@@ -251,8 +256,3 @@ def _over_since(task: Task) -> datetime:
         return task.status_since
     _, line = task.latest("assignee_id") or (-1, {})
     return parse_time(line.get("at")) or task.updated_at
-
-
-def _version(directory: Directory[Any]) -> int:
-    directory.entries()
-    return directory.version

@@ -51,6 +51,7 @@ class Agents:
         self.clock = clock
         self.registry = workspace.registry
         self._proven: dict[str, str] = {}
+        self._inboxes: dict[str, tuple[Path, Path]] = {}
 
     def read_once(self) -> AbstractContextManager[None]:
         """Returns a context in which this thread sees one state of the registry; see `Registry.read_once`."""
@@ -205,8 +206,20 @@ class Agents:
 
     def require_here(self, agent: Agent) -> None:
         """Raises `Unauthorized` for an agent of another machine, which has its key: nobody here can sign for it."""
-        if not self.workspace.is_here(agent):
+        if agent.machine is not None and not self.workspace.is_here(agent):
             raise Unauthorized("other_home", agent_id=agent.id, machine=agent.machine)
+
+    def acting(self, agent_id: str) -> Agent:
+        """Returns the agent for which a process makes a call. Raises `AgentNotFound`; as `require_here`, as the agent
+        may have moved while its machine was away; and `UntrustedSession` if somebody else owns a directory on the way
+        to its mail or notifications: whoever put it there could tell the agent anything."""
+        agent = self.registry.get(agent_id)
+        self.require_here(agent)
+        if agent_id not in self._inboxes:
+            self._inboxes[agent_id] = self.workspace.mailbox(agent_id).path, self.workspace.notices(agent_id).path
+        for inbox in self._inboxes[agent_id]:
+            self.workspace.files.containment.require(inbox)
+        return agent
 
     def move(self, agent_id: str, machine: str) -> Agent:
         """Makes a machine the agent's home; the relay of another machine completes the move there."""
@@ -223,12 +236,6 @@ class Agents:
     def make_inboxes(self, agent_id: str) -> None:
         """See `Workspace.make_inboxes`."""
         self.workspace.make_inboxes(agent_id)
-
-    def require_own_inboxes(self, agent_id: str) -> None:
-        """Raises `UntrustedSession` if somebody else owns a directory on the way to the agent's mail or notifications:
-        whoever put it there could tell the agent anything."""
-        for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
-            inbox.hot.require_inside()
 
     def remove(self, agent_id: str) -> Agent:
         """Marks an agent as removed: it gets no more mail; its record and its files stay. Raises `InvalidId`,

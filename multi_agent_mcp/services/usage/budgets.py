@@ -58,13 +58,14 @@ class Budgets:
     zone: tzinfo
     clock: Callable[[], datetime]
     is_supervised: Callable[[], bool]
-    _looked_at: float = field(default=-inf, init=False)
+    next_look: float = field(default=-inf, init=False)
+    """When `look` looks again, by the monotonic clock."""
 
     def look(self) -> None:
         """Reads what the hosts have written and checks, at most every `LOOK_EVERY_SECONDS` in this process; for servers
         while no supervisor does so."""
-        if time.monotonic() - self._looked_at >= LOOK_EVERY_SECONDS:
-            self._looked_at = time.monotonic()
+        if time.monotonic() >= self.next_look:
+            self.next_look = time.monotonic() + LOOK_EVERY_SECONDS
             if not self.is_supervised() and self.usage.has_news():
                 self.usage.refresh(recent=True)
                 self.check()

@@ -1,0 +1,108 @@
+"""What a server does at every call beside running its tool: it finishes what killed processes left, ends the agent's
+usage limit, ends what has run out, and looks for notifications (docs/protocol.md, Order of checks)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
+from multi_agent_mcp.store.collection import WHOLE
+from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.notifications.notifications import Notifications
+    from multi_agent_mcp.services.operations import Operations
+    from multi_agent_mcp.services.questions.effects import QuestionEffects
+    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.store.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Stillness:
+    """That nothing was to be done, with what it depends on: the modification times `seen`, the team as it was, and the
+    time `until` which no deadline passes. `works`: an execution of the agent runs."""
+
+    seen: Mapping[str, int]
+    agents: Mapping[str, Agent]
+    until: datetime | None
+    works: bool
+
+
+@dataclass(eq=False)
+class Upkeep:
+    """The upkeep of one session's calls. While nothing changes, it costs a stat(2) for each directory that matters."""
+
+    workspace: Workspace
+    operations: Operations
+    limits: Limits
+    notifications: Notifications
+    derived: DerivedNotices
+    questions: QuestionEffects
+    clock: Callable[[], datetime]
+    _known: dict[str, Stillness] = field(default_factory=dict, init=False)
+
+    def still(self, agent_id: str) -> Stillness | None:
+        """What is known of an agent for whom nothing is to be done; None if there may be."""
+        known = self._known.get(agent_id)
+        if known is None or known.agents is not self.workspace.registry.all():
+            return None
+        if known.until is not None and known.until <= self.clock():
+            return None
+        return known if are_unchanged(known.seen) else None
+
+    def begin(self, agent_id: str) -> Stillness | None:
+        """Does what comes before a call's tool, but for the notifications. Returns as `still`; never raises."""
+        known = self.still(agent_id)
+        if known is None:
+            self.operations.finish()
+            self.limits.acted(agent_id)
+        return known
+
+    def refresh(self, agent_id: str, purpose: str) -> Pending:
+        """See `Notifications.refresh`. Remembers if nothing is to be done."""
+        pending = self.notifications.refresh(agent_id, purpose)
+        self._known.pop(agent_id, None)
+        with suppress(Refusal, OSError):
+            if pending is NOTHING and (found := self._stillness(agent_id)) is not None:
+                self._known[agent_id] = found
+        return pending
+
+    # A round that found nothing to do is trusted until something changes that it has looked at. So of each directory
+    # it takes the modification time for which the index is good (`Directory.good_for`: none if the last change is too
+    # recent to tell a further one from it), and only if the index is still the one that was judged: another thread may
+    # have found a change meanwhile, which nobody has judged yet. Where a process may die without changing a directory,
+    # nothing is still as long as there is a file: an intent that somebody works on, a notification that is handed out,
+    # a reservation.
+    def _stillness(self, agent_id: str) -> Stillness | None:
+        workspace, agents = self.workspace, self.workspace.registry.all()
+        empty = self._empty(agent_id)
+        derived, questions = self.derived.judged(agent_id, agents), self.questions.judged(agents)
+        inbox, executions = workspace.notices(agent_id), workspace.executions.directory(agent_id)
+        here = (inbox.hot, executions, workspace.reservations.directory(WHOLE))
+        versions = {directory: directory.looked() for directory in here}
+        if empty is None or derived is None or questions is None:
+            return None
+        if not inbox.is_at_rest() or workspace.reservations.open():
+            return None
+        works = bool(workspace.executions.open(agent_id))
+        versions |= {**derived, **questions}
+        good_for = {str(directory.path): directory.good_for(version) for directory, version in versions.items()}
+        seen = {path: mtime for path, mtime in good_for.items() if mtime is not None}
+        if len(seen) < len(good_for):
+            return None
+        return Stillness(seen | empty, agents, self.questions.next_deadline(), works)
+
+    def _empty(self, agent_id: str) -> dict[str, int] | None:
+        """The modification times of the intents' directory and the agent's limit; None unless there are none."""
+        intents, limit, looked_at = self.workspace.intents.path, self.workspace.limit(agent_id).path, time.time_ns()
+        seen = {str(path): modified_at(path) for path in (intents, limit)}
+        is_known = all(is_settled(mtime, looked_at) for mtime in seen.values())
+        return seen if is_known and not self.workspace.files.names(intents) and not seen[str(limit)] else None
