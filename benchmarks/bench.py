@@ -32,6 +32,7 @@ class Scale:
     servers: int = 200
     minutes: float = 10
     entities: int = 100_000
+    flood: int = 20_000
     largest: int = 1_000_000
     """`--scale` makes nothing larger."""
 
@@ -49,6 +50,7 @@ QUICK = Scale(
     servers=20,
     minutes=0.5,
     entities=5_000,
+    flood=2_000,
     largest=10_000,
 )
 

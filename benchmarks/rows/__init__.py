@@ -231,6 +231,13 @@ ROWS: tuple[Row, ...] = (
         at_most=5,
     ),
     Row(
+        name="machines-flood",
+        title="a machine floods with {flood} values, three kinds -> the longest way of another's letter",
+        measure=machines.flood,
+        unit="s",
+        at_most=2,
+    ),
+    Row(
         name="machines-join",
         title="joining a session of {entities} entities",
         measure=joining.joining,

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+from nats.aio.client import Client
 
 from benchmarks.bench import Bench
 from benchmarks.durable import durable_write
 from benchmarks.table import Finding
 from benchmarks.timing import in_turns, ms, processor_seconds, seconds
+from multi_agent_mcp.domain.ids import id8
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.server import BUFFERED_MAX
 from multi_agent_mcp.hub.stream import Hub
 from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
-from tests.hub.support import DESK, LAPTOP, Machines, eventually, machines
+from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, machines
+from tests.hub.test_floods import Value, agents, letters, no_letters
+from tests.hub.test_security import as_machine
 
 TIMES = 60
 KILOBYTE = b"x" * 1000
 QUEUED = 1000
 IDLE_SECONDS = 20.0
+FLOOD_LETTER_SECONDS = 0.5
+FLOWS = 20
+"""So many values between two letters are still of the flood."""
 
 
 def send(bench: Bench) -> Finding:
@@ -105,6 +117,49 @@ def relay_idle(bench: Bench) -> Finding:
         time.sleep(IDLE_SECONDS)
         share = (processor_seconds(made[LAPTOP].relay_pid) - before) / (time.monotonic() - began) * 100
         return Finding(share, f"{share:.2f} %")
+
+
+def flood(bench: Bench) -> Finding:
+    """The longest way of another machine's letter while one floods the hub, with junk, with letters and with agents'
+    records, as fast as it takes them."""
+    many, worst = bench.scale.flood, {}
+    with machines(bench.place(), LAPTOP, SHED, delay=None) as made:
+        for kind in (no_letters, letters, agents):
+            values = kind(made[LAPTOP].sharing.membership.names)
+            flooding = threading.Thread(target=as_machine, args=(made[LAPTOP], _flood(values, many)))
+            flooding.start()
+            worst[kind.__name__] = max(_ways(made[SHED], made[DESK], flooding))
+    return Finding(max(worst.values()), ", ".join(f"{name} {took:.2f} s" for name, took in worst.items()))
+
+
+def _flood(values: Iterator[Value], many: int) -> Callable[[Client], Awaitable[None]]:
+    async def publish(client: Client) -> None:
+        for number in range(many):
+            subject, data, headers = next(values)
+            if number % (BUFFERED_MAX // 4):
+                await client.publish(subject, data, headers=headers)
+            else:  # those before it are stored then: the hub refuses what comes faster
+                await client.request(subject, data, 30, headers=headers)
+
+    return publish
+
+
+def _ways(there: Machine, here: Machine, flooding: threading.Thread) -> Iterator[float]:
+    """Yields the seconds that letters from there to here take, one after the other, until the flood is dealt with."""
+    services, mailbox = there.services, here.path / "ipc" / "admin"
+    sender, position, passed = services.agents.get("worker-b"), 0, FLOWS
+    while flooding.is_alive() or passed >= FLOWS:
+        began = time.perf_counter()
+        sent = services.messages.send(sender, Draft(content=KILOBYTE.decode(), receiver_id="admin"))
+        eventually(partial(_holds, mailbox, id8(sent.message_id)))
+        yield time.perf_counter() - began
+        time.sleep(FLOOD_LETTER_SECONDS)
+        before, position = position, here.sharing.status()["position"]
+        passed = position - before
+
+
+def _holds(mailbox: Path, part: str) -> bool:
+    return any(part in name for name in os.listdir(mailbox))  # noqa: PTH208 - 20 000 names
 
 
 @contextmanager

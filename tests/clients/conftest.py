@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from tests.end_to_end.conftest import bare, env, team
+from tests.end_to_end.conftest import bare, env, made_once, team
 from tests.end_to_end.support import REPOSITORY, Ran, Team, run
 
-__all__ = ["bare", "env", "team"]
+__all__ = ["bare", "env", "made_once", "team"]
 
 PACKAGES = {"node": "22.23.3", "@modelcontextprotocol/inspector": "2.12.0", "@modelcontextprotocol/client": "2.3.1"}
 """The inspector needs a newer Node than most systems have, which npm brings, too."""

@@ -16,6 +16,9 @@ from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["pytest", "multi_agent_mcp.bootstrap", "tests.hub.support"])
+"""Begins processes that need not import what most of the time of a new one goes into."""
 
 
 def message(number: int = 0, **fields: Any) -> Message:
@@ -54,8 +57,7 @@ def written(path: Path) -> tuple[int, int]:
 
 def in_processes(work: Callable[..., None], *arguments: tuple[Any, ...]) -> None:
     """Runs `work` in one new process for each tuple of arguments, all at once, and waits; each must succeed."""
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=given) for given in arguments]
+    processes = [FORKS.Process(target=work, args=given) for given in arguments]
     for process in processes:
         process.start()
     for process in processes:

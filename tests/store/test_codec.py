@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.entity import ITEM, Entity, as_json
@@ -123,6 +123,7 @@ def of_field(spec: Field[Any], hint: Any) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("kind", ENTITIES)
+@settings(max_examples=25)  # of each kind: one codec reads and writes them all
 @given(data=st.data())
 def test_every_entity_survives_the_disk_whatever_its_fields_hold(kind: type[Entity], data: st.DataObject) -> None:
     entity = data.draw(entities(kind))

@@ -10,7 +10,7 @@ from playwright.sync_api import sync_playwright
 
 import multi_agent_mcp.web
 from multi_agent_mcp.web.pages import ICONS
-from tests.web.conftest import launched
+from tests.web.browser.conftest import launched
 
 STATIC = Path(multi_agent_mcp.web.__file__).parent / "static"
 SAFE = 0.8

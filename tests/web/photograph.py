@@ -11,8 +11,8 @@ from playwright.sync_api import sync_playwright
 
 from multi_agent_mcp.texts import LANGUAGES
 from tests.end_to_end.support import Team
+from tests.web.browser.conftest import launched
 from tests.web.browsing import Person, Windows
-from tests.web.conftest import launched
 from tests.web.office import furnished
 from tests.web.support import Web
 

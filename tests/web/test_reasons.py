@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from string import Formatter
 
@@ -68,7 +69,8 @@ def shown() -> Iterator[str]:
         yield from profile.composer.modes if profile.composer else ()
 
 
-def reasons() -> set[str]:
+@cache
+def reasons() -> frozenset[str]:
     """Every reason that is a literal in the code; only `failed_{error}` is composed at run time."""
     found = {code for module in modules() for code in carried(module)}
     for module in notifying():
@@ -76,19 +78,19 @@ def reasons() -> set[str]:
             for function in functions(module):
                 if function.returns is not None and ast.unparse(function.returns) in GIVES_REASONS:
                     found |= set(returned(module, function))
-    return (found | set(shown())) - {*TYPEABLE, UNKNOWN}
+    return frozenset(found | set(shown())) - {*TYPEABLE, UNKNOWN}
 
 
 def notifying() -> list[str]:
     return [module for module in modules() if layer(module) == "doorbell"]
 
 
-def written() -> set[str]:
+@cache
+def written() -> frozenset[str]:
     """Every string literal in the code, and the names of screens."""
     nodes = (node for module in modules() for node in ast.walk(modules()[module]))
-    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)} | set(
-        shown()
-    )
+    literals = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return frozenset(literals | set(shown()))
 
 
 def test_the_words_of_the_doorbell_are_seen() -> None:

@@ -260,3 +260,11 @@ def test_five_hundred_messages_of_a_team_are_all_there(tmp_path: Path) -> None:
     root = parsed(draw(many, texts=EN))
     assert sum(kind == "message" for kind, _ in stand_for(root)) == 500
     assert "tl-dense" in root.get("class", "")
+
+
+def test_lengths_kinds_and_states_are_words_of_the_language() -> None:
+    root = parsed(draw(session(), texts=catalogue("ja")))
+    told = "".join(element.text or "" for element in root.iter() if not element.tag.endswith("style"))
+    assert re.search(r"\d+(秒|分|時間)", told)
+    assert not re.search(r"\d (ms|s|min|h|d)\b|task_\w+|in_progress|\{\w+\}", told)
+    assert ": 依頼" in told

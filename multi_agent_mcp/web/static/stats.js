@@ -30,7 +30,7 @@ function everything(found) {
       chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), String),
       found.usage.days.some((day) => sum(day.tokens)) && chart("stats.tokens_by_day", found.usage.days, (day) => day.tokens, tokens)),
     h("section", null, h("h2", null, t("stats.agents")), agents(found.agents)),
-    found.usage.rows.length > 0 && h("section", null, h("h2", null, t("stats.tokens")), usage(found.usage)),
+    found.usage.rows.length > 0 && h("section", null, h("h2", null, t("stats.tokens")), usage(found.usage, new Map(found.tasks.map((task) => [task.task_id, task.title])))),
     found.tasks.some(isWorked) && h("section", null, h("h2", null, t("stats.tasks")), tasks(found.tasks)),
     found.left_out > 0 && h("p", { class: "hint" }, t("stats.left_out", { count: found.left_out })),
   ].filter(Boolean);
@@ -134,14 +134,14 @@ function tasks(found) {
   ];
 }
 
-// What models took: a row for each agent, task and model; "unknown" where the host's files do not say it.
-function usage({ rows, currency }) {
+// What models took: a row for each agent, task and model; where the host's files do not say it, it is said once.
+function usage({ rows, currency }, titles) {
   const head = ["stats.agent", "stats.task", "stats.model", "stats.input", "stats.output", "stats.cache_read", "stats.cache_write", currency && "stats.cost"].filter((title) => title !== null);
   return table("usage", head, rows.map((row) => [
     who(row.agent_id),
-    row.task_id ? h("a", { href: `/#${row.task_id}` }, row.task_id) : NONE,
+    row.task_id ? h("a", { href: `/#${row.task_id}` }, h("bdi", null, visible(titles.get(row.task_id)) || row.task_id)) : NONE,
     row.model ? h("bdi", null, visible(row.model)) : NONE,
-    ...[row.input, row.output === "unknown" ? row.output : row.output + (row.reasoning ?? 0), row.cache_read, row.cache_write].map(tokens),
+    ...(row.input === "unknown" ? [tokens(row.input), NONE, NONE, NONE] : [row.input, row.output + (row.reasoning ?? 0), row.cache_read, row.cache_write].map(tokens)),
     ...(currency ? [row.cost === undefined ? NONE : `${row.cost.toFixed(2)} ${visible(currency)}`] : []),
   ]));
 }

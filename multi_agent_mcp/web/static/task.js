@@ -2,7 +2,7 @@
 
 import { settledOrOpen } from "./asked.js";
 import { progress } from "./columns.js";
-import { age, agentLink, api, at, attempt, chip, h, handoff, prose, said, statusChip, t, visible, who } from "./core.js";
+import { age, agentLink, api, at, attempt, chip, h, handoff, prose, said, statusChip, t, visible, who, word } from "./core.js";
 import { dialog, menu } from "./dialogs.js";
 import { watch } from "./live.js";
 import { decide, moves, otherActs } from "./task_acts.js";
@@ -124,7 +124,7 @@ const asked = (task, question) => h("li", { class: question.asker_id === task.as
   settledOrOpen(question));
 
 const message = (task, message) => h("li", { class: message.sender_id === task.assignee_id ? "one" : "other" },
-  h("div", { class: "by" }, who(message.sender_id), chip("kind", message.message_type),
+  h("div", { class: "by" }, who(message.sender_id), chip("kind", word("type", message.message_type)),
     h("a", { href: `/messages#${new URLSearchParams({ box: "all", id: message.id })}`, "aria-label": t("attention.open") }, age(message.created_at))),
   h("div", { class: "bubble" }, said(message) ?? h("p", null, h("bdi", null, visible(message.preview)), "…")));
 

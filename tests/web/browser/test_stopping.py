@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -38,10 +38,6 @@ def busy(team: Team) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def by_mouse(person: Person, card: Locator) -> None:
-    drag(card, person.column("blocked"))
-
-
 def by_keys(person: Person, card: Locator) -> None:
     """Tab to the cards, arrows to this one, Space, one column to the right, Enter."""
     for _ in range(30):
@@ -62,19 +58,34 @@ def by_menu(person: Person, card: Locator) -> None:
     person.page.keyboard.press("Enter")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("move", [by_mouse, by_keys, by_menu])
-def test_a_task_moved_to_blocked_stops_its_agent_and_the_report_comes_back(
-    team: Team, person: Person, move: Callable[[Person, Locator], None]
-) -> None:
-    with busy(team) as agent:
+def give_reason(person: Person) -> None:
+    """Answers the form that opens for the reason of a block."""
+    person.page.locator("dialog[open] textarea").fill(REASON)
+    person.page.keyboard.press("Tab")
+    person.page.locator("dialog[open] button[type=submit]").press("Enter")
+    expect(person.card(TITLE, "blocked").locator(".reason")).to_have_text(REASON)
+
+
+def test_a_task_is_blocked_by_keys_and_by_its_menu(team: Team, person: Person) -> None:
+    services = team.services
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title=TITLE, assignee_id="worker-a")])
+    for move in (by_keys, by_menu):
+        services.task_changes.start(services.agents.get("worker-a"), task.id)
         card = person.card(TITLE, "in_progress")
         expect(card).to_be_visible()
         move(person, card)
-        person.page.locator("dialog[open] textarea").fill(REASON)
-        person.page.keyboard.press("Tab")
-        person.page.locator("dialog[open] button[type=submit]").press("Enter")
-        expect(person.card(TITLE, "blocked").locator(".reason")).to_have_text(REASON)
+        give_reason(person)
+        assert services.task_changes.get(task.id).blocked_reason == REASON
+        services.task_changes.set_status(services.agents.owner(), task.id, "todo")
+
+
+@pytest.mark.slow
+def test_a_task_moved_to_blocked_stops_its_agent_and_the_report_comes_back(team: Team, person: Person) -> None:
+    with busy(team) as agent:
+        card = person.card(TITLE, "in_progress")
+        expect(card).to_be_visible()
+        drag(card, person.column("blocked"))
+        give_reason(person)
 
         sheet = person.open_card(TITLE)
         expect(sheet).to_contain_text("指示により中断しました。")
