@@ -4,7 +4,7 @@ the headers of the files that it causes, and the environment of the programs tha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -13,6 +13,7 @@ from multi_agent_mcp.environment import ENVIRON
 VARIABLE = "TRACEPARENT"
 """The variable of OpenTelemetry's specification, Environment Variables as Context Propagation Carriers."""
 _FORM = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[\x21-\x7e]{0,200})?")
+_running: ContextVar[str | None] = ContextVar("traceparent", default=None)
 
 
 def valid(given: object) -> str | None:
@@ -21,9 +22,9 @@ def valid(given: object) -> str | None:
     return given if isinstance(given, str) and _FORM.fullmatch(given) else None
 
 
-_running: ContextVar[str | None] = ContextVar("traceparent", default=valid(ENVIRON.get(VARIABLE)))  # noqa: B039 - a text
-current: Callable[[], str | None] = _running.get
-"""The traceparent of the running call; without one that of this process, which its host may have set."""
+def current() -> str | None:
+    """The traceparent of the running call; without one that of this process, which its host may have set."""
+    return _running.get() or valid(ENVIRON.get(VARIABLE))
 
 
 @contextmanager
