@@ -17,7 +17,7 @@ from multi_agent_mcp.cli.context import (
     text_of,
     unverified,
 )
-from multi_agent_mcp.cli.rendering import column_table, local_words, status_words, words_of_code
+from multi_agent_mcp.cli.rendering import column_table, local_times, local_words, status_words, words_of_code
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time, parse_time
@@ -149,8 +149,15 @@ def _state(session: Record, texts: Texts) -> str:
 
 def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]], texts: Texts) -> Iterator[str]:
     parties = f"{display_id(conversation.initiator_id)} ↔ {display_id(conversation.target_agent_id)}"
-    yield one_line(f"{conversation.id}  {parties}  {conversation.status}  {conversation.purpose or ''}")
+    status = status_words(conversation.status, texts)
+    yield one_line(f"{conversation.id}  {parties}  {status}  {conversation.purpose or ''}")
     for message in messages:
-        first, *more = message["content"].split("\n")
-        yield f"{message['created_at']}  {display_id(message['sender_id'])}{unverified(message, texts)}: {first}"
-        yield from indented("\n".join(more)) if more else ()
+        yield from spoken_lines(message, texts)
+
+
+def spoken_lines(message: dict[str, Any], texts: Texts) -> Iterator[str]:
+    """Yields a message of a conversation: when, by whom, what."""
+    first, *more = message["content"].split("\n")
+    at = local_times(message["created_at"], texts)
+    yield f"{at}  {display_id(message['sender_id'])}{unverified(message, texts)}: {first}"
+    yield from indented("\n".join(more)) if more else ()

@@ -24,7 +24,15 @@ from multi_agent_mcp.cli.context import (
     text_of,
     unverified,
 )
-from multi_agent_mcp.cli.rendering import ago, column_table, local_time, titled_table, words_of_code
+from multi_agent_mcp.cli.rendering import (
+    ago,
+    column_table,
+    is_terminal,
+    local_time,
+    status_words,
+    titled_table,
+    words_of_code,
+)
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time, parse_time
@@ -220,13 +228,18 @@ def _priority(message: dict[str, Any], texts: Texts) -> str:
     return words_of_code("priority", message["priority"], texts)
 
 
+def _why(reason: str, texts: Texts) -> str:
+    return texts.words_of(reason) if is_terminal() else texts.why_not_rung(reason)
+
+
 def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
     for copy in traces:
         sender = SYSTEM if copy["sender_id"] is None else placed(copy["sender_id"], copy.get("from_machine"))
         receiver = placed(copy["receiver_id"], copy.get("to_machine"))
-        yield one_line(f"{sender} → {receiver}: {copy['state']} {copy['path']}")
+        yield one_line(f"{sender} → {receiver}: {status_words(copy['state'], texts)} {copy['path']}")
         if notice := copy.get("notification"):
-            told = (notice.get("action") or notice["type"], notice["message"], notice.get("reason"))
+            kind = words_of_code("action", notice.get("action") or notice["type"], texts)
+            told = (kind, notice["message"], notice.get("reason"))
             yield one_line(": ".join(filter(None, told)))
         stored = parse_time(copy["steps"][0]["at"])
         rows = []
@@ -236,10 +249,10 @@ def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
             came = texts("trace.from", machine=step["machine"]) if "machine" in step else ""
             rows.append(
                 (
-                    step["state"],
+                    status_words(step["state"], texts),
                     local_time(step["at"], texts),
                     after,
-                    came or texts.why_not_rung(step.get("reason", "")),
+                    came or _why(step.get("reason", ""), texts),
                 )
             )
         yield from titled_table(texts, ("step", "at", "after", "reason"), rows)

@@ -42,7 +42,7 @@ WORDS = frozenset(
     }
 )
 """The columns of free text, which take the room that the others leave."""
-WRAPPED = frozenset({"now", "note"})
+WRAPPED = frozenset({"now", "note", "reason"})
 """The columns of free text that go on in the next line instead of being cut."""
 COMMANDS = frozenset({"command"})
 """The columns with something to copy: never cut, never wrapped."""

@@ -291,6 +291,7 @@ class Directory(EntityFiles[E]):
         """The names of the files that the disk cannot read at the moment (EIO)."""
         self._seen_mtime = -1
         self._trusted = False
+        self._is_being_written = False
         self._mutex = Mutex("directory")
 
     def names(self) -> list[str]:
@@ -369,8 +370,9 @@ class Directory(EntityFiles[E]):
     # examines all files again (git's index does the same, and calls it racy). And a change that comes while we scan
     # must not be taken for seen: the time is read before the scan and compared again after it.
     #
-    # What an editor saves in place changes no directory. `fresh` looks at every file for that, where it matters most:
-    # at mail that is about to be handed out.
+    # What is written into a file that is there already changes no directory. So no index is trusted that has found a
+    # file still empty. What an editor saves in place is looked for by `fresh`, which examines every file, where it
+    # matters most: at mail that is about to be handed out.
     def _look(self, *, fresh: bool) -> None:
         began, mtime = time.time_ns(), modified_at(self.path)
         each = fresh and len(self._entries) <= LOOKED_AT_EACH
@@ -380,10 +382,12 @@ class Directory(EntityFiles[E]):
         self._scan()
         self._seen_mtime = mtime
         # What changes in a sub-directory does not change this one's time.
-        self._trusted = self._nested is None and not self.skipped_names and self.is_unchanged(mtime, began)
+        is_whole = self._nested is None and not self.skipped_names and not self._is_being_written
+        self._trusted = is_whole and self.is_unchanged(mtime, began)
 
     def _scan(self) -> None:
         self.skipped_names.clear()
+        self._is_being_written = False
         entries: dict[str, Entry[E]] = {}
         for name, status in self._listing():
             known = self._entries.get(name)
@@ -426,7 +430,10 @@ class Directory(EntityFiles[E]):
             self.skipped_names.add(name)
             return None
         if entity is None:
-            return Entry(signature(status), None) if (self.path / name).exists() else None
+            if not (self.path / name).exists():
+                return None
+            self._is_being_written = True
+            return Entry(signature(status), None)
         return Entry(signature(status), self._indexed(entity))
 
 
