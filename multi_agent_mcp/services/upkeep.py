@@ -75,6 +75,14 @@ class Upkeep:
                 self._known[agent_id] = found
         return pending
 
+    def unread_mail(self, agent_id: str) -> int:
+        """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
+        return len(self.workspace.mailbox(agent_id).unread())
+
+    def newly_quarantined(self, agent_id: str) -> int:
+        """The number of the mailbox's files quarantined since the last call."""
+        return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
+
     # A round that found nothing to do is trusted until something changes that it has looked at. So of each directory
     # it takes the modification time for which the index is good (`Directory.good_for`: none if the last change is too
     # recent to tell a further one from it), and only if the index is still the one that was judged: another thread may

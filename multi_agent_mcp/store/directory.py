@@ -18,20 +18,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import Reason, StorageError, UntrustedSession
 from multi_agent_mcp.store.codec import Unreadable, codec
+from multi_agent_mcp.store.durable_files import Files, read_file
 from multi_agent_mcp.store.locks import Mutex
-from multi_agent_mcp.system.containment import read_file
 from multi_agent_mcp.system.file_status import Signature, in_place, is_settled, modified_at, signature
 from multi_agent_mcp.system.files import spelled, storage_errors
 from multi_agent_mcp.texts import catalogue
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.store.durable_files import Files
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Entity)
