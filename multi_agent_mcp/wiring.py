@@ -5,7 +5,7 @@ To see who uses a service, find the usages of its property.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -202,10 +202,6 @@ class Services:
         mailbox = self.workspace.mailbox(agent_id)
         return [head if head.subject else mailbox.hot.load(name) or head for name, head in mailbox.unread()]
 
-    def newly_quarantined(self, agent_id: str) -> int:
-        """The number of the mailbox's files quarantined since the last call."""
-        return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
-
     def people_doorbells(self) -> PeopleDoorbells:
         """The doorbells that a long-running process has to run; see `doorbell/thread.py`."""
         from multi_agent_mcp.doorbell.thread import PeopleDoorbells
@@ -373,12 +369,8 @@ class Services:
             self.clock,
             self.outbox,
             self.operations,
-            self._after_sending,
+            (self.loops.after_sending, *([self.telemetry.sent] if self.telemetry.is_on else ())),
         )
-
-    def _after_sending(self, messages: Sequence[Message]) -> None:
-        self.telemetry.sent(messages)
-        self.loops.after_sending(messages)
 
     @part
     def telemetry(self) -> Telemetry:
@@ -878,7 +870,7 @@ class Services:
             self.conversations,
             self.owner_waits,
             self.signatures,
-            self.telemetry.read,
+            self.telemetry.read if self.telemetry.is_on else None,
         )
 
     @part

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
-from multi_agent_mcp.cli.rendering import column_table, local_time
+from multi_agent_mcp.cli.rendering import column_table, local_time, words_of_code
 from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
@@ -123,8 +123,8 @@ def list_agents(context: SessionContext) -> None:
     texts = context.texts
     columns: dict[str, Callable[[dict[str, Any]], object]] = {
         "id": itemgetter("id"),
-        "role": itemgetter("role"),
-        "type": itemgetter("type"),
+        "role": lambda record: words_of_code("role", record["role"], texts),
+        "type": lambda record: words_of_code("type", record["type"], texts),
         "parent": lambda record: display_id(record["parent_id"]),
         **({} if context.services.machine is None else {"machine": lambda record: display_id(record["machine"])}),
         "alive": lambda record: _alive(record, texts),

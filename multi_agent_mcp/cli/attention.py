@@ -14,8 +14,6 @@ from multi_agent_mcp.cli.context import SessionContext, excerpt, indented, print
 from multi_agent_mcp.cli.rendering import (
     Styled,
     ago,
-    alike,
-    duration_words,
     folded,
     is_terminal,
     local_time,
@@ -24,9 +22,9 @@ from multi_agent_mcp.cli.rendering import (
     subjects_words,
     titled_table,
 )
-from multi_agent_mcp.cli.watch.screen import choice_words, choices, said
+from multi_agent_mcp.cli.watch.screen import choice_words, choices, kind_words, likeness, said
 from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
 from multi_agent_mcp.services.questions.questions import as_answer as question_answer
 from multi_agent_mcp.texts import Texts
@@ -169,8 +167,6 @@ def _outcome(agent: Agent, came: Answered, choice: str, texts: Texts) -> str:
 
 
 HEAD = ("for", "agent", "what", "says", "command")
-SINGLE = frozenset({"mail", "conversation", "request"})
-"""The kinds of items whose words are somebody's: each is read by itself."""
 KIND_STYLES = {
     **dict.fromkeys(("dialog", "login", "down", "ended", "tmux"), "bold red"),
     **dict.fromkeys(("machine", "stuck", "request", "conversation", "blocked", "undelivered"), "yellow"),
@@ -187,7 +183,7 @@ def attention(context: SessionContext, everything: bool) -> None:
     items = services.attention.of(context.agent(None), services.doctor().examine())
     answer = {"items": [item.as_answer() for item in items]}
     asked = {item.agent_id: item.dialog for item in items if item.agent_id is not None and item.dialog is not None}
-    shown = [[item] for item in items] if everything else folded(items, _alike)
+    shown = [[item] for item in items] if everything else folded(items, likeness)
     lines = [*attention_lines(shown, services.clock(), services.people), *([""] if asked else [])]
     context.answer(answer, [*lines, *list_dialogs(context, asked)])
 
@@ -198,13 +194,6 @@ def attention_lines(shown: Iterable[Sequence[Item]], now: datetime, texts: Texts
     return titled_table(texts, HEAD, rows) if rows else iter([texts("attention.nothing")])
 
 
-def _alike(item: Item) -> object:
-    """Equal for items that say the same of different agents or tasks. A question has its own row, as has mail."""
-    if item.dialog is not None or item.kind in SINGLE:
-        return id(item)
-    return item.kind, item.machine, alike(item.text, item.agent_id or "")
-
-
 def _row(group: Sequence[Item], now: datetime, texts: Texts) -> tuple[str, ...]:
     item = group[0]
     since = ago(item.since, now, texts)
@@ -212,12 +201,10 @@ def _row(group: Sequence[Item], now: datetime, texts: Texts) -> tuple[str, ...]:
     if item.machine is not None:
         command = texts("attention.there", machine=item.machine, command=command)
     who = subjects_words([each.agent_id or "-" for each in group], texts)
-    kind = texts(f"attention.kind.{item.kind}")
     if len(group) > 1:
-        kind = f"{kind} ×{len(group)}"
         command = "multi-agent-mcp attention --all"
     says = one_line(item.text) if is_terminal() and item.dialog is None else said(item, texts)
-    return since, who, Styled(kind, KIND_STYLES.get(item.kind, "")), says, command
+    return since, who, Styled(kind_words(group, texts), KIND_STYLES.get(item.kind, "")), says, command
 
 
 # `questions`: lists what agents and people ask each other; and what `answer` does with a question.

@@ -17,7 +17,7 @@ from multi_agent_mcp.cli.context import (
     text_of,
     unverified,
 )
-from multi_agent_mcp.cli.rendering import column_table, local_words, status_words
+from multi_agent_mcp.cli.rendering import column_table, local_times, local_words, status_words, words_of_code
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time, parse_time
@@ -130,7 +130,7 @@ def sessions(context: SessionContext, everything: bool) -> None:
     columns: dict[str, Callable[[Record], object]] = {
         "session": itemgetter("id"),
         "agent": itemgetter("agent_id"),
-        "purpose": itemgetter("purpose"),
+        "purpose": lambda item: words_of_code("purpose", item["purpose"], context.texts),
         "state": lambda item: _state(item, context.texts),
         "task": lambda item: item["task_id"] or "-",
         "pid": itemgetter("pid"),
@@ -144,13 +144,20 @@ def _state(session: Record, texts: Texts) -> str:
     state: str = session["state"]
     if "last_known_at" in session:
         return texts("sessions.last_known", state=state, at=session["last_known_at"] or "-")
-    return state if session["ended_at"] or session["alive"] else "died"
+    return status_words(state if session["ended_at"] or session["alive"] else "died", texts)
 
 
 def _conversation_lines(conversation: Conversation, messages: Iterable[dict[str, Any]], texts: Texts) -> Iterator[str]:
     parties = f"{display_id(conversation.initiator_id)} ↔ {display_id(conversation.target_agent_id)}"
-    yield one_line(f"{conversation.id}  {parties}  {conversation.status}  {conversation.purpose or ''}")
+    status = status_words(conversation.status, texts)
+    yield one_line(f"{conversation.id}  {parties}  {status}  {conversation.purpose or ''}")
     for message in messages:
-        first, *more = message["content"].split("\n")
-        yield f"{message['created_at']}  {display_id(message['sender_id'])}{unverified(message, texts)}: {first}"
-        yield from indented("\n".join(more)) if more else ()
+        yield from spoken_lines(message, texts)
+
+
+def spoken_lines(message: dict[str, Any], texts: Texts) -> Iterator[str]:
+    """Yields a message of a conversation: when, by whom, what."""
+    first, *more = message["content"].split("\n")
+    at = local_times(message["created_at"], texts)
+    yield f"{at}  {display_id(message['sender_id'])}{unverified(message, texts)}: {first}"
+    yield from indented("\n".join(more)) if more else ()

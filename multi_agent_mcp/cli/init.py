@@ -29,7 +29,7 @@ from multi_agent_mcp.domain.ids import as_name, differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
 from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.hosts import hosts
-from multi_agent_mcp.system.files import FileChange, apply_change
+from multi_agent_mcp.system.other_files import FileChange, apply_change
 from multi_agent_mcp.system.ownership import require_entered, require_own
 from multi_agent_mcp.texts import LANGUAGES, Texts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,19 @@ from multi_agent_mcp.cli.context import (
     session_command,
     text_of,
 )
+from multi_agent_mcp.cli.conversations import spoken_lines
 from multi_agent_mcp.cli.rendering import (
+    is_terminal,
     local_time,
+    painted,
+    short_id,
+    words_of_code,
 )
 from multi_agent_mcp.config import find_root, read_environment, session_names
 from multi_agent_mcp.domain.entity import as_json
-from multi_agent_mcp.domain.text import display_id, one_line
+from multi_agent_mcp.domain.text import columns, display_id, one_line
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.search.search import Found, Results, SearchQuery
 from multi_agent_mcp.system.ownership import require_own, require_root_entered
 from multi_agent_mcp.texts import Texts
@@ -44,6 +50,27 @@ if TYPE_CHECKING:
 SECRETS = ("token_hash",)
 APART = ("title", "subject", "history")
 """Fields that are not among the others: they stand above or below them."""
+UNSEEN = frozenset(
+    {
+        "signature",
+        "traceparent",
+        "intent_id",
+        "interrupt_id",
+        "approval_status",
+        "message_id",
+        "host_session",
+        "pid_started_at",
+        "extra",
+    }
+)
+"""Fields that say nothing to a person: only a pipe gets them."""
+CODES = {
+    **dict.fromkeys(("status", "state"), "state"),
+    **dict.fromkeys(("type", "message_type"), "type"),
+    **dict.fromkeys(("purpose", "target_purpose"), "purpose"),
+    **{name: name for name in ("priority", "action", "role")},
+}
+"""The fields whose values are codes, and the kind of each: see `words_of_code`."""
 WIDTH = 26
 
 
@@ -58,11 +85,25 @@ def show(context: SessionContext, id_: str) -> None:
         facts = agent_facts(context, agent)
         context.answer({"kind": "agent", "id": agent.id, "agent": facts}, field_lines(facts, context.texts))
         return
-    kind, place = services.lookup.find(id_)
+    try:
+        kind, place = services.lookup.find(id_)
+    except InvalidArguments:
+        if get_close_matches(id_, services.agents.all()):
+            services.agents.get(id_)  # a name mistyped: the refusal says which may have been meant
+        raise
     facts = {name: value for name, value in as_json(place.entity).items() if name not in SECRETS}
     path = str(place.path.relative_to(services.path))
-    lines = entity_lines(place.entity, context.texts, {"path": path})
+    lines = [*entity_lines(place.entity, context.texts, {"path": path}), *_further(context, kind.name, place.id)]
     context.answer({"kind": kind.name, "id": place.id, "path": path, kind.name: facts}, lines)
+
+
+def _further(context: SessionContext, kind: str, id_: str) -> Iterator[str]:
+    """Yields what lies beside the file, as far as a person wants it with it: what was said in a conversation."""
+    service = context.services.conversations
+    if kind == "conversation":
+        found = service.get(id_)
+        spoken = [service.spoken(found, message) for message in service.messages_of(id_)]
+        yield from ("", *(line for message in spoken for line in spoken_lines(message, context.texts)))
 
 
 def entity_lines(entity: Entity, texts: Texts, facts: dict[str, Any] | None = None) -> Iterator[str]:
@@ -71,8 +112,11 @@ def entity_lines(entity: Entity, texts: Texts, facts: dict[str, Any] | None = No
     fields = {name: value for name, value in as_json(entity).items() if name not in SECRETS}
     body = entity.BODY or ""
     known = {name: value for name, value in fields.items() if name not in (*APART, body)}
+    title = fields.get("title") or fields.get("subject")
+    if title and is_terminal():
+        yield from (painted(one_line(str(title)), "bold"), "")
     yield from field_lines(known | (facts or {}), texts)
-    if title := fields.get("title") or fields.get("subject"):
+    if title and not is_terminal():
         yield from ("", one_line(str(title)))
     if text := fields.get(body):
         yield from ("", *indented(str(text)))
@@ -82,11 +126,36 @@ def entity_lines(entity: Entity, texts: Texts, facts: dict[str, Any] | None = No
 
 
 def field_lines(fields: Mapping[str, Any], texts: Texts) -> Iterator[str]:
-    """Yields the fields that have a value, one a line."""
-    for name, value in fields.items():
-        if value not in (None, "", [], {}):
+    """Yields the fields that have a value, one a line; in a terminal those that a person understands, in words."""
+    shown = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    if not is_terminal():
+        for name, value in shown.items():
             words = ", ".join(map(str, value)) if isinstance(value, list) and not _has_parts(value) else value
             yield f"{name + ':':{WIDTH}}{one_line(local_time(words, texts))}"
+        return
+    rows = [
+        (texts.word("field", name), _words(name, value, texts)) for name, value in shown.items() if name not in UNSEEN
+    ]
+    width = max((columns(label) for label, _ in rows), default=0) + 2
+    for label, words in rows:
+        yield f"{label}{' ' * (width - columns(label))}{words}"
+
+
+def _words(name: str, value: Any, texts: Texts) -> str:
+    """A field's value for a person: ids by their first digits, but its own, which others are told."""
+    if isinstance(value, bool):
+        return texts("answer.yes" if value else "answer.no")
+    if isinstance(value, str) and name in CODES:
+        return words_of_code(CODES[name], value, texts)
+    if isinstance(value, Mapping):
+        if isinstance(value.get("completed"), bool):  # an item of a checklist
+            return f"{'✓' if value['completed'] else '·'} {one_line(str(value.get('text', '')))}"
+        parts = ((key, each) for key, each in value.items() if each not in (None, "", [], {}))
+        return ", ".join(f"{texts.word('field', key)} {_words(key, each, texts)}" for key, each in parts)
+    if isinstance(value, list):
+        return ", ".join(_words(name, each, texts) for each in value)
+    said = one_line(local_time(value, texts))
+    return said if name in ("id", "path", "log_file_path") else short_id(said)
 
 
 def _has_parts(values: list[Any]) -> bool:
@@ -95,8 +164,20 @@ def _has_parts(values: list[Any]) -> bool:
 
 def _change(entry: Mapping[str, Any], texts: Texts) -> str:
     """A line of a history: when, who, and each field with its value before and after."""
-    facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
+    if is_terminal():
+        known = {key: value for key, value in entry.items() if key not in ("at", "by", *UNSEEN)}
+        facts = ", ".join(
+            f"{texts.word('field', key)} {_arrow_words(key, value, texts)}" for key, value in known.items()
+        )
+    else:
+        facts = ", ".join(f"{key} {_arrow(value)}" for key, value in entry.items() if key not in ("at", "by"))
     return one_line(f"{local_time(entry.get('at', '-'), texts)}  {display_id(str(entry.get('by', '-')))}: {facts}")
+
+
+def _arrow_words(key: str, value: Any, texts: Texts) -> str:
+    if isinstance(value, list):
+        return " → ".join(_arrow_words(key, each, texts) for each in value)
+    return "-" if value in (None, "") else _words(key, value, texts)
 
 
 def _arrow(value: Any) -> str:

@@ -290,7 +290,7 @@ def _confirm_end(context: SessionContext, cut_off: str) -> None:
 
 
 def _text_of(path: Path) -> str:
-    from multi_agent_mcp.system.files import read_external
+    from multi_agent_mcp.system.other_files import read_external
 
     data = read_external(path)
     if data is None:

@@ -24,7 +24,15 @@ from multi_agent_mcp.cli.context import (
     text_of,
     unverified,
 )
-from multi_agent_mcp.cli.rendering import ago, column_table, local_time, titled_table
+from multi_agent_mcp.cli.rendering import (
+    ago,
+    column_table,
+    is_terminal,
+    local_time,
+    status_words,
+    titled_table,
+    words_of_code,
+)
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time, parse_time
@@ -154,7 +162,7 @@ def unread(context: SessionContext, agent: str | None) -> None:
         "id": attrgetter("id"),
         "ago": lambda head: ago(head.created_at, now, context.texts),
         "from": lambda head: display_id(head.sender_id),
-        "type": attrgetter("message_type"),
+        "type": lambda head: words_of_code("type", head.message_type, context.texts),
         "words": lambda head: head.subject or excerpt(head.content),
     }
     lines = [str(len(heads)), *(column_table(context.texts, found, columns) if found else ())]
@@ -181,7 +189,7 @@ def _message_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
             f"{display_id(message['sender_id'])}{unverified(message, texts)} → {display_id(message['receiver_id'])}"
         )
         yield f"── {local_time(message['created_at'], texts)}  {parties}  {one_line(message['id'])}"
-        yield "   " + one_line(f"{_kind(message)}, {message['priority']}: {message['subject']}")
+        yield "   " + one_line(f"{_kind(message, texts)}, {_priority(message, texts)}: {message['subject']}")
         yield ""
         yield from indented(message["content"])
         yield ""
@@ -209,19 +217,29 @@ def _left_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
         yield answer["how_to_continue"]
 
 
-def _kind(message: dict[str, Any]) -> str:
+def _kind(message: dict[str, Any], texts: Texts) -> str:
     """Returns the message's type, with the id of its conversation, if any, which `say` requires."""
-    conversation_id = message["metadata"].get("conversation_id")
-    return f"{message['message_type']} {conversation_id}" if conversation_id else str(message["message_type"])
+    conversation_id, kind = message["metadata"].get("conversation_id"), message["message_type"]
+    words = words_of_code("type", kind, texts)
+    return f"{words} {conversation_id}" if conversation_id else words
+
+
+def _priority(message: dict[str, Any], texts: Texts) -> str:
+    return words_of_code("priority", message["priority"], texts)
+
+
+def _why(reason: str, texts: Texts) -> str:
+    return texts.words_of(reason) if is_terminal() else texts.why_not_rung(reason)
 
 
 def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
     for copy in traces:
         sender = SYSTEM if copy["sender_id"] is None else placed(copy["sender_id"], copy.get("from_machine"))
         receiver = placed(copy["receiver_id"], copy.get("to_machine"))
-        yield one_line(f"{sender} → {receiver}: {copy['state']} {copy['path']}")
+        yield one_line(f"{sender} → {receiver}: {status_words(copy['state'], texts)} {copy['path']}")
         if notice := copy.get("notification"):
-            told = (notice.get("action") or notice["type"], notice["message"], notice.get("reason"))
+            kind = words_of_code("action", notice.get("action") or notice["type"], texts)
+            told = (kind, notice["message"], notice.get("reason"))
             yield one_line(": ".join(filter(None, told)))
         stored = parse_time(copy["steps"][0]["at"])
         rows = []
@@ -231,10 +249,10 @@ def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
             came = texts("trace.from", machine=step["machine"]) if "machine" in step else ""
             rows.append(
                 (
-                    step["state"],
+                    status_words(step["state"], texts),
                     local_time(step["at"], texts),
                     after,
-                    came or texts.why_not_rung(step.get("reason", "")),
+                    came or _why(step.get("reason", ""), texts),
                 )
             )
         yield from titled_table(texts, ("step", "at", "after", "reason"), rows)

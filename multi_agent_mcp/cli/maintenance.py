@@ -23,7 +23,16 @@ from multi_agent_mcp.cli.context import (
     refuse,
     session_command,
 )
-from multi_agent_mcp.cli.rendering import Styled, alike, folded, is_terminal, local_times, subjects_words, titled_table
+from multi_agent_mcp.cli.rendering import (
+    Styled,
+    alike,
+    folded,
+    is_terminal,
+    local_times,
+    size_words,
+    subjects_words,
+    titled_table,
+)
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 
 if TYPE_CHECKING:
@@ -117,11 +126,11 @@ def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: A
     ]
     if channels:
         yield ""
-        same = folded(_merged(channels), lambda row: row[1:]) if is_terminal() else [[row] for row in channels]
+        same = folded(_merged(channels), _same) if is_terminal() else [[row] for row in channels]
         shown = [(subjects_words([row[0] for row in group], texts), *group[0][1:]) for group in same]
         yield from titled_table(texts, ("recipient", "screen", "rung", "now"), shown)
     yield ""
-    used = [(item["kind"], item["files"], f"{item['bytes'] / 1e6:.1f} MB") for item in answer["usage"]]
+    used = [(item["kind"], item["files"], size_words(item["bytes"])) for item in answer["usage"]]
     yield from titled_table(texts, ("directory", "files", "size"), used)
 
 
@@ -131,6 +140,12 @@ def _merged(channels: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     for agent_id, screen, rung, now in channels:
         of.setdefault((agent_id, screen, now), []).append(rung)
     yield from ((agent_id, screen, ", ".join(rungs), now) for (agent_id, screen, now), rungs in of.items())
+
+
+def _same(row: Sequence[str]) -> object:
+    """Equal for the rows of channels that say the same to different agents."""
+    agent_id, screen, rungs, now = row
+    return screen, rungs, alike(now, agent_id)
 
 
 def _alike(finding: Finding, names: Iterable[str]) -> object:
@@ -148,9 +163,12 @@ def _finding_row(group: Sequence[Finding], texts: Texts) -> tuple[str, ...]:
 
 
 def _now(texts: Texts, doorbell: Answer, reason: str | None) -> str:
+    if reason is None:
+        return texts("doctor.can_ring")
+    words = texts.words_of(reason)
     if reason == "no_pane" and not doorbell["command"]:  # `up` would open none
-        return texts("doctor.no_command", agent_id=doorbell["agent_id"])
-    return texts("doctor.can_ring") if reason is None else texts.why_not_rung(reason)
+        words = texts("doctor.no_command", agent_id=doorbell["agent_id"])
+    return words if is_terminal() or words == reason else f"{reason}: {words}"
 
 
 @click.command()

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.text import columns, one_line, shortened
-from multi_agent_mcp.domain.times import format_duration, local_zone, parse_time
+from multi_agent_mcp.domain.times import duration_words, local_zone, parse_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ WORDS = frozenset(
     }
 )
 """The columns of free text, which take the room that the others leave."""
-WRAPPED = frozenset({"now", "note"})
+WRAPPED = frozenset({"now", "note", "reason"})
 """The columns of free text that go on in the next line instead of being cut."""
 COMMANDS = frozenset({"command"})
 """The columns with something to copy: never cut, never wrapped."""
@@ -51,8 +51,15 @@ GIVE_WAY = (
     *("type", "messages", "received", "parent"),
 )
 """The columns that are left out where there is no room for all, in this order."""
-NUMBERS = frozenset({"unread", "progress", "messages", "calls", "sent", "received", "done", "files", "size", "for"})
+NUMBERS = frozenset(
+    {
+        *("unread", "progress", "messages", "calls", "sent", "received", "done"),
+        *("files", "size", "for", "ahead", "behind", "changes"),
+    }
+)
 """The columns whose cells stand at the right."""
+NAMED = frozenset({"ahead", "behind", "changes", "delivered", "minutes", "directory"})
+"""The columns whose cells say nothing without their title, which each gets where a row becomes a few lines."""
 LARGEST, LEAST = 32, 16
 """The most columns of a cell that is no free text, and the least of one that is."""
 EASY = 40
@@ -108,16 +115,7 @@ def status_words(status: str, texts: Texts) -> Styled:
 def words_of_code(kind: str, code: str, texts: Texts) -> str:
     """What the language says for a code, the text `{kind}.{code}`; the code itself in a pipe, where programs look for
     it, and if it is unknown, from a hand-written file."""
-    key = f"{kind}.{code}"
-    return texts(key) if is_terminal() and key in texts else one_line(code)
-
-
-def duration_words(length: timedelta, texts: Texts, *, units: int = 1) -> str:
-    """A duration as people say it, in one unit or two: `18 min`, 「18分」."""
-    said = format_duration(length).split()
-    pairs = [*zip(said[::2], said[1::2], strict=True)][:units]
-    whole = [(number.partition(".")[0] if units == 1 else number, unit) for number, unit in pairs]
-    return texts("ago.and").join(texts(f"ago.{unit}", number=number) for number, unit in whole)
+    return one_line(texts.word(kind, code) if is_terminal() else code)
 
 
 def ago(moment: datetime | None, now: datetime, texts: Texts) -> str:
@@ -152,6 +150,13 @@ def local_time(value: object, texts: Texts) -> str:
 def local_times(text: str, texts: Texts) -> str:
     """A sentence whose times are said by the local clock; in a pipe, as it is."""
     return _TIME.sub(lambda found: local_time(found[0], texts), text) if is_terminal() else text
+
+
+def size_words(size: int) -> str:
+    """A number of bytes as people say it, `84 KB`; in a pipe in megabytes."""
+    if not is_terminal() or size >= 1_000_000:
+        return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e3:.0f} KB"
 
 
 def short_id(text: str) -> str:
@@ -237,7 +242,7 @@ def _laid_out(names: list[str], heads: list[str], rows: list[list[str]]) -> Iter
     room = max((there - others) // max(len(free), 1), LEAST)
     is_cut = len(free) > 1 or any(name in COMMANDS or (name in WRAPPED and room < EASY) for name in free)
     if rows and not fits and (is_cut or _needed(kept, widths) > there):
-        yield from _entries([name for name in names if name in kept], names, rows, there)
+        yield from _entries([name for name in names if name in kept], names, heads, rows, there)
         return
     yield from _table({name: names.index(name) for name in kept}, heads, rows, dict.fromkeys(free, room))
 
@@ -278,11 +283,22 @@ def _table(
             justify="right" if name in NUMBERS else "left",
         )
     for row in rows:
-        made.add_row(*(_text(row[place]) for place in places.values()))
+        made.add_row(*(_text(_cut(name, row[place], room)) for name, place in places.items()))
     yield from _rendered(made)
 
 
-def _entries(kept: Sequence[str], names: Sequence[str], rows: Iterable[Sequence[str]], there: int) -> Iterator[str]:
+def _cut(name: str, cell: str, room: Mapping[str, int]) -> str:
+    """Cuts free text where it ends: rich pads a wide character that does not fit before it sets its ellipsis."""
+    if name in WRAPPED or name not in room or isinstance(cell, Styled):
+        return cell
+    if name == "path" and columns(cell) > room[name]:  # the file's name stands at its end
+        return shortened(cell[::-1], room[name])[::-1]
+    return shortened(cell, room[name])
+
+
+def _entries(
+    kept: Sequence[str], names: Sequence[str], heads: Sequence[str], rows: Iterable[Sequence[str]], there: int
+) -> Iterator[str]:
     """Yields each row as a line of its short cells, then its free text, wrapped and indented, and what helps."""
     from rich.padding import Padding
 
@@ -292,6 +308,8 @@ def _entries(kept: Sequence[str], names: Sequence[str], rows: Iterable[Sequence[
             yield Painted("")
         first = _text("")
         for name in (name for name in kept if name not in WORDS and cells[name] not in ("", "-")):
+            if name in NAMED:
+                first.append(f"{heads[names.index(name)]} ", "dim")
             first.append_text(_text(cells[name], getattr(cells[name], "style", "") or ("" if first.plain else "bold")))
             first.append("  ")
         yield from _rendered(first, there)

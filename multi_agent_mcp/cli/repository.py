@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from multi_agent_mcp.cli.context import Id, SessionContext, excerpt, session_command
-from multi_agent_mcp.cli.rendering import column_table, local_words
+from multi_agent_mcp.cli.rendering import column_table, is_terminal, local_words
 from multi_agent_mcp.domain.text import display_id
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def edits(context: SessionContext, path: str | None) -> None:
         "path": lambda edit: f"{'! ' if (edit.path, edit.repository) in shared else ''}{edit.path}",
     }
     overlaps = [{"path": file, "agents": agents} for (file, _), agents in shared.items()]
-    lines = column_table(context.texts, found, marked) if found else [context.texts("edits.none")]
+    legend = [context.texts("edits.shared")] if shared and is_terminal() else []
+    lines = [*column_table(context.texts, found, marked), *legend] if found else [context.texts("edits.none")]
     context.answer({"edits": list(map(as_answer, found)), "overlaps": overlaps}, lines)
 
 

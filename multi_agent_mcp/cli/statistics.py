@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,17 +17,17 @@ from multi_agent_mcp.cli.context import (
     session_command,
 )
 from multi_agent_mcp.cli.rendering import (
-    duration_words,
     folded,
     is_terminal,
     local_words,
     status_words,
     subjects_words,
     titled_table,
+    words_of_code,
 )
 from multi_agent_mcp.domain.hosts.usage import COUNTED, UsageRow, grouped, total_of
 from multi_agent_mcp.domain.text import one_line
-from multi_agent_mcp.domain.times import asked_time, local_zone
+from multi_agent_mcp.domain.times import asked_time, duration_words, local_zone
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
@@ -88,7 +87,7 @@ def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
         return placed(agent_id or None, machines.get(agent_id or ""))
 
     events = [
-        *(_message(arrow, named) for arrow in found.arrows),
+        *(_message(arrow, named, texts) for arrow in found.arrows),
         *(_interrupt(mark, named, texts) for mark in found.marks),
         *(_answer(answer, named, texts) for answer in found.answers),
         *(step for bar in found.bars for step in _task(bar, named, texts)),
@@ -100,24 +99,25 @@ def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
             for at, (*cells, words) in events
         ]
         return titled_table(texts, HEAD, rows)
-    shown = [_moment_row([*group], found.end, texts) for _, group in groupby(events, key=_same)]
+    shown = [_moment_row(group, found.end, texts) for group in folded(events, _same, most=1)]
     return titled_table(texts, ("at", *HEAD[1:]), shown)
 
 
 def _same(event: Row) -> object:
-    """Equal for events of one second that say the same to different agents, as the copies of a broadcast do."""
+    """Equal for events of one second that say the same to or of different agents, as the copies of a broadcast do."""
     at, (who, what, *_, words) = event
-    return at.replace(microsecond=0), who.partition(" → ")[0], what, words
+    sender, arrow, _ = who.partition(" → ")
+    return at.replace(microsecond=0), sender if arrow else None, what, words
 
 
 def _moment_row(events: Sequence[Row], now: datetime, texts: Texts) -> tuple[str, ...]:
-    """Returns the row of events that say the same: when by the local clock, to whom, and how far the first one got."""
+    """Returns the row of events that say the same: when by the local clock, of whom, and how far the first one got."""
     at, (who, *cells, words) = events[0]
     sender, arrow, _ = who.partition(" → ")
-    receivers = subjects_words([cells[0].partition(" → ")[2] for _, cells in events], texts, named=1)
+    whom = subjects_words([cells[0].partition(" → ")[2] or cells[0] for _, cells in events], texts, named=1)
     there = at.astimezone(local_zone())
     clock = f"{there:%H:%M:%S}" if there.date() == now.astimezone(local_zone()).date() else local_words(at, now, texts)
-    return (clock, f"{sender} → {receivers}" if arrow else who, *cells, words)
+    return (clock, f"{sender} → {whom}" if arrow else whom, *cells, words)
 
 
 def since(start: datetime, at: datetime | None) -> str:
@@ -125,11 +125,18 @@ def since(start: datetime, at: datetime | None) -> str:
     return "-" if at is None else f"{(at - start).total_seconds() * 1000:.0f} ms"
 
 
-def _message(arrow: Arrow, named: Named) -> Row:
-    steps = (since(arrow.sent_at, at) for at in (arrow.rung_at, arrow.submitted_at, arrow.read_at))
+def _after(start: datetime, at: datetime | None, texts: Texts) -> str:
+    """As `since`, in a terminal as people say it: with a decimal place only while it matters."""
+    if at is None or not is_terminal():
+        return since(start, at)
+    return duration_words(at - start, texts, units=2 if at - start < timedelta(seconds=10) else 1)
+
+
+def _message(arrow: Arrow, named: Named, texts: Texts) -> Row:
+    steps = (_after(arrow.sent_at, at, texts) for at in (arrow.rung_at, arrow.submitted_at, arrow.read_at))
     return arrow.sent_at, (
         f"{named(arrow.sender_id)} → {named(arrow.receiver_id)}",
-        arrow.message_type,
+        words_of_code("type", arrow.message_type, texts),
         *steps,
         arrow.subject,
     )
@@ -137,14 +144,26 @@ def _message(arrow: Arrow, named: Named) -> Row:
 
 def _interrupt(mark: Mark, named: Named, texts: Texts) -> Row:
     who = f"{named(mark.by) if mark.by else '?'} → {named(mark.agent_id)}"
-    steps = (since(mark.at, at) for at in (mark.rung_at, mark.submitted_at, mark.read_at))
-    return mark.at, (who, texts("timeline.interrupt", action=mark.action), *steps, mark.words)
+    steps = (_after(mark.at, at, texts) for at in (mark.rung_at, mark.submitted_at, mark.read_at))
+    return mark.at, (
+        who,
+        texts("timeline.interrupt", action=words_of_code("action", mark.action, texts)),
+        *steps,
+        mark.words,
+    )
 
 
 def _answer(answer: PaneAnswer, named: Named, texts: Texts) -> Row:
     """Returns the row of a question in a pane that a person answered from elsewhere."""
     who = f"{named(answer.by)} → {named(answer.agent_id)}"
-    return answer.at, (who, texts("timeline.answer", state=answer.state), "", "", "", answer.words)
+    return answer.at, (
+        who,
+        texts("timeline.answer", state=words_of_code("state", answer.state, texts)),
+        "",
+        "",
+        "",
+        answer.words,
+    )
 
 
 def _task(bar: Bar, named: Named, texts: Texts) -> Iterator[Row]:

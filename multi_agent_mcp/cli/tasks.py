@@ -14,7 +14,6 @@ from multi_agent_mcp.cli.looking import entity_lines
 from multi_agent_mcp.cli.rendering import (
     ago,
     column_table,
-    duration_words,
     is_terminal,
     local_time,
     local_words,
@@ -26,7 +25,7 @@ from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.text import one_line
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.machines import AWAY
 from multi_agent_mcp.services.tasks.deliveries import FAILED, PASSED

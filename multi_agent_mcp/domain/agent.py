@@ -1,18 +1,13 @@
-"""Agents, their roles, the hierarchy over `parent_id`, and their keys."""
+"""Agents, their roles, and the hierarchy over `parent_id`."""
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
-
-if TYPE_CHECKING:
-    from nacl.signing import SigningKey, VerifyKey
 
 Role = Literal["owner", "admin", "worker"]
 AgentType = Literal["ai", "human"]
@@ -175,58 +170,3 @@ def report_recipient(agent_id: str, agents: Mapping[str, Agent]) -> Agent:
         if agent.id != agent_id:
             return agent
     raise AgentNotFound("no_superior", agent_id=agent_id)
-
-
-# The key of an agent and what it signs: Ed25519 (docs/protocol.md, Signatures).
-
-SCHEME = "v2"
-KEY_TYPE = "ed25519"
-_DERIVED_FOR = b"multi-agent-mcp signature v2"
-_NO_SALT = bytes(32)
-
-
-def signed_data(data: bytes, key: str) -> str:
-    """Signs bytes: `v2:` and 128 hexadecimal digits of Ed25519. `key` is the text of the signer's key file."""
-    return f"{SCHEME}:{_signing_key(key).sign(data).signature.hex()}"
-
-
-def is_data_signed_by(data: bytes, signature: object, public: str) -> bool:
-    """Whether the bytes have a valid signature for this public key; False, too, for an invalid key."""
-    from nacl.exceptions import CryptoError
-
-    try:
-        _verifying_key(public).verify(data, _digits(signature, SCHEME))
-    except (CryptoError, ValueError, TypeError):
-        return False
-    return True
-
-
-def public_key(key: str) -> str:
-    """The public key for `agents.json`, with which signatures are verified: `ed25519:` and 64 hexadecimal digits."""
-    return f"{KEY_TYPE}:{bytes(_signing_key(key).verify_key).hex()}"
-
-
-@lru_cache(maxsize=8)
-def _signing_key(key: str) -> SigningKey:
-    """The signing key of a key file. Its seed is derived from the key by HKDF-SHA256 (RFC 5869, one block), so that
-    passkeys may have any form, and no secret serves two algorithms."""
-    from nacl.signing import SigningKey
-
-    pseudorandom = hmac.digest(_NO_SALT, key.encode(), "sha256")
-    return SigningKey(hmac.digest(pseudorandom, _DERIVED_FOR + b"\x01", "sha256"))
-
-
-@lru_cache(maxsize=1024)
-def _verifying_key(public: str) -> VerifyKey:
-    """Parses a public key. Raises `ValueError`."""
-    from nacl.signing import VerifyKey
-
-    return VerifyKey(_digits(public, KEY_TYPE))
-
-
-def _digits(text: object, name: str) -> bytes:
-    """The bytes of `{name}:{hex}`. Raises `ValueError` for anything else."""
-    found, _, digits = str(text).partition(":")
-    if found != name:
-        raise ValueError(name)
-    return bytes.fromhex(digits)

@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import parse_time
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.notification import Notification
 
 DeliveryState = Literal["queued", "stored", "rung", "submitted", "read"]
 

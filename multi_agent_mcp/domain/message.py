@@ -1,4 +1,4 @@
-"""Messages between agents, each read once."""
+"""Messages between agents, each read once, and signatures."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar, Literal, get_args
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from multi_agent_mcp.domain.agent import SCHEME, is_data_signed_by, signed_data
 from multi_agent_mcp.domain.entity import EPOCH, Identified, Readable, age, assembled
 from multi_agent_mcp.domain.ids import entity_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ConversationNotActive, InvalidId, NotParticipant
+
+if TYPE_CHECKING:
+    from nacl.signing import SigningKey, VerifyKey
 
 MessageType = Literal[
     "task_assign",
@@ -176,9 +179,12 @@ class Delegation(Identified):
         return replace(self, status="started", taken_by=session_id, conversation_id=conversation_id, updated_at=at)
 
 
-# Signatures of messages: Ed25519 over the envelope and the body (docs/protocol.md, Signatures).
+# Signatures: Ed25519, of a message over its envelope and its body (docs/protocol.md, Signatures).
 
-OLD_SCHEME = "v1"
+SCHEME, OLD_SCHEME = "v2", "v1"
+KEY_TYPE = "ed25519"
+_DERIVED_FOR = b"multi-agent-mcp signature v2"
+_NO_SALT = bytes(32)
 _ENVELOPE = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 _SIGNED = ("id", "sender_id", "receiver_id", "message_type", "priority", "subject")
 _NOT_JSON = (TypeError, ValueError, RecursionError)
@@ -223,3 +229,50 @@ def is_signed_with(message: Message, key: str) -> bool:
     except _NOT_JSON:
         return False
     return hmac.compare_digest(str(message.signature).encode(errors="surrogatepass"), f"{OLD_SCHEME}:{digest}".encode())
+
+
+def signed_data(data: bytes, key: str) -> str:
+    """Signs bytes: `v2:` and 128 hexadecimal digits of Ed25519. `key` is the text of the signer's key file."""
+    return f"{SCHEME}:{_signing_key(key).sign(data).signature.hex()}"
+
+
+def is_data_signed_by(data: bytes, signature: object, public: str) -> bool:
+    """Whether the bytes have a valid signature for this public key; False, too, for an invalid key."""
+    from nacl.exceptions import CryptoError
+
+    try:
+        _verifying_key(public).verify(data, _digits(signature, SCHEME))
+    except (CryptoError, ValueError, TypeError):
+        return False
+    return True
+
+
+def public_key(key: str) -> str:
+    """The public key for `agents.json`, with which signatures are verified: `ed25519:` and 64 hexadecimal digits."""
+    return f"{KEY_TYPE}:{bytes(_signing_key(key).verify_key).hex()}"
+
+
+@lru_cache(maxsize=8)
+def _signing_key(key: str) -> SigningKey:
+    """The signing key of a key file. Its seed is derived from the key by HKDF-SHA256 (RFC 5869, one block), so that
+    passkeys may have any form, and no secret serves two algorithms."""
+    from nacl.signing import SigningKey
+
+    pseudorandom = hmac.digest(_NO_SALT, key.encode(), "sha256")
+    return SigningKey(hmac.digest(pseudorandom, _DERIVED_FOR + b"\x01", "sha256"))
+
+
+@lru_cache(maxsize=1024)
+def _verifying_key(public: str) -> VerifyKey:
+    """Parses a public key. Raises `ValueError`."""
+    from nacl.signing import VerifyKey
+
+    return VerifyKey(_digits(public, KEY_TYPE))
+
+
+def _digits(text: object, name: str) -> bytes:
+    """The bytes of `{name}:{hex}`. Raises `ValueError` for anything else."""
+    found, _, digits = str(text).partition(":")
+    if found != name:
+        raise ValueError(name)
+    return bytes.fromhex(digits)

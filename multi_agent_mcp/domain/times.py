@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.errors import InvalidArguments
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.texts import Texts
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _STAMPED = str.maketrans({"-": None, ":": None, "T": "_"})
@@ -85,6 +88,14 @@ def is_recent(moment: datetime, now: datetime, length: timedelta) -> bool:
 def json_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A `dict_factory` for `dataclasses.asdict` that formats times as on disk, for JSON."""
     return {name: format_time(value) if isinstance(value, datetime) else value for name, value in pairs}
+
+
+def duration_words(length: timedelta, texts: Texts, *, units: int = 1) -> str:
+    """A duration as people say it, in one unit or two: `18 min`, 「18分」."""
+    said = format_duration(length).split()
+    pairs = [*zip(said[::2], said[1::2], strict=True)][:units]
+    whole = [(number.partition(".")[0] if units == 1 else number, unit) for number, unit in pairs]
+    return texts("ago.and").join(texts(f"ago.{unit}", number=number) for number, unit in whole)
 
 
 def format_duration(length: timedelta) -> str:

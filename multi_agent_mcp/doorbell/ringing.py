@@ -538,8 +538,7 @@ class Doorbell:
             agent = self.workspace.registry.get(agent_id)
             if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # the agent's home machine rings
-            limit = None if self.limits is None else self.limits.of(agent_id)
-            if limit is not None and limit.holds_until(self.clock()) is not None:
+            if self.workspace.has_limit(agent_id) and self._is_limited(agent_id):
                 return self._deferred(agent_id, item, LIMITED)
             served = self.workspace.served_purposes(agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
@@ -550,6 +549,10 @@ class Doorbell:
             return None if reason is None else self._deferred(agent_id, item, reason)
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
+
+    def _is_limited(self, agent_id: str) -> bool:
+        limit = None if self.limits is None else self.limits.of(agent_id)
+        return limit is not None and limit.holds_until(self.clock()) is not None
 
     def _deferred(self, agent_id: str, item: DoorbellItem, reason: str) -> Delivery:
         """Notes why nobody was rung about an item, unless a waiter was faster, woke its host with it, and has ended: it

@@ -138,6 +138,7 @@ class Hooks:
             state.in_conversation(event.host_session, event.host, event.transcript)
             speaks = state.speaks(unread)
             state.remember(mail, notices, seen)
+            look = state_file.dated(look, str(self.workspace.path), agent_id)
             self._write(agent_id, purpose, {**look, "speaks": speaks, **state.facts()})
         if (before.host, before.session, before.pid) != (state.host.host, state.host.session, state.host.pid):
             self._note_conversation(agent_id, purpose, state.host)

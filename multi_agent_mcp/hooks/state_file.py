@@ -12,13 +12,17 @@ import json
 import os
 import time
 
-from multi_agent_mcp.system.file_status import RACY_NS, careful, in_place, is_settled, modified_at
+from multi_agent_mcp.system.file_status import RACY_NS, careful, in_place, is_settled, modified_at, signature_of
 
 TYPE_CHECKING = False  # a hook cannot wait for `typing`
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 HEAD_BYTES = 4096
+EMPTY_NS = 5_000_000_000
+"""For so long an empty file counts as one that is being written (docs/format.md, Quarantine)."""
+_KINDS = ("ipc", "notifications", "tasks")
 
 
 def state_path(session_path: str, agent_id: str, purpose: str, suffix: str = "json") -> str:
@@ -31,8 +35,17 @@ def look(session_path: str, agent_id: str) -> dict[str, Any]:
     """The modification times of the agent's mail, notifications and tasks directories, which determine announcements
     (`seen`), and the present time (`looked_at`), in nanoseconds."""
     looked_at = time.time_ns()
-    kinds = ("ipc", "notifications", "tasks")
-    return {"seen": [modified_at(f"{session_path}/{kind}/{agent_id}") for kind in kinds], "looked_at": looked_at}
+    return {"seen": [modified_at(f"{session_path}/{kind}/{agent_id}") for kind in _KINDS], "looked_at": looked_at}
+
+
+def dated(look: Mapping[str, Any], session_path: str, agent_id: str) -> dict[str, Any]:
+    """The look (see `look`) as it may be trusted: if a file that has just come is still empty, as if it had been at the
+    time of that change, since what is written into the file changes no directory."""
+    looked_at, places = look["looked_at"], [f"{session_path}/{kind}/{agent_id}" for kind in _KINDS]
+    recent = {place: at for place, at in zip(places, look["seen"], strict=True) if looked_at - at < EMPTY_NS}
+    files = (f"{place}/{name}" for place in recent for name in changed_since(place, looked_at - EMPTY_NS))
+    is_written = any((found := signature_of(path)) is not None and not found[1] for path in files)
+    return {**look, "looked_at": min(recent.values())} if is_written else {**look}
 
 
 def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.system.files import FileChange, apply_change, read_external, remove_file
+from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external, remove_file
 
 AGENTS, CLAUDE = "AGENTS.md", "CLAUDE.md"
 BEGIN, END = b"<!-- multi-agent-mcp: begin -->", b"<!-- multi-agent-mcp: end -->"

@@ -21,7 +21,7 @@ from multi_agent_mcp.host_config.merging import (
 )
 from multi_agent_mcp.host_config.templates import filled, own_file, values
 from multi_agent_mcp.hosts import hosts
-from multi_agent_mcp.system.files import FileChange, apply_change, read_external
+from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent

@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
-from multi_agent_mcp.server.middleware import Middleware, outcome
+from multi_agent_mcp.server.middleware import Middleware, outcome, refused
 from multi_agent_mcp.server.stdio import Stdio, current_confirmation
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
 from multi_agent_mcp.services.sessions.confirmation import Confirmation
@@ -27,6 +29,7 @@ from multi_agent_mcp.system.process import end_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.server.binding import Binding
+    from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
 
@@ -208,3 +211,61 @@ async def ended(host_pid: int) -> None:
 def run(binding: Binding, host_pid: int) -> None:
     """Serves until the end of the process, or of the host that started it."""
     anyio.run(App(binding, host_pid).run)
+
+
+# The server of a host that is no agent's: a plugin starts it wherever its user works (docs/hosts.md, Plugins). It says
+# in one sentence why it cannot be used, as its instructions and by its only tool, because not every host shows
+# instructions, and a server that ends at once is shown as failed.
+
+HELP_TOOL = "how_to_make_a_team"
+
+
+def run_without_agent(refusal: Refusal | None, texts: Texts, host_pid: int) -> None:
+    """Serves until the host closes standard input, or ends. None: the host has our server from elsewhere, and needs
+    nothing."""
+    anyio.run(_serve_help, _help_server(refusal, texts), host_pid)
+
+
+async def _serve_help(server: Server[Any], host_pid: int) -> None:
+    stdio = Stdio()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_cancel_with, group.cancel_scope, ended, host_pid)
+        group.start_soon(_cancel_with, group.cancel_scope, stdio.output.write)
+        options = server.create_initialization_options(NotificationOptions())
+        group.start_soon(server.run, stdio.input.messages, stdio.output, options)
+        await stdio.input.read()
+        with anyio.move_on_after(LAST_ANSWERS_SECONDS):
+            await stdio.output.answered()
+        group.cancel_scope.cancel()
+
+
+async def _cancel_with(scope: anyio.CancelScope, end: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    with suppress(OSError):
+        await end(*arguments)
+    scope.cancel()
+
+
+def _help_server(refusal: Refusal | None, texts: Texts) -> Server[Any]:
+    answer = None if refusal is None else refused(refusal, texts)
+    listed = [] if refusal is None else [_help_tool(texts)]
+
+    async def list_tools(*_: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=listed)
+
+    async def call_tool(*_: Any) -> types.CallToolResult:
+        return answer or types.CallToolResult(content=[])
+
+    instructions = None if refusal is None else texts.sentence(refusal)
+    return Server(
+        "multi-agent-mcp",
+        version=__version__,
+        instructions=instructions,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _help_tool(texts: Texts) -> types.Tool:
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    return types.Tool(name=HELP_TOOL, description=texts("plugin.help"), input_schema=schema, annotations=annotations)

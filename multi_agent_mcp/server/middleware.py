@@ -78,6 +78,7 @@ class Middleware:
         self.binding = binding
         self.services = binding.services
         self.tools = tools
+        self._nothing, self._something = (self._texts(f"notification.{key}") for key in ("none", "some"))
 
     def answer(self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation) -> types.CallToolResult:
         """Runs one call and returns its answer; never raises."""
@@ -86,12 +87,12 @@ class Middleware:
                 return self._answer(name, arguments, confirmation)
         except Refusal as refusal:  # after the tool, as the disk has changed meanwhile
             confirmation.requeue()
-            return refused(refusal, self._texts, notification=self._texts("notification.none"))
+            return refused(refusal, self._texts, notification=self._nothing)
         except Exception as error:  # a bug of ours: the agent still gets a sentence
             logger.exception("the call of %s failed", name)
             confirmation.requeue()
             failure = StorageError("internal", reason=type(error).__name__)
-            return refused(failure, self._texts, notification=self._texts("notification.none"))
+            return refused(failure, self._texts, notification=self._nothing)
 
     def _answer(self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation) -> types.CallToolResult:
         if name in BEFORE_BINDING:
@@ -104,7 +105,7 @@ class Middleware:
             me = self.binding.acting()
             call = Call(self.binding, session, me, confirmation, self.services.upkeep.begin(me.id))
         except Refusal as refusal:
-            return refused(refusal, self._texts, notification=self._texts("notification.none"))
+            return refused(refusal, self._texts, notification=self._nothing)
         result = self._bound(call, self.tools[name], arguments)
         if confirmation.complete():
             self.binding.mailbox_was_read()
@@ -113,7 +114,7 @@ class Middleware:
         return result
 
     def _unbound(self, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
-        notices = {"notification": self._texts("notification.none")}
+        notices = {"notification": self._nothing}
         try:
             return success({**tool.fn(self.binding, **tool.parse(arguments)), **notices})
         except Refusal as refusal:
@@ -168,7 +169,7 @@ class Middleware:
 
     def _notices(self, call: Call, pending: Pending) -> Answer:
         """The fields about notifications and unread mail that are added to the answer."""
-        notices: Answer = {"notification": self._texts("notification.some" if pending.some else "notification.none")}
+        notices: Answer = {"notification": self._something if pending.some else self._nothing}
         if pending.from_chat is not None:
             notices["_chat_notification"] = {
                 "conversation_id": pending.from_chat.conversation_id,
@@ -187,14 +188,14 @@ class Middleware:
         if call.unread is not None:
             return call.unread
         try:
-            return self.services.unread_mail_count(call.me.id)
+            return self.services.upkeep.unread_mail(call.me.id)
         except Refusal as refusal:
             logger.warning("unread mail could not be counted: %s", refusal)
             return 0
 
     def _newly_quarantined(self, call: Call) -> int:
         try:
-            return self.services.newly_quarantined(call.me.id)
+            return self.services.upkeep.newly_quarantined(call.me.id)
         except Refusal as refusal:
             logger.warning("quarantined mail could not be counted: %s", refusal)
             return 0

@@ -21,7 +21,7 @@ from frontmatter.default_handlers import YAMLHandler
 
 from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, assembled, json_value, plain_value
-from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Reason
 
 E = TypeVar("E", bound=Entity)
@@ -199,14 +199,16 @@ class Codec(Generic[E]):
         hints = get_type_hints(entity_type)
         specs = [spec for spec in fields(entity_type) if spec.name not in ("extra", self.body)]
         self._readers = {spec.name: _reader(hints[spec.name], spec.metadata.get(ITEM)) for spec in specs}
+        self._writers = {spec.name: _WRITERS.get(_kind(hints[spec.name]), plain_value) for spec in specs}
         self._settle = getattr(entity_type, "__post_init__", None)
         self._names = {spec.name for spec in fields(entity_type)}
         self._defaults = {spec.name: _default(spec) for spec in fields(entity_type) if not _is_required(spec)}
 
     def encode(self, entity: E) -> bytes:
-        values = ((name, getattr(entity, name)) for name in self._readers)
-        left_out = entity.LEFT_OUT
-        header = {name: plain_value(value) for name, value in values if value is not None or name not in left_out}
+        left_out, header = entity.LEFT_OUT, {}
+        for name, write in self._writers.items():
+            if (value := getattr(entity, name)) is not None or name not in left_out:
+                header[name] = value if value is None or write is None else write(value)
         body = getattr(entity, self.body) if self.body else ""
         return render(Document({**header, **entity.extra}, body))
 
@@ -309,16 +311,33 @@ _READERS: Mapping[Any, Callable[[Any], Any]] = {
     bool: _read_bool,
     int: _read_int,
     float: _read_float,
+    tuple[str, ...]: _read_texts,
     Mapping: _read_mapping,
 }
+
+
+def _written_mapping(value: Mapping[str, Any]) -> Any:
+    return plain_value(value) if value else {}
+
+
+_WRITERS: Mapping[Any, Callable[[Any], Any] | None] = {
+    **dict.fromkeys((str, bool, int, float)),
+    datetime: format_time,
+    tuple[str, ...]: list,
+    Mapping: _written_mapping,
+}
+"""How the values of a field of this type become values of the header; None: they are. Of any other: `plain_value`."""
+
+
+def _kind(hint: Any) -> Any:
+    """Returns the type of a field, without None and the types of a mapping's items."""
+    if get_origin(hint) is UnionType:
+        hint = next(kind for kind in get_args(hint) if kind is not NoneType)
+    return hint if hint == tuple[str, ...] else get_origin(hint) or hint
 
 
 def _reader(hint: Any, make_item: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     """Returns the function that converts a header value to a field of this type, or None if it is invalid."""
     if make_item is not None:
         return partial(_read_items, make_item)
-    if get_origin(hint) is UnionType:
-        hint = next(kind for kind in get_args(hint) if kind is not NoneType)
-    if hint == tuple[str, ...]:
-        return _read_texts
-    return _READERS.get(get_origin(hint) or hint, _read_text)
+    return _READERS.get(_kind(hint), _read_text)

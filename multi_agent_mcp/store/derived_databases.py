@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import QUARANTINE
-from multi_agent_mcp.system.containment import Containment
+from multi_agent_mcp.store.durable_files import Containment
 from multi_agent_mcp.system.file_status import is_settled, modified_at, signature
 from multi_agent_mcp.system.files import FILE_MODE, make_directory, storage_errors
 

@@ -18,20 +18,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import Reason, StorageError, UntrustedSession
 from multi_agent_mcp.store.codec import Unreadable, codec
+from multi_agent_mcp.store.durable_files import Files, read_file
 from multi_agent_mcp.store.locks import Mutex
-from multi_agent_mcp.system.containment import read_file
 from multi_agent_mcp.system.file_status import Signature, in_place, is_settled, modified_at, signature
 from multi_agent_mcp.system.files import spelled, storage_errors
 from multi_agent_mcp.texts import catalogue
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.store.durable_files import Files
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Entity)
@@ -294,6 +291,7 @@ class Directory(EntityFiles[E]):
         """The names of the files that the disk cannot read at the moment (EIO)."""
         self._seen_mtime = -1
         self._trusted = False
+        self._is_being_written = False
         self._mutex = Mutex("directory")
 
     def names(self) -> list[str]:
@@ -372,8 +370,9 @@ class Directory(EntityFiles[E]):
     # examines all files again (git's index does the same, and calls it racy). And a change that comes while we scan
     # must not be taken for seen: the time is read before the scan and compared again after it.
     #
-    # What an editor saves in place changes no directory. `fresh` looks at every file for that, where it matters most:
-    # at mail that is about to be handed out.
+    # What is written into a file that is there already changes no directory. So no index is trusted that has found a
+    # file still empty. What an editor saves in place is looked for by `fresh`, which examines every file, where it
+    # matters most: at mail that is about to be handed out.
     def _look(self, *, fresh: bool) -> None:
         began, mtime = time.time_ns(), modified_at(self.path)
         each = fresh and len(self._entries) <= LOOKED_AT_EACH
@@ -383,10 +382,12 @@ class Directory(EntityFiles[E]):
         self._scan()
         self._seen_mtime = mtime
         # What changes in a sub-directory does not change this one's time.
-        self._trusted = self._nested is None and not self.skipped_names and self.is_unchanged(mtime, began)
+        is_whole = self._nested is None and not self.skipped_names and not self._is_being_written
+        self._trusted = is_whole and self.is_unchanged(mtime, began)
 
     def _scan(self) -> None:
         self.skipped_names.clear()
+        self._is_being_written = False
         entries: dict[str, Entry[E]] = {}
         for name, status in self._listing():
             known = self._entries.get(name)
@@ -429,7 +430,10 @@ class Directory(EntityFiles[E]):
             self.skipped_names.add(name)
             return None
         if entity is None:
-            return Entry(signature(status), None) if (self.path / name).exists() else None
+            if not (self.path / name).exists():
+                return None
+            self._is_being_written = True
+            return Entry(signature(status), None)
         return Entry(signature(status), self._indexed(entity))
 
 

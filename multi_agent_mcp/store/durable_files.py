@@ -1,4 +1,5 @@
-"""Atomic and durable ways to write files: `create`, `replace` and `relocate`.
+"""Reading that stays inside a session's directory, and atomic and durable ways to write there: `create`, `replace` and
+`relocate`.
 
 New content is written to a scratch directory on the same file system, fsynced and put in place atomically, and the
 directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps partial files out of the directories
@@ -23,13 +24,11 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
+from multi_agent_mcp.errors import StorageError, UntrustedSession
 from multi_agent_mcp.store.locks import Locks
-from multi_agent_mcp.system.containment import Containment, read_file
-from multi_agent_mcp.system.file_status import Signature, careful, in_place, signature, signature_of
+from multi_agent_mcp.system.file_status import Signature, careful, signature, signature_of
 from multi_agent_mcp.system.files import (
-    DIRECTORY_MODE,
     FILE_MODE,
     in_directory,
     make_private,
@@ -40,82 +39,9 @@ from multi_agent_mcp.system.files import (
     write_all,
     write_new,
 )
+from multi_agent_mcp.system.ownership import own_users, require_owner
 
 BLOCK_BYTES = 1 << 16
-
-# A walk through a session's directory for `doctor` and `prune`, one file at a time, however many there are.
-
-
-class Node(NamedTuple):
-    """A file or directory. `name` is its path in the session directory (`.` for that directory itself); `place` is the
-    descriptor of its directory, valid until the next node is requested."""
-
-    name: str
-    status: os.stat_result
-    place: int | None = None
-
-    @property
-    def last(self) -> str:
-        """The name within `place`."""
-        return self.name.rpartition("/")[2]
-
-    @property
-    def is_directory(self) -> bool:
-        return stat.S_ISDIR(self.status.st_mode)
-
-    @property
-    def is_file(self) -> bool:
-        return stat.S_ISREG(self.status.st_mode)
-
-    @property
-    def is_link(self) -> bool:
-        return stat.S_ISLNK(self.status.st_mode)
-
-    @property
-    def mode(self) -> int:
-        return stat.S_IMODE(self.status.st_mode)
-
-    @property
-    def wanted_mode(self) -> int:
-        return DIRECTORY_MODE if self.is_directory else FILE_MODE
-
-    @property
-    def disk_bytes(self) -> int:
-        """The bytes used on disk; `st_blocks` of stat(2) counts 512 bytes each."""
-        return self.status.st_blocks * 512
-
-
-def walk(base: Path) -> Iterator[Node]:
-    """Yields the session directory and everything below it, the last directory of each level first, without following
-    symbolic links. A file may be deleted once it was yielded. Raises `StorageError`."""
-    yield Node(".", base.lstat())
-    pending = [""]
-    while pending:
-        place = pending.pop()
-        inside = []
-        for node in _nodes(base, place):
-            if node.is_directory:
-                inside.append(f"{node.name}/")
-            yield node
-        pending += sorted(inside)
-
-
-def _nodes(base: Path, place: str) -> Iterator[Node]:
-    """Yields the entries of one directory, unordered; none if it is gone or unreadable, which its mode shows."""
-    directory = f"{base}/{place}"
-    missing = FileNotFoundError, PermissionError
-    try:
-        with storage_errors(directory, *missing), in_place(directory) as descriptor, os.scandir(descriptor) as found:
-            for item in found:
-                try:
-                    status = item.stat(follow_symlinks=False)
-                except FileNotFoundError:  # moved or deleted meanwhile
-                    continue
-                yield Node(place + item.name, status, descriptor)
-    except missing:
-        return
-
-
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """The errors of link(2) if the file system has no hard links, or allows none of this file (fs.protected_hardlinks)."""
 INDEXES = ".index"
@@ -125,6 +51,79 @@ ROOM_BYTES = 1 << 20
 PLACES = 16
 
 logger = logging.getLogger(__name__)
+
+# Containment: reading never leaves the session's directory by a symbolic link, nor blocks on a pipe, and nothing is
+# taken from a directory that somebody else has put in place of ours.
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read_file(path: Path | str) -> tuple[bytes, os.stat_result]:
+    """Returns a regular file's bytes and status. Raises OSError: ELOOP for a symbolic link, EINVAL for a pipe or a
+    device (opening one would wait for its writer), `IsADirectoryError`."""
+    descriptor = os.open(path, _READ)
+    with open(descriptor, "rb") as file:  # closes the descriptor
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return file.read(), status
+
+
+class Containment:
+    """Checks that directories are inside `base`.
+
+    Each directory from `base` down is looked at each time, one lstat(2) each: a directory may be moved out of
+    the session, and a link to it put in its place, while a server runs. Where others may write beside the root, they
+    may also replace the whole of it (docs/security.md, Other users' sessions).
+    """
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self._owners = own_users()
+        self._ways: dict[str, list[str]] = {}
+        """For each directory, by its path, those from `base` down to it: making `Path`s takes longer than lstat(2)."""
+
+    def require(self, directory: Path) -> None:
+        """Raises `StorageError` if a symbolic link in the directory's path leads out of `base`, `UntrustedSession` if
+        somebody else owns a directory in it. What does not exist yet leads nowhere."""
+        way = self._ways.get(str(directory)) or self._way(directory)
+        if way and not any(map(self._is_link, way)):
+            return
+        real, inside = os.path.realpath(directory), os.path.realpath(self.base.parent)
+        allowed = os.path.join(inside, self.base.name)  # noqa: PTH118 - beside realpath, which pathlib has no equal for
+        if real != allowed and not real.startswith(allowed + os.sep):
+            raise StorageError("leads_out", path=directory.name)
+
+    def _is_link(self, path: str) -> bool:
+        """Returns whether there is a symbolic link. Raises `UntrustedSession`."""
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return False
+        self.require_owner(status, path)
+        return stat.S_ISLNK(status.st_mode)
+
+    def require_owner(self, status: os.stat_result, path: Path | str) -> None:
+        """Raises `UntrustedSession` for something of somebody else, unless the session's root is trusted."""
+        if status.st_uid not in self._owners:
+            require_owner(status.st_uid, Path(path), self.base.parent)
+            self._owners |= {status.st_uid}
+
+    def is_own(self, status: os.stat_result) -> bool:
+        """Returns whether `require_owner` lets this file pass."""
+        if status.st_uid not in self._owners:
+            with suppress(UntrustedSession):
+                self.require_owner(status, self.base)
+        return status.st_uid in self._owners
+
+    def _way(self, directory: Path) -> list[str]:
+        """Returns the directories from `base` down to this one; [] if it is certain only on the disk that it is below
+        `base`."""
+        if ".." in directory.parts:
+            return []
+        way = [str(path) for path in (directory, *directory.parents) if path.is_relative_to(self.base)][::-1]
+        self._ways[str(directory)] = way
+        return way
 
 
 class FileChanged(Exception):
@@ -138,7 +137,7 @@ class Files:
         self.base = base
         self.scratch = base / ".tmp"
         self.containment = Containment(base)
-        self.locks = Locks(base / ".locks", self.containment)
+        self.locks = Locks(base / ".locks", self.containment.require)
         self._in_bulk = False
         self._this_thread = threading.local()
 

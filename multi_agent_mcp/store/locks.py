@@ -24,15 +24,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.system.files import FILE_MODE, make_directory, make_private, storage_errors
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.system.containment import Containment
 
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002
@@ -189,9 +186,10 @@ class Locks:
     """The locks of one session directory: flock(2) on `.locks/{name}.lock`. The kernel releases those of processes that
     died."""
 
-    def __init__(self, path: Path, containment: Containment) -> None:
+    def __init__(self, path: Path, require_inside: Callable[[Path], None]) -> None:
+        """`require_inside` raises for a directory that leads out of the session's."""
         self.path = path
-        self.containment = containment
+        self._require_inside = require_inside
         self._queues: dict[str, threading.Lock] = {}
         self._thread = _Thread()
 
@@ -261,7 +259,7 @@ class Locks:
         further features (fork, re-entrance) take twenty times as long."""
         path = self._file(name)
         while True:
-            self.containment.require(self.path)
+            self._require_inside(self.path)
             try:
                 hold = self._locked(name, path)
             except FileNotFoundError:
@@ -291,7 +289,7 @@ class Locks:
         """Makes a lock's file, unless the directory is removed meanwhile."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with suppress(FileNotFoundError):
-            make_directory(self.path, within=self.containment.base)
+            make_directory(self.path, within=self.path.parent)
             with self._directory(fcntl.LOCK_EX, name, deadline):
                 descriptor = os.open(self._file(name), flags, FILE_MODE)
                 try:
@@ -315,8 +313,8 @@ class Locks:
     def lock(self, name: str) -> FileLock:
         """Returns the lock as an object, to be held beyond a `with` statement. Use it once."""
         with storage_errors(self.path):
-            self.containment.require(self.path)
-            make_directory(self.path, within=self.containment.base)
+            self._require_inside(self.path)
+            make_directory(self.path, within=self.path.parent)
         return FileLock(
             self._file(name),
             timeout=LOCK_SECONDS,

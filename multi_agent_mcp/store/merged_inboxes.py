@@ -2,8 +2,8 @@
 
 The order is known from the names: a file's contains the second (`20261121_214601_…`), an archive directory's the month.
 Files whose names are not of our form are parsed first. Parsed entities are cached by the file's signature, with the
-beginning of their body. Of thousands of archived messages, timelines and statistics need only what `Letter` holds: that
-is noted in an index (docs/format.md, Where things lie).
+beginning of their body. Of thousands of archived messages, timelines and statistics need only what `Envelope` holds:
+that is noted in an index (docs/format.md, Where things lie).
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _listed(path: Path) -> list[str]:
 # nobody needs a lock, the last one to write wins, and whoever deletes the index loses nothing but time.
 
 
-class Letter(NamedTuple):
+class Envelope(NamedTuple):
     """A message without its content: the fields of `Message` by the same names."""
 
     id: str
@@ -210,7 +210,7 @@ class Letter(NamedTuple):
     read_at: datetime | None
 
     @classmethod
-    def of(cls, message: Message) -> Letter:
+    def of(cls, message: Message) -> Envelope:
         return cls(*attrgetter(*cls._fields)(message))
 
 
@@ -222,65 +222,65 @@ class MergedMailbox(MergedInbox["Message"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._noted: dict[str, LettersOfMonth] = {}
+        self._noted: dict[str, EnvelopesOfMonth] = {}
 
-    def letters(self, files: Iterable[InboxFile[Message]]) -> Iterator[Letter]:
-        """Yields the letters of these files, newest first. What was read for that is noted by `note_letters`."""
+    def envelopes(self, files: Iterable[InboxFile[Message]]) -> Iterator[Envelope]:
+        """Yields the envelopes of these files, newest first. What was read for that is noted by `note_envelopes`."""
         for _, same_second in groupby(files, key=attrgetter("second")):
-            known = (self._letter(file.directory, file.name) for file in same_second)
+            known = (self._envelope(file.directory, file.name) for file in same_second)
             yield from sorted({found[2]: it for found, it in filter(None, known)}.values(), key=_SENT, reverse=True)
 
-    def note_letters(self) -> None:
+    def note_envelopes(self) -> None:
         """Writes the indexes of the months of which files had to be read. Never raises: without an index they are read
         again by the next process."""
         for noted in [*self._noted.values()]:
             if noted.is_out_of_date:
                 noted.write(self._names(noted.month))
 
-    def _letter(self, directory: Directory[Message], name: str) -> tuple[Signature, Letter] | None:
+    def _envelope(self, directory: Directory[Message], name: str) -> tuple[Signature, Envelope] | None:
         if not isinstance(directory, ReadMonth):
             known = self._head(directory, name)
-            return known and (known[0], Letter.of(known[1]))
+            return known and (known[0], Envelope.of(known[1]))
         path = f"{directory.path}/{name}"
         current = _signature_of_file(path)
         if current is None:
             return None
         noted = self._noted.get(str(directory.path))
         if noted is None:
-            noted = self._noted[str(directory.path)] = LettersOfMonth(directory)
-        found = noted.letters.get(name)
+            noted = self._noted[str(directory.path)] = EnvelopesOfMonth(directory)
+        found = noted.envelopes.get(name)
         if found is None or found[0] != current:
             message = directory.load(name)
             if message is None:
                 return None
-            found = noted.letters[name] = current, Letter.of(message)
+            found = noted.envelopes[name] = current, Envelope.of(message)
             noted.is_out_of_date = True
         return found
 
 
-class LettersOfMonth:
-    """The index of the letters of one month: JSON, a row for each file, with its name and signature. `letters` are
+class EnvelopesOfMonth:
+    """The index of the envelopes of one month: JSON, a row for each file, with its name and signature. `envelopes` are
     those by name."""
 
     def __init__(self, month: ReadMonth[Message]) -> None:
         self.month = month
         files, place = month.files, month.path.relative_to(month.files.base)
-        self._path = files.base / INDEXES / f"{place}.letters"
-        self.letters: dict[str, tuple[Signature, Letter]] = {}
+        self._path = files.base / INDEXES / f"{place}.envelopes"
+        self.envelopes: dict[str, tuple[Signature, Envelope]] = {}
         self.is_out_of_date = False
         with suppress(StorageError, ValueError, TypeError, RecursionError):
             for name, modified, size, inode, *said, created, read in json.loads(files.read(self._path) or b"[]"):
                 read_at = datetime.fromisoformat(read) if read else None
-                letter = Letter._make((*said, datetime.fromisoformat(created), read_at))
-                self.letters[name] = (modified, size, inode), letter
+                envelope = Envelope._make((*said, datetime.fromisoformat(created), read_at))
+                self.envelopes[name] = (modified, size, inode), envelope
 
     def write(self, names: Iterable[str]) -> None:
         """Writes the index of the files that are still here, `names`."""
         self.is_out_of_date = False
-        self.letters = {name: self.letters[name] for name in names if name in self.letters}
+        self.envelopes = {name: self.envelopes[name] for name in names if name in self.envelopes}
         rows = [
             (name, *found, *it[:-2], format_time(it.created_at), it.read_at and format_time(it.read_at))
-            for name, (found, it) in self.letters.items()
+            for name, (found, it) in self.envelopes.items()
         ]
         with suppress(StorageError):
             self.month.files.replace(self._path, json.dumps(rows, separators=(",", ":")).encode(), durable=False)

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.ids import new_id
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.store.durable_files import Files, read_file
 from multi_agent_mcp.store.locks import RELAY, Mutex
-from multi_agent_mcp.system.containment import read_file
 from multi_agent_mcp.system.file_status import Signature, signature_of
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.process import is_alive, own_start
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.store.durable_files import Files
 
 
 class Record:

@@ -413,6 +413,10 @@ class Workspace:
         place = self.path / ".limits"
         return Record(self.files, (place / "ended" if ended else place) / f"{agent_id}.json")
 
+    def has_limit(self, agent_id: str) -> bool:
+        """Whether there is a `limit` of an agent; one stat(2)."""
+        return os.path.exists(f"{self.path}/.limits/{agent_id}.json")  # noqa: PTH110 - asked at every sending
+
     def hook_state(self, agent_id: str, purpose: str) -> Record:
         """The state of `hook` for an agent's session of this purpose (`hooks/state_file.py`)."""
         name = agent_id if purpose == "task" else f"{agent_id}.{purpose}"

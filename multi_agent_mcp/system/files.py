@@ -6,22 +6,19 @@ import errno
 import fcntl
 import os
 import re
-import secrets
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.system.file_status import in_place
 
 T = TypeVar("T")
 
 FILE_MODE = 0o600
-PUBLIC_MODE = 0o644
 DIRECTORY_MODE = 0o700
 WITHOUT_FULL_SYNC = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS})
 """The errors of fcntl(2) on a file system that does not support F_FULLFSYNC."""
@@ -188,98 +185,74 @@ def _sync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
-# Files of other programs: read as they are, and replaced atomically, with a backup among our own files.
-#
-# An existing file keeps its mode; a new one is private, like all our files.
-
-NAME_CHARACTERS = 60
-"""The length of the path's end in a backup's name: names have at most 255 bytes, and a character up to four."""
+# A walk through a session's directory for `doctor` and `prune`, one file at a time, however many there are.
 
 
-@dataclass(frozen=True)
-class FileChange:
-    """A change of a file's content. `before` None means that the file does not exist yet."""
+class Node(NamedTuple):
+    """A file or directory. `name` is its path in the session directory (`.` for that directory itself); `place` is the
+    descriptor of its directory, valid until the next node is requested."""
 
-    path: Path
-    before: bytes | None
-    after: bytes
-    is_public: bool = False
-    """Whether others may read the file if it is new."""
+    name: str
+    status: os.stat_result
+    place: int | None = None
 
     @property
-    def changes(self) -> bool:
-        return self.before != self.after
+    def last(self) -> str:
+        """The name within `place`."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.status.st_mode)
+
+    @property
+    def mode(self) -> int:
+        return stat.S_IMODE(self.status.st_mode)
+
+    @property
+    def wanted_mode(self) -> int:
+        return DIRECTORY_MODE if self.is_directory else FILE_MODE
+
+    @property
+    def disk_bytes(self) -> int:
+        """The bytes used on disk; `st_blocks` of stat(2) counts 512 bytes each."""
+        return self.status.st_blocks * 512
 
 
-def read_external(path: Path) -> bytes | None:
-    """Reads a file; None if it does not exist. Raises `StorageError`, also for a pipe or a device, without blocking."""
-    with storage_errors(path, FileNotFoundError):
-        try:
-            with open(path, "rb", opener=_without_waiting) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise OSError(errno.EINVAL, "not a regular file", str(path))
-                return file.read()
-        except FileNotFoundError:
-            return None
+def walk(base: Path) -> Iterator[Node]:
+    """Yields the session directory and everything below it, the last directory of each level first, without following
+    symbolic links. A file may be deleted once it was yielded. Raises `StorageError`."""
+    yield Node(".", base.lstat())
+    pending = [""]
+    while pending:
+        place = pending.pop()
+        inside = []
+        for node in _nodes(base, place):
+            if node.is_directory:
+                inside.append(f"{node.name}/")
+            yield node
+        pending += sorted(inside)
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def apply_change(change: FileChange, backups: Path) -> Path | None:
-    """Replaces the file atomically, following a symbolic link and keeping its mode. Returns the path of the backup in
-    the directory `backups`, or None for a new file. Raises `StorageError`, also if the file's content is no longer
-    `before`."""
-    path = Path(os.path.realpath(change.path))  # a link, as into a user's dotfiles, stays a link
-    if read_external(path) != change.before:
-        raise StorageError("changed_meanwhile", path=path.name)
-    with storage_errors(path):
-        make_directory(path.parent)
-        backup = _backed_up(path, backups) if change.before is not None else None
-        scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            write_new(scratch, change.after)
-            if backup is not None:
-                shutil.copymode(path, scratch)
-            elif change.is_public:
-                scratch.chmod(_public_mode())
-            scratch.replace(path)
-        finally:
-            scratch.unlink(missing_ok=True)
-        sync_directory(path.parent)
-    return backup
-
-
-def remove_file(change: FileChange, backups: Path) -> Path:
-    """Removes the file, following a symbolic link; returns the path of its backup. Raises as `apply_change`."""
-    path = Path(os.path.realpath(change.path))
-    if read_external(path) != change.before:
-        raise StorageError("changed_meanwhile", path=path.name)
-    with storage_errors(path):
-        backup = _backed_up(path, backups)
-        path.unlink()
-        sync_directory(path.parent)
-    return backup
-
-
-def _public_mode() -> int:
-    """The mode of a new file that others may read, as far as this process's umask(2) lets them."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return PUBLIC_MODE & ~mask
-
-
-def _backed_up(path: Path, backups: Path) -> Path:
-    """Makes a private copy, named by the file's path, without overwriting earlier backups. Returns its path."""
-    make_directory(backups)
-    name = str(path).strip("/").replace("/", "~")[-NAME_CHARACTERS:]
-    number = 0
-    while True:
-        backup = backups / f"{name}.bak{f'.{number}' if number else ''}"
-        try:
-            write_new(backup, path.read_bytes())
-        except FileExistsError:
-            number += 1
-        else:
-            return backup
+def _nodes(base: Path, place: str) -> Iterator[Node]:
+    """Yields the entries of one directory, unordered; none if it is gone or unreadable, which its mode shows."""
+    directory = f"{base}/{place}"
+    missing = FileNotFoundError, PermissionError
+    try:
+        with storage_errors(directory, *missing), in_place(directory) as descriptor, os.scandir(descriptor) as found:
+            for item in found:
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except FileNotFoundError:  # moved or deleted meanwhile
+                    continue
+                yield Node(place + item.name, status, descriptor)
+    except missing:
+        return

@@ -1,13 +1,24 @@
-"""Finds files of other programs by patterns."""
+"""Files of other programs: found by patterns, read as they are, and replaced atomically, with a backup among our own
+files."""
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
+import secrets
+import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.system.files import make_directory, storage_errors, sync_directory, write_new
+
+PUBLIC_MODE = 0o644
 
 
 def matching(base: Path, pattern: str, words: Mapping[str, str]) -> list[Path]:
@@ -52,3 +63,98 @@ def _after(directory: Path, first: Sequence[str], pattern: str) -> Iterator[Path
         else:
             same = name == first[0]
             yield from _after(directory / name, first[1:] if same else [""] * (len(first) - 1), pattern)
+
+
+# Replacing them: an existing file keeps its mode; a new one is private, like all our files.
+
+NAME_CHARACTERS = 60
+"""The length of the path's end in a backup's name: names have at most 255 bytes, and a character up to four."""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A change of a file's content. `before` None means that the file does not exist yet."""
+
+    path: Path
+    before: bytes | None
+    after: bytes
+    is_public: bool = False
+    """Whether others may read the file if it is new."""
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+def read_external(path: Path) -> bytes | None:
+    """Reads a file; None if it does not exist. Raises `StorageError`, also for a pipe or a device, without blocking."""
+    with storage_errors(path, FileNotFoundError):
+        try:
+            with open(path, "rb", opener=_without_waiting) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file", str(path))
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def apply_change(change: FileChange, backups: Path) -> Path | None:
+    """Replaces the file atomically, following a symbolic link and keeping its mode. Returns the path of the backup in
+    the directory `backups`, or None for a new file. Raises `StorageError`, also if the file's content is no longer
+    `before`."""
+    path = Path(os.path.realpath(change.path))  # a link, as into a user's dotfiles, stays a link
+    if read_external(path) != change.before:
+        raise StorageError("changed_meanwhile", path=path.name)
+    with storage_errors(path):
+        make_directory(path.parent)
+        backup = _backed_up(path, backups) if change.before is not None else None
+        scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            write_new(scratch, change.after)
+            if backup is not None:
+                shutil.copymode(path, scratch)
+            elif change.is_public:
+                scratch.chmod(_public_mode())
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    return backup
+
+
+def remove_file(change: FileChange, backups: Path) -> Path:
+    """Removes the file, following a symbolic link; returns the path of its backup. Raises as `apply_change`."""
+    path = Path(os.path.realpath(change.path))
+    if read_external(path) != change.before:
+        raise StorageError("changed_meanwhile", path=path.name)
+    with storage_errors(path):
+        backup = _backed_up(path, backups)
+        path.unlink()
+        sync_directory(path.parent)
+    return backup
+
+
+def _public_mode() -> int:
+    """The mode of a new file that others may read, as far as this process's umask(2) lets them."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return PUBLIC_MODE & ~mask
+
+
+def _backed_up(path: Path, backups: Path) -> Path:
+    """Makes a private copy, named by the file's path, without overwriting earlier backups. Returns its path."""
+    make_directory(backups)
+    name = str(path).strip("/").replace("/", "~")[-NAME_CHARACTERS:]
+    number = 0
+    while True:
+        backup = backups / f"{name}.bak{f'.{number}' if number else ''}"
+        try:
+            write_new(backup, path.read_bytes())
+        except FileExistsError:
+            number += 1
+        else:
+            return backup

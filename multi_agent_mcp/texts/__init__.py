@@ -72,6 +72,11 @@ class Texts:
     def keys(self) -> set[str]:
         return set(self._entries)
 
+    def word(self, kind: str, code: str) -> str:
+        """The text of a code, `{kind}.{code}`; the code itself if it has none, as in a hand-written file."""
+        key = f"{kind}.{code}"
+        return self(key) if key in self else code
+
     def sentence(self, refusal: Refusal) -> str:
         """The sentence for a refusal, with giant values shortened."""
         return self._refused(refusal.key, refusal.values)

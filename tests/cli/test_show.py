@@ -10,6 +10,7 @@ import pytest
 
 from multi_agent_mcp.cli.main import COMMANDS
 from tests.cli.conftest import Ask, Run
+from tests.cli.test_terminal import in_terminal
 
 
 @pytest.fixture
@@ -111,3 +112,18 @@ def test_unread_says_from_whom_and_what(ask: Ask, run: Run) -> None:
     told = [(item["sender_id"], item["subject"]) for item in answer["messages"]]
     assert told == [("admin", "colours"), ("worker-a", "no subject")]
     assert "colours" in run("unread").stdout
+
+
+def test_a_person_is_shown_words_and_what_was_said_and_told_which_name_may_be_meant(
+    ask: Ask, run: Run, task: str, session: Path
+) -> None:
+    settings = session / "session.yaml"
+    settings.write_text(settings.read_text().replace("language: en", "language: ja"))
+    said = in_terminal(80, "show", task[4:12], session=session)
+    assert said[0] == "Build it"
+    assert any(line.split() == ["状態", "未着手"] for line in said)
+    assert not any("assignee_id" in line or "todo" in line for line in said)
+    talk = ask("conversation", "start", "worker-a", "Are you there?", "--purpose", "to know")["conversation_id"]
+    (message,) = [line for line in in_terminal(80, "show", talk, session=session) if "Are you there?" in line]
+    assert "(JST)  owner: " in message
+    assert "worker-a" in run("show", "wroker-a").stderr

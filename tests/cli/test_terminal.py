@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.text import columns
+from multi_agent_mcp.services.tasks.creation import NewTask
 from tests.cli.conftest import Ask
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -84,3 +86,30 @@ def test_rows_that_say_the_same_are_one_row_until_all_are_asked_for(busy: Path) 
     assert "and" in folded
     assert "more" in folded
     assert all(columns(line) <= 80 for line in found)
+
+
+def test_what_rings_nobody_is_said_once_for_all_of_them_without_its_code(busy: Path) -> None:
+    found = in_terminal(80, "doctor", session=busy)
+    assert sum("It has no command" in line for line in found) == 2  # of the owner, and of all others
+    assert not any("no_pane:" in line for line in found)
+
+
+def test_the_timeline_has_words_of_the_language_and_one_row_for_what_befell_many_at_once(busy: Path) -> None:
+    settings = busy / "session.yaml"
+    settings.write_text(settings.read_text().replace("language: en", "language: ja"))
+    services = open_session(busy.parent, busy.name)
+    tasks = [NewTask(title="Dig", assignee_id=f"w{number}") for number in range(5)]
+    services.task_creation.create(services.agents.owner(), tasks)
+    said = in_terminal(80, "timeline", session=busy)
+    assert all(columns(line) <= 80 for line in said)
+    assert any("依頼" in line for line in said)
+    assert not any("request" in line for line in said)
+    (folded,) = [line for line in said if "Dig" in line]
+    assert "w0 ほか 4 件" in folded
+
+
+def test_the_end_of_a_path_is_never_cut_off(busy: Path) -> None:
+    services = open_session(busy.parent, busy.name)
+    services.edits.note("worker-a", [f"/nowhere/{'deep/' * 20}app.py"], "/nowhere")
+    said = in_terminal(80, "edits", session=busy)
+    assert any(line.endswith("deep/app.py") and "…" in line for line in said), said

@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from multi_agent_mcp.domain.agent import public_key
 from multi_agent_mcp.domain.message import (
     Message,
     has_old_scheme,
     is_signed_by,
     is_signed_with,
+    public_key,
     signature,
     signed_bytes,
 )

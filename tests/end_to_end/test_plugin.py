@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.server.without_agent import HELP_TOOL
+from multi_agent_mcp.server.app import HELP_TOOL
 from multi_agent_mcp.texts import catalogue
 from tests.end_to_end.support import COMMAND, Team
 

@@ -62,6 +62,17 @@ def test_reading_what_was_announced_is_no_news(services: Services) -> None:
     assert not is_silent(services, "PostToolUse")
 
 
+@pytest.mark.parametrize("kind", ["ipc", "notifications", "tasks"])
+def test_what_is_written_into_a_file_that_was_empty_at_a_look_is_no_secret(services: Services, kind: str) -> None:
+    path = services.path / kind / AGENT / "new.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        os.utime(path.parent, ns=(time.time_ns() - 2 * RACY_NS,) * 2)
+        assert said(services, "PostToolUse") is None
+        file.write("---\nx: 1\n---\n\nx")
+    assert not is_silent(services, "PostToolUse")
+
+
 def test_what_no_event_could_announce_waits_for_one_that_can(services: Services) -> None:
     send(services, "admin", AGENT)
     settle(services)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from multi_agent_mcp.server.without_agent import HELP_TOOL
+from multi_agent_mcp.server.app import HELP_TOOL
 from multi_agent_mcp.texts import catalogue
 from tests.end_to_end.support import REPOSITORY
 from tests.hosts.claude import ASKING

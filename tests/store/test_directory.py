@@ -154,6 +154,15 @@ def test_an_empty_file_that_was_just_made_is_waited_for(directory: Directory[Mes
     assert names(directory) == {"new.md"}
 
 
+def test_a_file_that_was_empty_at_a_look_is_seen_once_it_is_filled(directory: Directory[Message]) -> None:
+    path = put(directory.path / "new.md", b"", at=datetime.now(UTC))
+    age(directory)
+    assert names_now(directory) == set()
+    path.write_text(GOOD)  # in place, as cp(1) does: the directory stays as it was
+    age(directory)
+    assert names_now(directory) == {"new.md"}
+
+
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
     """A directory of a user who cannot read everything, whoever runs the tests."""

@@ -17,7 +17,7 @@ from multi_agent_mcp.config import expanded
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason
 from multi_agent_mcp.hosts import hosts
-from multi_agent_mcp.system.files import FileChange, apply_change
+from multi_agent_mcp.system.other_files import FileChange, apply_change
 
 if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram

@@ -94,9 +94,9 @@ def _refuse(refusal: Refusal, texts: Texts) -> NoReturn:
 
 def _serve_without_agent(refusal: Refusal | None, texts: Texts, host_pid: int) -> NoReturn:
     """Serves as a plugin does where it is of no use, and says why."""
-    from multi_agent_mcp.server import without_agent
+    from multi_agent_mcp.server.app import run_without_agent
 
-    without_agent.run(refusal, texts, host_pid)
+    run_without_agent(refusal, texts, host_pid)
     raise SystemExit(0)
 
 

@@ -11,7 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from multi_agent_mcp.cli.context import excerpt, placed
-from multi_agent_mcp.cli.rendering import Styled, ago, local_words, status_words
+from multi_agent_mcp.cli.rendering import (
+    Styled,
+    ago,
+    alike,
+    folded,
+    is_terminal,
+    local_words,
+    short_id,
+    status_words,
+    subjects_words,
+    words_of_code,
+)
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.errors import Refusal
@@ -48,23 +59,42 @@ class Edited(NamedTuple):
 
 NO_EDITS = Edited()
 
+SINGLE = frozenset({"mail", "conversation", "request"})
+"""The kinds of items whose words are somebody's: each is read by itself."""
 METER = 6
 EDITS_SHOWN = 8
 
 
-def waiting(item: Item, now: datetime, texts: Texts) -> Iterator[Row]:
+def likeness(item: Item) -> object:
+    """Equal for items that say the same of different agents or tasks. A question has its own row, as has mail."""
+    if item.dialog is not None or item.kind in SINGLE:
+        return id(item)
+    return item.kind, item.machine, alike(item.text, item.agent_id or "")
+
+
+def kind_words(group: Sequence[Item], texts: Texts) -> str:
+    """What waits, and how many of it."""
+    kind = texts(f"attention.kind.{group[0].kind}")
+    return f"{kind} ×{len(group)}" if len(group) > 1 else kind
+
+
+def waiting(group: Sequence[Item], now: datetime, texts: Texts) -> Iterator[Row]:
+    item = group[0]
     since = ago(item.since, now, texts) if item.since else "-"
     says, machine = said(item, texts), item.machine
     if machine is not None and not item.solved_in_pane:
         says, machine = texts("attention.there", machine=machine, command=says), None
     who = placed(item.agent_id, machine) if item.agent_id else "-"
-    yield since, who, texts(f"attention.kind.{item.kind}"), says
+    if len(group) > 1:
+        who = one_line(subjects_words([each.agent_id or "-" for each in group], texts))
+    yield since, who, kind_words(group, texts), says
     if item.dialog is not None:
         asked = (one_line(line) for line in item.dialog.text.split("\n") if line.strip())
         yield from (("", "", "", words) for words in (*asked, choices(item.dialog, texts)))
     if item.question is not None:
         offered = " · ".join(f"{number} {choice}" for number, choice in enumerate(item.question.choices, 1))
-        yield from (("", "", "", one_line(words)) for words in (offered, item.command) if words)
+        command = short_id(item.command) if is_terminal() else item.command
+        yield from (("", "", "", one_line(words)) for words in (offered, command) if words)
 
 
 def said(item: Item, texts: Texts) -> str:
@@ -118,7 +148,7 @@ def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
     if seen.interrupts:
         return texts("watch.interrupted")
     if seen.stuck:
-        return f"{texts('watch.stuck')}: {seen.stuck.cause}"
+        return f"{texts('watch.stuck')}: {words_of_code('watch.stuck', seen.stuck.cause, texts)}"
     if seen.limit:
         until = local_words(seen.limit.until, now, texts) if seen.limit.until else seen.limit.until_said
         return f"{texts('watch.limited')}: {until}"
@@ -142,11 +172,13 @@ def task(found: Task, now: datetime, texts: Texts) -> Row:
 
 def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
     who = f"{display_id(seen.sender_id)} → {display_id(seen.receiver_id)}"
-    reached = status_words(seen.state, texts)
-    if seen.reason:
+    reached, words = status_words(seen.state, texts), seen.subject
+    if seen.reason and is_terminal():
+        words = f"{words} — {texts.words_of(seen.reason)}"
+    elif seen.reason:
         reached = Styled(one_line(f"{reached}: {seen.reason}"), reached.style)
     sent = ago(seen.created_at, now, texts)
-    return sent, who, one_line(seen.message_type), reached, one_line(seen.subject)
+    return sent, who, words_of_code("type", seen.message_type, texts), reached, one_line(words)
 
 
 def edit(made: FileEdit, shared: Collection[tuple[str, str | None]], now: datetime, texts: Texts) -> Row:
@@ -168,7 +200,11 @@ def tables(
     """Yields name, columns and rows of each table, from the top; the first is attention, if any item waits. `edited`
     are the last edits of files and which of these several agents edit."""
     if items:
-        yield "attention", ATTENTION, [row for item in items for row in waiting(item, seen.at, texts)]
+        yield (
+            "attention",
+            ATTENTION,
+            [row for group in folded(items, likeness) for row in waiting(group, seen.at, texts)],
+        )
     yield "agents", AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
     yield "tasks", TASKS, [task(item, seen.at, texts) for item in seen.tasks]
     yield "messages", MESSAGES, [message(item, seen.at, texts) for item in seen.messages]

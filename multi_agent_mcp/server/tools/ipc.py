@@ -61,7 +61,8 @@ def read_messages(
     message_id and offset (characters) continue one long message."""
     _require_own(call, agent_id)
     for name, value in (("before", before), ("message_id", message_id)):
-        require_text(name, value)
+        if value is not None:
+            require_text(name, value)
     query = Query(
         unread_only=unread_only,
         mark_as_read=mark_as_read,

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
-    from multi_agent_mcp.store.durable_files import Node
     from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.system.files import Node
     from multi_agent_mcp.texts import Texts
 
 # Disk usage of a session, by kind of file.

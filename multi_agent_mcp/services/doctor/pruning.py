@@ -16,8 +16,9 @@ from multi_agent_mcp.domain.session import AgentSession, Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.doctor.tree import is_leftover
 from multi_agent_mcp.store.codec import Unreadable, codec
-from multi_agent_mcp.store.durable_files import INDEXES, Node, walk
+from multi_agent_mcp.store.durable_files import INDEXES
 from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
+from multi_agent_mcp.system.files import Node, walk
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.entity import Entity

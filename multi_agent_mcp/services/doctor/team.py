@@ -9,7 +9,8 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import combinations, islice
 
-from multi_agent_mcp.domain.agent import Agent, by_server, public_key, sharing_panes, superiors, waking_tmux
+from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
+from multi_agent_mcp.domain.message import public_key
 from multi_agent_mcp.domain.overview.stuck import DIALOG
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.times import format_time

@@ -16,9 +16,8 @@ from multi_agent_mcp.errors import Reason
 from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, CheckContext, Finding
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.directory import QUARANTINE, REASON_SUFFIX, Directory, Quarantine, reason_in
-from multi_agent_mcp.store.durable_files import Node, walk
 from multi_agent_mcp.store.records import RELAY_SOCKET
-from multi_agent_mcp.system.files import DIRECTORY_MODE, FILE_MODE
+from multi_agent_mcp.system.files import DIRECTORY_MODE, FILE_MODE, Node, walk
 from multi_agent_mcp.system.ownership import is_trusted, own_users, user_name
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.store.merged_inboxes import LAST, InboxFile, Letter, MergedMailbox, position
+from multi_agent_mcp.store.merged_inboxes import LAST, Envelope, InboxFile, MergedMailbox, position
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
@@ -66,15 +66,15 @@ class MailSearch:
             messages.append(head)
         return Page(messages, more=False)
 
-    def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Letter], int]:
+    def during(self, start: datetime, end: datetime, limit: int) -> tuple[list[Envelope], int]:
         """The newest `limit` messages of a period, oldest first, and approximately how many older ones it has. The
         first look at archived ones reads them, and notes what it found (`.index/`)."""
         first, last = stamp(start), stamp(end)
         mailboxes = self._mailboxes()
         files = self._merged.newest_first(mailboxes, first, last)
-        found = (letter for letter in self._merged.letters(files) if start <= letter.created_at <= end)
+        found = (envelope for envelope in self._merged.envelopes(files) if start <= envelope.created_at <= end)
         messages = list(islice(found, limit))[::-1]
-        self._merged.note_letters()
+        self._merged.note_envelopes()
         older = self._merged.count(mailboxes, first, last) - limit if len(messages) == limit else 0
         return messages, max(older, 0)
 

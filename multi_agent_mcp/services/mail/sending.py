@@ -199,8 +199,8 @@ class Messages:
     clock: Callable[[], datetime]
     outbox: Outbox
     operations: Operations
-    after_sending: Callable[[Sequence[Message]], None]
-    """Called with the messages that were stored. Never raises."""
+    after_sending: Sequence[Callable[[Sequence[Message]], None]]
+    """Each is called with the messages that were stored. They never raise."""
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. Repeating a sender's idempotency key returns the
@@ -234,9 +234,12 @@ class Messages:
 
     def announced(self, prepared: PreparedMessages, stored: Sequence[Message]) -> Sent:
         """Rings for the stored messages; returns the delivery of every message, including those stored earlier."""
-        parcels = (Parcel(item.receiver_id, item.id, self._mailbox(item).path / file_name(item)) for item in stored)
-        delivery = {**self.outbox.announce(stored), **remote_delivery(self.workspace, parcels)}
-        self.after_sending(stored)
+        delivery = self.outbox.announce(stored)
+        if self.workspace.authority.here is not None:
+            parcels = (Parcel(item.receiver_id, item.id, self._mailbox(item).path / file_name(item)) for item in stored)
+            delivery |= remote_delivery(self.workspace, parcels)
+        for tell in self.after_sending:
+            tell(stored)
         for message in prepared.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
         first = prepared.messages[0]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail.search import MailSearch
-    from multi_agent_mcp.store.merged_inboxes import Letter
+    from multi_agent_mcp.store.merged_inboxes import Envelope
     from multi_agent_mcp.store.workspace import Workspace
 
 ARROWS_MAX = 2_000
@@ -90,7 +90,7 @@ class Timelines:
         )
         return replace(_framed(found, start, end), lanes=tuple(self._lanes(found))), tasks
 
-    def _arrows(self, messages: Iterable[Letter]) -> Iterator[Arrow]:
+    def _arrows(self, messages: Iterable[Envelope]) -> Iterator[Arrow]:
         steps_of = self._steps()
         for message in messages:
             steps = steps_of(message.receiver_id, message.id)

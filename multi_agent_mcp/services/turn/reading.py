@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.domain.message import is_report
 from multi_agent_mcp.errors import MessageNotFound, Refusal
 from multi_agent_mcp.services.answer_budget import UNLIMITED, AnswerBudget, Slice, cut, pack
 
@@ -72,6 +73,11 @@ class ReadBatch:
         """The messages marked read whose signature verifies; only these have effects beyond being mail."""
         return [item.message for item in self._marked() if item.verified]
 
+    @property
+    def reports(self) -> list[Message]:
+        """Those of `believed` that report on tasks; none reports to a worker."""
+        return [] if self.reader.role == "worker" else list(filter(is_report, self.believed))
+
     def _marked(self) -> list[Slice]:
         return [item for item in self.slices if self._is_fresh(item)]
 
@@ -102,7 +108,7 @@ class Reading:
     conversations: Conversations
     owner_waits: OwnerWaits
     signatures: Signatures
-    marked_read: Callable[[Iterable[Message], datetime], None] = lambda _messages, _at: None
+    marked_read: Callable[[Iterable[Message], datetime], None] | None = None
     """Called for messages that were marked read. Never raises."""
 
     def unread_among(self, agent_id: str, spoken: Iterable[Message]) -> list[str]:
@@ -131,14 +137,14 @@ class Reading:
             with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
                 batch = batch or self.select(agent, query)
                 refused = self._mark(batch, lease)
-        dashboard_updated = self.reports.follow_up(agent, batch.believed)
+        dashboard_updated = bool(batch.reports) and self.reports.follow_up(batch.reports)
         return self._answer(batch, dashboard_updated=dashboard_updated) | self._not_followed(refused)
 
     def select(self, agent: Agent, query: Query) -> ReadBatch:
         """Chooses the messages for an answer; marks nothing read. Raises as `read`."""
         mailbox = self.workspace.mailbox(agent.id)
         unread = mailbox.unread(fresh=True)
-        if query.polling and query.unread_only and query.message_id is None:
+        if agent.role == "owner" and query.polling and query.unread_only and query.message_id is None:
             self.owner_waits.checked(agent, len(unread))
         slices, more = self._choose(mailbox, query, unread)
         judged = [replace(item, verified=self.signatures.verifies(item.message, agent.id)) for item in slices]
@@ -155,7 +161,8 @@ class Reading:
             return {}  # without the lock, so that read-only directories can be viewed
         with self.workspace.locks.held(self.workspace.mailbox(batch.reader.id).lock):
             refused = self._mark(batch, None)
-        self.reports.follow_up(batch.reader, batch.believed)
+        if batch.reports:
+            self.reports.follow_up(batch.reports)
         return self._not_followed(refused)
 
     def _answer(self, batch: ReadBatch, *, dashboard_updated: bool) -> dict[str, Any]:
@@ -213,16 +220,18 @@ class Reading:
         if not names:
             return {}
         mailbox = self.workspace.mailbox(batch.reader.id)
-        refused = self.reports.apply(batch.reader, believed)
+        refused = self.reports.apply(batch.reports) if batch.reports else {}
         self.conversations.mark_seen(batch.reader, believed)
         if lease is not None:
             lease(tuple(mailbox.reference(name, batch.at) for name in names))
-        self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
+        if batch.reader.role == "owner":
+            self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
         if lease is not None:
             mailbox.mark_read(names, batch.at)
         else:
             mailbox.read(names, batch.at)
-        self.marked_read((item.message for item in batch.slices if item.path.name in names), batch.at)
+        if self.marked_read is not None:
+            self.marked_read((item.message for item in batch.slices if item.path.name in names), batch.at)
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:

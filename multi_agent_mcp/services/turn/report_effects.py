@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.ids import entity_id
-from multi_agent_mcp.domain.message import Message, is_report
 from multi_agent_mcp.domain.task import Task, checklist_item, progressed, reported
 from multi_agent_mcp.domain.task_history import Change
 from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, NotProven, Refusal, TaskNotFound
@@ -19,7 +18,7 @@ from multi_agent_mcp.services.tasks.changes import require_startable
 from multi_agent_mcp.texts import catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.snapshot import Dashboard
     from multi_agent_mcp.store.workspace import Workspace
@@ -37,25 +36,22 @@ class Reports:
     derived: DerivedNotices
     clock: Callable[[], datetime]
 
-    def apply(self, reader: Agent, messages: Iterable[Message]) -> dict[str, Refusal]:
-        """Applies the reports to their tasks. Idempotent: a report read twice, because its reader died, counts once.
+    def apply(self, reports: Iterable[Message]) -> dict[str, Refusal]:
+        """Applies reports to their tasks. Idempotent: a report read twice, because its reader died, counts once.
 
         Returns, by message id, why a report could not be applied; the task's history records that, too.
         """
         refused: dict[str, Refusal] = {}
-        for message in sorted(_reports(reader, messages), key=age):
+        for message in sorted(reports, key=age):
             try:
                 self.workspace.tasks.update(_task_id(message), self._change(message, refused))
             except Refusal as refusal:
                 logger.warning("report %s was not applied: %s", message.id, _in_words(refusal))
         return refused
 
-    def follow_up(self, reader: Agent, messages: Iterable[Message]) -> bool:
-        """Sends the notifications that follow from the reports among the messages, and rewrites the dashboard. Returns
-        whether the dashboard was rewritten."""
-        reports = _reports(reader, messages)
-        if not reports:
-            return False
+    def follow_up(self, reports: Iterable[Message]) -> bool:
+        """Sends the notifications that follow from reports, and rewrites the dashboard. Returns whether the dashboard
+        was rewritten."""
         for report in reports:
             with suppress(InvalidId, TaskNotFound):
                 self.derived.follow_up(self.workspace.tasks.get(_task_id(report)))
@@ -104,12 +100,6 @@ def _outcome(task: Task, message: Message, change: Change) -> Task:
     failed = message.message_type == "task_failed"
     reason = message.content if failed else None
     return reported(task, replace(change, reason=reason), failed=failed, summary=str(summary))
-
-
-def _reports(reader: Agent, messages: Iterable[Message]) -> list[Message]:
-    if reader.role == "worker":
-        return []
-    return list(filter(is_report, messages))
 
 
 def _progress(message: Message) -> int | None:

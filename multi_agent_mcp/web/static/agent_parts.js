@@ -3,7 +3,7 @@
 // where everything of the kind is listed; a `wide` part takes the width of the page.
 
 import { settledOrOpen } from "./asked.js";
-import { age, api, chip, face, facts, h, handoff, prose, query, statusChip, t, visible, who } from "./core.js";
+import { age, api, chip, face, facts, h, handoff, prose, query, statusChip, t, visible, who, withLocalTimes } from "./core.js";
 import { screenOf } from "./pane.js";
 
 const SHOWN = 8;
@@ -90,7 +90,7 @@ async function log(agent) {
   return [
     h("p", { class: "marks" }, chip(`execution-${newest.status}`, t(`executions.${newest.status}`)),
       h("a", { href: `/executions#${newest.execution_id}` }, h("bdi", null, visible(newest.task_title) || newest.task_id)), age(newest.started_at)),
-    lines.length > 0 && h("pre", { class: "log", tabindex: "0" }, lines.slice(-LINES).map((line) => `${visible(line)}\n`)),
+    lines.length > 0 && h("pre", { class: "log", tabindex: "0" }, lines.slice(-LINES).map((line) => `${withLocalTimes(line)}\n`)),
   ];
 }
 

@@ -1,6 +1,6 @@
 // What an agent does, in the list of all and on its own page: its life, its work, what can be done about it.
 
-import { age, api, chip, facts, h, icon, isAway, statusChip, t, told, visible, why } from "./core.js";
+import { age, api, chip, facts, h, icon, isAway, statusChip, t, told, visible, why, word } from "./core.js";
 import { ask } from "./dialogs.js";
 import { openPane } from "./pane.js";
 import { release, resume } from "./task_acts.js";
@@ -34,14 +34,15 @@ export function troubles(agent) {
   ].filter(Boolean);
 }
 
-// What the agent has not read yet, and how far each notification got.
+// What the agent has not read yet, and how far it got: the notifications that got equally far are one row.
 function waiting(notifications) {
   if (!notifications.length) return null;
-  return h("ul", { class: "notices" }, notifications.map((notice) => h("li", null,
-    chip(`state-${notice.state}`, t(`state.${notice.state}`)), " ",
-    h("bdi", null, visible(notice.action ?? notice.type)),
-    notice.sender_id && [" ", h("small", { class: "hint" }, "← ", h("bdi", null, visible(notice.sender_id)))],
-    notice.reason && h("small", { class: "hint", title: visible(notice.reason) }, " · ", why(notice.reason)))));
+  const rows = Map.groupBy(notifications, ({ state, reason }) => `${state} ${reason}`);
+  return h("ul", { class: "notices" }, [...rows.values()].map((notices) => h("li", null,
+    chip(`state-${notices[0].state}`, t(`state.${notices[0].state}`)),
+    notices.map((notice) => [" ", h("span", { class: "notice" }, h("bdi", null, word("action", notice.action ?? notice.type)),
+      notice.sender_id && h("small", { class: "hint" }, " ← ", h("bdi", null, visible(notice.sender_id))))]),
+    notices[0].reason && h("small", { class: "hint why", title: visible(notices[0].reason) }, why(notices[0].reason)))));
 }
 
 export function acts(agent) {

@@ -87,7 +87,7 @@ const BY_COMMAND = new Set([...IN_PANES, "paused", "wait"]);
 function row(item, buttons) {
   return h("li", { class: IN_PANES.has(item.kind) ? "bad" : "" },
     h("span", { class: "what" }, chip(`attention-${item.kind}`, t(`attention.kind.${item.kind}`)), item.agent_id && agentLink(item.agent_id)),
-    h("bdi", { class: "says", title: visible(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : visible(item.text)),
+    h("bdi", { class: "says", title: visible(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : item.isFirst && !buttons ? "" : visible(item.text)), // its words follow whole
     item.since ? age(item.since) : h("span"),
     h("span", { class: "acts" }, buttons ?? [acts(item), open(item), later(() => [item])]),
     isAsked(item) && !buttons && (item.isFirst ? ask(item) : folded(item)));

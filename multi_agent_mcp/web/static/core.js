@@ -35,12 +35,12 @@ export function icon(name) {
   return element;
 }
 
-// The server renders and sanitizes agents' Markdown (markdown.py); no other HTML may be inserted.
 // What somebody left for whoever goes on.
 export const handoff = (item) => h("details", { class: "handoff" },
-  h("summary", { class: "marks" }, who(item.agent_id), item.kind === "derived" && h("small", { class: "hint" }, t("board.handoff_derived")), age(item.created_at)),
+  h("summary", { class: "marks" }, icon("unfold"), who(item.agent_id), item.kind === "derived" && h("small", { class: "hint" }, t("board.handoff_derived")), age(item.created_at)),
   h("pre", { class: "log", tabindex: "0" }, visible(item.content)));
 
+// The server renders and sanitizes agents' Markdown (markdown.py); no other HTML may be inserted.
 export function prose(shown) {
   const element = h("div", { class: "prose" });
   element.innerHTML = shown.html;
@@ -84,6 +84,9 @@ export function why(code) {
   if (broken) return t("reason.failed", { error: visible(broken[1]) });
   return `reason.${code}` in facts.texts ? t(`reason.${code}`) : visible(code);
 }
+
+// The word for a code that the server sent; the code itself if there is none, as in a file written by hand.
+export const word = (kind, code) => facts.texts[`${kind}.${code}`] ?? visible(code);
 
 // Runs an action of the user; shows the reason when it fails. Returns whether nothing would be gained by another try.
 export async function attempt(act) {
@@ -142,6 +145,10 @@ function ago(of) {
 const clock = new Intl.DateTimeFormat(facts.language, { dateStyle: "medium", timeStyle: "medium" });
 export const at = (of) => (of ? clock.format(new Date(of)) : "–");
 
+// A text of the files with its times by the local clock.
+const TIME = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
+export const withLocalTimes = (text) => visible(text).replace(TIME, at);
+
 // A <time> whose age is kept up to date.
 export function age(of) {
   return of ? h("time", { datetime: of, title: at(of), class: "age" }, ago(of)) : h("span", null, "–");
@@ -152,7 +159,7 @@ setInterval(() => {
 
 // A length of time in seconds, in one unit.
 export function took(value) {
-  if (value > 0 && value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value > 0 && value < 1) return t("ago.milliseconds", { n: Math.round(value * 1000) });
   const n = (number) => ({ n: Number(number.toFixed(1)) });
   if (value < 60) return t("ago.seconds", n(value));
   if (value < 3600) return t("ago.minutes", n(value / 60));

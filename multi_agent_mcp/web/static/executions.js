@@ -1,6 +1,6 @@
 // Executions and their logs, followed while they run.
 
-import { age, agentLink, api, at, chip, face, h, query, t, took, visible } from "./core.js";
+import { age, agentLink, api, at, chip, face, h, query, t, took, visible, withLocalTimes } from "./core.js";
 import { chosen, filters } from "./filters.js";
 import { counted, keyed } from "./lists.js";
 import { watch } from "./live.js";
@@ -33,7 +33,7 @@ async function show(id) {
   const { execution, lines, total } = answer;
   const { log } = known;
   const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-  for (const line of lines) log.append(h("span", { class: tone(line) }, `${visible(line)}\n`));
+  for (const line of lines) log.append(h("span", { class: tone(line) }, `${withLocalTimes(line)}\n`));
   known.next = answer.next_offset;
   known.head.replaceChildren(
     h("h2", null, h("a", { href: `/#${execution.task_id}` }, h("bdi", null, visible(execution.task_title ?? execution.task_id)))),

@@ -1,9 +1,12 @@
-// The findings of doctor and their repairs.
+// The findings of doctor and their repairs; those that say the same of different agents or files are one row.
 
-import { api, at, chip, h, t, visible } from "./core.js";
+import { api, chip, h, icon, t, withLocalTimes } from "./core.js";
 import { watch } from "./live.js";
 
-const TIME = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
+const ENTITY_ID = /\b(?:[a-z]{3,4}_([0-9a-f]{8})[0-9a-f]{4}|([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f-]{22})\b/g;
+const MANY = 4; // findings that say the same, from which on they are one row
+const NAMED = 3;
+const unfolded = new Set(); // what the rows say whose subjects are all shown
 const findings = document.getElementById("findings");
 
 let asked = false;
@@ -16,11 +19,47 @@ const again = watch(["agents"], async () => {
     return;
   }
   const head = ["weight", "check", "subject", "finding", "repair"].map((key) => h("th", { scope: "col" }, t(`health.${key}`)));
-  const rows = answer.findings.map((item) => h("tr", null,
-    h("td", null, chip(`level-${item.level}`, t(`health.level.${item.level}`))),
-    h("td", null, item.check),
-    ...[item.subject, item.finding, item.repair].map((text) => h("td", null, h("bdi", null, visible(text).replace(TIME, at))))));
+  const groups = Map.groupBy(answer.findings, likeness);
+  const rows = [...groups].flatMap(([key, group]) => (group.length < MANY ? group.map((item) => row([item])) : [row(group), all(key, group)]));
   findings.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "plain findings" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows))));
 });
+
+// Equal for findings that say the same apart from their subject, names in quotes, ids and numbers.
+function likeness({ level, check, subject, finding, repair }) {
+  const alike = (text) => text.replaceAll(subject, "#").replace(/'[^']*'/g, "#").replace(ENTITY_ID, "#").replace(/\d+/g, "#");
+  return [level, check, alike(finding), alike(repair)].join("\n");
+}
+
+const said = (text) => h("bdi", null, withLocalTimes(text).replace(ENTITY_ID, "$1$2"));
+
+function row(group) {
+  const [first] = group;
+  const subjects = [...new Set(group.map(({ subject }) => subject))];
+  return h("tr", { class: group.length > 1 ? "many" : "" },
+    h("td", null, chip(`level-${first.level}`, t(`health.level.${first.level}`)), group.length > 1 && h("b", null, ` ×${group.length}`)),
+    h("td", null, first.check),
+    h("td", null, said(subjects.slice(0, NAMED).join(", ")), subjects.length > NAMED && " …"),
+    h("td", null, said(first.finding)),
+    h("td", null, said(first.repair)));
+}
+
+// Its subject, and what is said of it unless that is the same of all.
+function each(group) {
+  const isSame = group.every(({ finding }) => finding === group[0].finding);
+  return h("ul", { tabindex: "0", class: isSame ? "short" : "" }, group.map(({ subject, finding }) => h("li", null, h("b", null, said(subject)), !isSame && [" ", said(finding)])));
+}
+
+// The row below that of many findings: each of them, once it is opened.
+function all(key, group) {
+  const details = h("details", { class: "fold", open: unfolded.has(key) }, h("summary", null, icon("unfold"), t("health.all", { n: group.length })));
+  const fill = () => {
+    if (details.open) unfolded.add(key);
+    else unfolded.delete(key);
+    if (details.open && details.children.length < 2) details.append(each(group));
+  };
+  details.addEventListener("toggle", fill);
+  if (details.open) fill();
+  return h("tr", { class: "all" }, h("td", { colspan: "5" }, details));
+}
 
 document.getElementById("again").addEventListener("click", () => { asked = true; again(); });

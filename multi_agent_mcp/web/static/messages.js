@@ -1,6 +1,6 @@
 // Everybody's mail, newest first; the Owner's own is read and answered here.
 
-import { age, agentLink, api, at, chip, face, facts, h, query, said, t, took, visible, why } from "./core.js";
+import { age, agentLink, api, at, chip, face, facts, h, query, said, t, took, visible, why, word } from "./core.js";
 import { markAllRead } from "./attention_list.js";
 import { markRead } from "./frame.js";
 import { keyed, MOST } from "./lists.js";
@@ -72,7 +72,7 @@ async function show(id, isChosen) {
   const over = conversation?.status === "ended";
   return [
     h("h2", null, h("bdi", null, visible(message.subject) || t("messages.no_subject"))),
-    h("p", { class: "between" }, agentLink(message.sender_id), " → ", agentLink(message.receiver_id), " ", chip("kind", message.message_type),
+    h("p", { class: "between" }, agentLink(message.sender_id), " → ", agentLink(message.receiver_id), " ", chip("kind", word("type", message.message_type)),
       ["urgent", "high"].includes(message.priority) && chip(`priority-${message.priority}`, t(`priority.${message.priority}`)),
       message.signature !== "signed" && chip(`signature-${message.signature}`, t(`messages.signature.${message.signature}`)), h("span", { class: "hint" }, at(message.created_at))),
     references(message, task, conversation),

@@ -26,11 +26,11 @@ function everything(found) {
   return [
     h("div", { class: "charts" },
       chart("stats.busy_by_day", found.days, (day) => day.busy, took),
-      chart("stats.done_by_day", found.days, (day) => day.done, String),
-      chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), String),
+      chart("stats.done_by_day", found.days, (day) => day.done, whole),
+      chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), whole),
       found.usage.days.some((day) => sum(day.tokens)) && chart("stats.tokens_by_day", found.usage.days, (day) => day.tokens, tokens)),
     h("section", null, h("h2", null, t("stats.agents")), agents(found.agents)),
-    found.usage.rows.length > 0 && h("section", null, h("h2", null, t("stats.tokens")), usage(found.usage)),
+    found.usage.rows.length > 0 && h("section", null, h("h2", null, t("stats.tokens")), usage(found.usage, new Map(found.tasks.map((task) => [task.task_id, task.title])))),
     found.tasks.some(isWorked) && h("section", null, h("h2", null, t("stats.tasks")), tasks(found.tasks)),
     found.left_out > 0 && h("p", { class: "hint" }, t("stats.left_out", { count: found.left_out })),
   ].filter(Boolean);
@@ -86,7 +86,8 @@ function column(values, highest, words, day, label) {
 
 const length = (seconds) => (seconds === null ? NONE : took(seconds));
 const tokens = (number) => (number === "unknown" ? t("stats.unknown") : new Intl.NumberFormat(facts.language, { notation: "compact" }).format(number));
-const count = (number) => (number ? String(number) : NONE);
+const whole = (number) => new Intl.NumberFormat(facts.language).format(number);
+const count = (number) => (number ? whole(number) : NONE);
 
 function table(kind, head, rows) {
   const titles = head.map((key) => t(key));
@@ -102,7 +103,7 @@ function agents(found) {
     who(agent.agent_id),
     meter(longest, [["busy", agent.busy], ["waiting", agent.waiting]]),
     count(agent.tool_calls),
-    agent.sent || agent.received ? `${agent.sent} / ${agent.received}` : NONE,
+    agent.sent || agent.received ? `${whole(agent.sent)} / ${whole(agent.received)}` : NONE,
     count(agent.done),
     length(agent.blocked || null),
     length(agent.until_read),
@@ -134,14 +135,14 @@ function tasks(found) {
   ];
 }
 
-// What models took: a row for each agent, task and model; "unknown" where the host's files do not say it.
-function usage({ rows, currency }) {
+// What models took: a row for each agent, task and model; where the host's files do not say it, it is said once.
+function usage({ rows, currency }, titles) {
   const head = ["stats.agent", "stats.task", "stats.model", "stats.input", "stats.output", "stats.cache_read", "stats.cache_write", currency && "stats.cost"].filter((title) => title !== null);
   return table("usage", head, rows.map((row) => [
     who(row.agent_id),
-    row.task_id ? h("a", { href: `/#${row.task_id}` }, row.task_id) : NONE,
+    row.task_id ? h("a", { href: `/#${row.task_id}` }, h("bdi", null, visible(titles.get(row.task_id)) || row.task_id)) : NONE,
     row.model ? h("bdi", null, visible(row.model)) : NONE,
-    ...[row.input, row.output === "unknown" ? row.output : row.output + (row.reasoning ?? 0), row.cache_read, row.cache_write].map(tokens),
+    ...(row.input === "unknown" ? [tokens(row.input), NONE, NONE, NONE] : [row.input, row.output + (row.reasoning ?? 0), row.cache_read, row.cache_write].map(tokens)),
     ...(currency ? [row.cost === undefined ? NONE : `${row.cost.toFixed(2)} ${visible(currency)}`] : []),
   ]));
 }

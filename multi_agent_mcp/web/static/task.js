@@ -2,7 +2,7 @@
 
 import { settledOrOpen } from "./asked.js";
 import { progress } from "./columns.js";
-import { age, agentLink, api, at, attempt, chip, h, handoff, prose, said, statusChip, t, visible, who } from "./core.js";
+import { age, agentLink, api, at, attempt, chip, h, handoff, prose, said, statusChip, t, visible, who, word } from "./core.js";
 import { dialog, menu } from "./dialogs.js";
 import { watch } from "./live.js";
 import { decide, moves, otherActs } from "./task_acts.js";
@@ -124,7 +124,7 @@ const asked = (task, question) => h("li", { class: question.asker_id === task.as
   settledOrOpen(question));
 
 const message = (task, message) => h("li", { class: message.sender_id === task.assignee_id ? "one" : "other" },
-  h("div", { class: "by" }, who(message.sender_id), chip("kind", message.message_type),
+  h("div", { class: "by" }, who(message.sender_id), chip("kind", word("type", message.message_type)),
     h("a", { href: `/messages#${new URLSearchParams({ box: "all", id: message.id })}`, "aria-label": t("attention.open") }, age(message.created_at))),
   h("div", { class: "bubble" }, said(message) ?? h("p", null, h("bdi", null, visible(message.preview)), "…")));
 
@@ -143,11 +143,12 @@ const LABELS = {
 
 function changes(entry) {
   const told = new Set(["at", "by", "reason", "message_id", "conversation_id", "intent_id", "proof"]);
-  const words = { status: (value) => (value ? t(`status.${value}`) : "–") };
+  const words = { status: (value) => (value ? t(`status.${value}`) : "–"), delivered: (value) => t(value ? "board.delivered" : "board.given_back") };
   const isChange = ([key, value]) => !told.has(key) && !(Array.isArray(value) && value.every((one) => one === null));
   return Object.entries(entry).filter(isChange).map(([key, value]) => {
     const say = words[key] ?? ((one) => one ?? "–");
     if (key === "status" && Array.isArray(value)) return visible(value.filter((one, index) => index || one).map(say).join(" → "));
+    if (key === "delivered") return say(entry.delivered);
     const label = key in LABELS ? t(LABELS[key]) : key;
     return visible(`${label} ${Array.isArray(value) ? value.map(say).join(" → ") : say(value)}`);
   }).join(", ");

@@ -6,7 +6,7 @@ This module decides the elements and their places; `templates/timeline.svg` has 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from itertools import chain
 from math import hypot
@@ -17,8 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from multi_agent_mcp.domain.overview.timeline import OTHERS, Arrow, Bar, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.text import sanitize
-from multi_agent_mcp.domain.times import format_duration
-from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
+from multi_agent_mcp.domain.times import duration_words
+from multi_agent_mcp.texts import CONSOLE, PEOPLE, Texts, catalogue
 from multi_agent_mcp.web.timeline.layout import (
     BAR,
     GUTTER,
@@ -65,6 +65,7 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
     follows the reader's system. Text by agents is escaped; `data-kind` and `data-id` of an element tell what it
     represents."""
     width = max(width, NARROWEST)
+    texts = catalogue(texts.language, PEOPLE) | catalogue(texts.language, CONSOLE) | texts
     scale = Scale(timeline.start, timeline.end, *plot(width), zone)
     layout = lay_out(timeline, scale)
     legend, height = _legend(timeline, texts, width, layout.bottom + LEGEND_GAP)
@@ -85,12 +86,12 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
             one_line=text_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
             lanes=[_lane(band, layout, texts) for band in layout.bands],
             ticks=list(scale.ticks()),
-            conversations=[item for talk in timeline.talks for item in _conversation(talk, layout)],
+            conversations=[item for talk in timeline.talks for item in _conversation(talk, layout, texts)],
             sessions=[item for life in timeline.lives for item in _session(life, layout, texts)],
-            arrows=[item for arrow in timeline.arrows for item in _message(arrow, layout)],
-            bars=[_bar(placed.bar, placed.row, band, scale) for band in layout.bands for placed in band.bars],
-            interrupts=[item for mark in timeline.marks for item in _interrupt(mark, layout)],
-            answers=[item for answer in timeline.answers for item in _answer(answer, layout)],
+            arrows=[item for arrow in timeline.arrows for item in _message(arrow, layout, texts)],
+            bars=[_bar(placed.bar, placed.row, band, scale, texts) for band in layout.bands for placed in band.bars],
+            interrupts=[item for mark in timeline.marks for item in _interrupt(mark, layout, texts)],
+            answers=[item for answer in timeline.answers for item in _answer(answer, layout, texts)],
             legend=legend,
         )
     )
@@ -125,7 +126,7 @@ def _templates() -> Environment:
 def _heading(timeline: Timeline, scale: Scale, texts: Texts) -> tuple[str, str]:
     """The period, and the numbers of messages, tasks and interrupts shown."""
     start = timeline.start.astimezone(scale.zone)
-    length = format_duration(timeline.end - timeline.start)
+    length = _lasted(timeline.end - timeline.start, texts)
     counts = texts(
         "timeline.counts",
         messages=len(timeline.arrows),
@@ -136,21 +137,31 @@ def _heading(timeline: Timeline, scale: Scale, texts: Texts) -> tuple[str, str]:
     return texts("timeline.period", start=f"{start:%Y-%m-%d %H:%M:%S %Z}", length=length), counts + left_out
 
 
+def _lasted(length: timedelta, texts: Texts) -> str:
+    return duration_words(length, texts, units=2)
+
+
 def _lane(band: Band, layout: Layout, texts: Texts) -> Item:
     lane = band.lane
     x = LEFT + min(lane.depth, 6) * INDENT
     who = texts("timeline.others") if lane.agent_id == OTHERS else lane.agent_id
     shown = fitted(who, layout.scale.left - x - 8, NAME_SIZE)
-    role = None if lane.role == who else lane.role
+    role = None if lane.role == who else texts.word("role", lane.role)
     under = fitted(" · ".join(filter(None, (role, lane.machine))), layout.scale.left - x - 8, LABEL_SIZE)
     place = {"x": x, "y": band.line, "top": band.top, "bottom": band.bottom, "indented": lane.depth > 0}
-    return {"id": lane.agent_id, "title": (who, lane.role, lane.machine), "shown": shown, "under": under, **place}
+    return {
+        "id": lane.agent_id,
+        "title": (who, texts.word("role", lane.role), lane.machine),
+        "shown": shown,
+        "under": under,
+        **place,
+    }
 
 
-def _conversation(talk: Talk, layout: Layout) -> Iterator[Item]:
+def _conversation(talk: Talk, layout: Layout, texts: Texts) -> Iterator[Item]:
     """A strip on both lanes while two agents talked."""
     scale, parties = layout.scale, (talk.initiator_id, talk.target_agent_id)
-    lasted = format_duration(talk.end - talk.start) if talk.end else talk.status
+    lasted = _lasted(talk.end - talk.start, texts) if talk.end else texts.word("state", talk.status)
     title = (" ↔ ".join(parties), talk.purpose, f"{scale.clock(talk.start)} · {lasted}")
     bands = {band.lane.agent_id: band for agent_id in parties if (band := layout.band(agent_id))}
     for band in bands.values():
@@ -160,9 +171,13 @@ def _conversation(talk: Talk, layout: Layout) -> Iterator[Item]:
 def _session(life: Life, layout: Layout, texts: Texts) -> Iterator[Item]:
     """A rail on the lane while a session's process ran: task sessions on the line, chat sessions below it."""
     if (band := layout.band(life.agent_id)) is not None:
-        lasted = format_duration(life.end - life.start) if life.end else texts("timeline.still")
+        lasted = _lasted(life.end - life.start, texts) if life.end else texts("timeline.still")
         who = life.agent_id if life.machine is None else f"{life.agent_id}@{life.machine}"
-        title = (f"{who}: {life.purpose}", life.session_id, f"{layout.scale.clock(life.start)} · {lasted}")
+        title = (
+            f"{who}: {texts.word('agents.session', life.purpose)}",
+            life.session_id,
+            f"{layout.scale.clock(life.start)} · {lasted}",
+        )
         place = _extent(life.start, life.end, layout.scale) | {"y": band.line, "is_task": life.purpose == "task"}
         yield {"id": life.session_id, "title": title, **place}
 
@@ -172,15 +187,15 @@ def _extent(start: datetime, end: datetime | None, scale: Scale, least: float = 
     return {"x": left, "width": max(scale.x(end) - left, least)}
 
 
-def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
+def _message(arrow: Arrow, layout: Layout, texts: Texts) -> Iterator[Item]:
     """A message, from sending to arrival, and on until it was read; nothing for agents without a lane."""
     sender, receiver = layout.band(arrow.sender_id), layout.band(arrow.receiver_id)
     if sender is None or receiver is None:
         return
     scale = layout.scale
     x, arrived = scale.x(arrow.sent_at), scale.x(arrow.arrived_at)
-    told = _told(arrow, arrow.sent_at)
-    who = f"{arrow.sender_id} → {arrow.receiver_id}: {arrow.message_type}"
+    told = _told(arrow, arrow.sent_at, texts)
+    who = f"{arrow.sender_id} → {arrow.receiver_id}: {texts.word('type', arrow.message_type)}"
     yield {
         "id": arrow.message_id,
         "ink": FAMILIES.get(arrow.message_type, "other"),
@@ -194,20 +209,20 @@ def _message(arrow: Arrow, layout: Layout) -> Iterator[Item]:
     }
 
 
-def _told(event: Arrow | Mark, since: datetime) -> str:
+def _told(event: Arrow | Mark, since: datetime, texts: Texts) -> str:
     """The times of the event's delivery steps after `since`, as text."""
     steps = {"rung": event.rung_at, "submitted": event.submitted_at, "read": event.read_at}
     if isinstance(event, Arrow):
-        steps = {"on hub": event.on_hub_at, "arrived": event.came_at, **steps}
-    return " · ".join(f"{name} +{format_duration(at - since)}" for name, at in steps.items() if at)
+        steps = {"on_hub": event.on_hub_at, "arrived": event.came_at, **steps}
+    return " · ".join(f"{texts.word('state', name)} +{_lasted(at - since, texts)}" for name, at in steps.items() if at)
 
 
-def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
+def _interrupt(mark: Mark, layout: Layout, texts: Texts) -> Iterator[Item]:
     """A stop sign on the agent's lane, with an arrow from the agent that interrupted it."""
     band, by = layout.band(mark.agent_id), layout.band(mark.by) if mark.by else None
     if band is None:
         return
-    scale = layout.scale
+    scale, action = layout.scale, texts.word("action", mark.action)
     x, y = scale.x(mark.at), band.line
     edge = y - SIGN if by is not None and by.line < y else y + SIGN
     yield {
@@ -217,17 +232,18 @@ def _interrupt(mark: Mark, layout: Layout) -> Iterator[Item]:
         "from_y": by.line if by else y,
         "path": _shaft((x, by.line), (x, edge), HEAD + 2) if by is not None and by is not band else None,
         "read": scale.x(mark.read_at) if mark.read_at else None,
-        "action": mark.action,
+        "action": action,
+        "at_end": x + SIGN + text_width(action, LABEL_SIZE) > scale.right + MARGIN - GAP,
         "title": (
-            f"{mark.by or '?'} → {mark.agent_id}: {mark.action}",
+            f"{mark.by or '?'} → {mark.agent_id}: {action}",
             mark.words,
             scale.clock(mark.at),
-            _told(mark, mark.at),
+            _told(mark, mark.at, texts),
         ),
     }
 
 
-def _answer(answer: PaneAnswer, layout: Layout) -> Iterator[Item]:
+def _answer(answer: PaneAnswer, layout: Layout, texts: Texts) -> Iterator[Item]:
     """A key on the agent's lane, with an arrow from the person who pressed it."""
     band, by = layout.band(answer.agent_id), layout.band(answer.by)
     if band is None or by is None:
@@ -243,12 +259,12 @@ def _answer(answer: PaneAnswer, layout: Layout) -> Iterator[Item]:
         "title": (
             f"{answer.by} → {answer.agent_id}: {answer.choice} {answer.label}",
             answer.question,
-            f"{layout.scale.clock(answer.at)} · {answer.state}",
+            f"{layout.scale.clock(answer.at)} · {texts.word('state', answer.state)}",
         ),
     }
 
 
-def _bar(bar: Bar, row: int | None, band: Band, scale: Scale) -> Item:
+def _bar(bar: Bar, row: int | None, band: Band, scale: Scale, texts: Texts) -> Item:
     """A task on its assignee's lane, coloured by status."""
     extent = _extent(bar.start, bar.end, scale, NARROWEST_BAR)
     spans = [
@@ -262,18 +278,18 @@ def _bar(bar: Bar, row: int | None, band: Band, scale: Scale) -> Item:
         "spans": spans,
         "outcome": bar.outcome if row is not None else None,
         "label": _label(bar, extent["x"], extent["x"] + extent["width"], scale) if row is not None else None,
-        "title": tuple(_bar_title(bar, scale)),
+        "title": tuple(_bar_title(bar, scale, texts)),
         **extent,
     }
 
 
-def _bar_title(bar: Bar, scale: Scale) -> Iterator[str]:
+def _bar_title(bar: Bar, scale: Scale, texts: Texts) -> Iterator[str]:
     yield from (bar.title, bar.task_id)
     for span in bar.spans:
-        lasted = format_duration(span.end - span.start) if span.end else "…"
-        yield f"{scale.clock(span.start)}  {span.status} · {lasted}"
+        lasted = _lasted(span.end - span.start, texts) if span.end else "…"
+        yield f"{scale.clock(span.start)}  {texts.word('status', span.status)} · {lasted}"
     if bar.outcome and bar.end:
-        yield f"{scale.clock(bar.end)}  {bar.outcome}"
+        yield f"{scale.clock(bar.end)}  {texts.word('status', bar.outcome)}"
 
 
 def _label(bar: Bar, left: float, right: float, scale: Scale) -> Item | None:
@@ -318,7 +334,6 @@ def _legend(timeline: Timeline, texts: Texts, right: float, top: float) -> tuple
 def _legend_entries(timeline: Timeline, texts: Texts) -> Iterator[tuple[str, str, str]]:
     sent = {FAMILIES.get(arrow.message_type, "other") for arrow in timeline.arrows}
     statuses = set(chain.from_iterable((bar.outcome, *(span.status for span in bar.spans)) for bar in timeline.bars))
-    status_words = catalogue(texts.language, CONSOLE)
     for name in dict.fromkeys([*FAMILIES.values(), "other"]):
         if name in sent:
             yield "arrow", name, texts(f"timeline.{name}")
@@ -330,7 +345,7 @@ def _legend_entries(timeline: Timeline, texts: Texts) -> Iterator[tuple[str, str
         yield "answer", "", texts("timeline.answer")
     for name in TASK_STATUSES:
         if name in statuses:
-            yield "status", name, status_words(f"status.{name}")
+            yield "status", name, texts(f"status.{name}")
     if timeline.lives:
         yield "session", "", texts("timeline.session")
     if timeline.talks:

@@ -117,7 +117,7 @@ def noted(talk: Services, clock: Clock) -> Path:
     for agent_id in ("admin", "worker-a", "worker-b"):
         read(talk, agent_id)
     letters(talk, clock)
-    (index,) = talk.path.glob(".index/ipc/admin/archive/*.letters")
+    (index,) = talk.path.glob(".index/ipc/admin/archive/*.envelopes")
     return index
 
 

@@ -212,3 +212,31 @@ def test_whose_lanes_the_timeline_draws_is_chosen(team: Team, newcomer: Person) 
     page.locator("#choose-lanes").click()
     page.locator("#lanes-reset").click()
     expect(lanes).to_have_count(12)
+
+
+def test_findings_that_say_the_same_are_one_row_which_names_each_when_it_is_opened(
+    team: Team, newcomer: Person
+) -> None:
+    assert team.services.session
+    page = newcomer.visit("health").page
+    rows = page.locator("tr.many")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("×10")
+    every = page.locator("tr.all")
+    expect(every.locator("li")).to_have_count(0)
+    every.locator("summary").click()
+    expect(every.locator("li")).to_have_count(10)
+    expect(every).to_contain_text("worker-008")
+    newcomer.button("health.again").click()
+    expect(every.locator("li")).to_have_count(10)
+
+
+def test_what_an_agent_has_not_read_is_said_in_words_and_why_only_once(team: Team, newcomer: Person) -> None:
+    services = team.services
+    services.task_creation.create(services.agents.owner(), [NewTask(title="More", assignee_id="worker-001")])
+    page = newcomer.visit("agents").page
+    row = page.locator(".agent").filter(has_text="worker-001")
+    expect(row.locator(".notices")).to_contain_text(newcomer.words("action.task_assigned"))
+    expect(row.locator(".notice")).to_have_count(2)
+    expect(row.locator(".notices .why")).to_have_count(1)
+    expect(row).not_to_contain_text("task_assigned")
