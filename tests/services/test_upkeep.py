@@ -42,7 +42,9 @@ def stilled(services: Services, *tools: Callable[..., Answer]) -> Seat:
     seat = Seat(services, ME, *tools)
     settled(services)
     assert seat.call("get_unread_count")["success"]
-    assert services.upkeep.still(ME) is not None
+    known = services.upkeep.still(ME)
+    assert known is not None
+    assert known.empty is not None
     return seat
 
 
@@ -66,14 +68,6 @@ def reserves(services: Services) -> None:
     services.reservations.reserve(agent(services, "worker-b"), ["src/"])
 
 
-def begins_an_operation(services: Services) -> None:
-    services.workspace.intents.write("send", {"messages": [], "conversation_id": None})
-
-
-def meets_a_limit(services: Services) -> None:
-    services.limits.saw(ME, "claude", LimitSeen(services.clock(), "hook"))
-
-
 def changes_an_agent(services: Services) -> None:
     services.agents.change("worker-b", name="B")
 
@@ -86,8 +80,6 @@ def changes_an_agent(services: Services) -> None:
         asks,
         delegates,
         reserves,
-        begins_an_operation,
-        meets_a_limit,
         changes_an_agent,
     ],
 )
@@ -140,7 +132,37 @@ def test_a_deadline_ends_it(services: Services, clock: Clock) -> None:
     assert services.upkeep.still(ME) is None
 
 
-@pytest.mark.parametrize("left", [pauses, reserves, begins_an_operation])
+def test_an_operation_that_another_process_has_left_is_finished_by_the_next_call(services: Services) -> None:
+    seat = stilled(services)
+    intents = other(services).workspace.intents
+    intents.rest(intents.write("send", {"letters": None}))
+    assert seat.call("get_unread_count")["success"]
+    assert intents.left_behind() == []
+
+
+def test_an_operation_under_way_is_looked_at_until_it_is_over(services: Services) -> None:
+    """Its process may die without changing the directory."""
+    seat = stilled(services)
+    intents = services.workspace.intents
+    intent = intents.write("send", {"letters": None})
+    settled(services)
+    assert seat.call("get_unread_count")["success"]
+    assert len(list(intents.path.iterdir())) == 1
+    intents.rest(intent)
+    settled(services)
+    assert seat.call("get_unread_count")["success"]
+    assert list(intents.path.iterdir()) == []
+
+
+def test_a_limit_is_over_with_the_next_call(services: Services) -> None:
+    seat = stilled(services)
+    other(services).limits.saw(ME, "claude", LimitSeen(services.clock(), "hook"))
+    assert services.limits.now(ME) is not None
+    assert seat.call("get_unread_count")["success"]
+    assert services.limits.now(ME) is None
+
+
+@pytest.mark.parametrize("left", [pauses, reserves])
 def test_what_waits_is_looked_at_each_time(services: Services, left: Callable[[Services], None]) -> None:
     """A process that works on it may die, and its time may come, without a change of any directory."""
     seat = Seat(services, ME)
