@@ -23,14 +23,14 @@ ROWS: tuple[Row, ...] = (
         name="send",
         title="send_message over stdio, 1 kB, median",
         measure=calls.send,
-        at_most=2.5,
+        at_most=1.6,
         elsewhere="predecessor 18 ms, mcp_agent_mail 94 ms",
     ),
     Row(
         name="send-unserved",
         title="the same, the recipient's server is not running",
         measure=calls.send_unserved,
-        at_most=2.5,
+        at_most=1.6,
     ),
     Row(
         name="throughput",

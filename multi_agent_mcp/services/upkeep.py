@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions.effects import QuestionEffects
     from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.store.directory import Directory
     from multi_agent_mcp.store.workspace import Workspace
 
 
@@ -50,6 +51,8 @@ class Upkeep:
     questions: QuestionEffects
     clock: Callable[[], datetime]
     _known: dict[str, Stillness] = field(default_factory=dict, init=False)
+    _looked: set[str] = field(default_factory=set, init=False)
+    """The agents whose directories were looked at since their last answer."""
 
     def still(self, agent_id: str) -> Stillness | None:
         """What is known of an agent for whom there are no notifications; None if there may be."""
@@ -74,6 +77,7 @@ class Upkeep:
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
         """See `Notifications.refresh`. Remembers if there are none."""
+        self._looked.add(agent_id)
         pending = self.notifications.refresh(agent_id, purpose)
         self._known.pop(agent_id, None)
         with suppress(Refusal, OSError):
@@ -86,8 +90,15 @@ class Upkeep:
         return len(self.workspace.mailbox(agent_id).unread())
 
     def newly_quarantined(self, agent_id: str) -> int:
-        """The number of the mailbox's files quarantined since the last call."""
-        return self.workspace.mailbox(agent_id).hot.quarantine.take_news()
+        """The number of the agent's files quarantined since its last answer. Only a round that looked at its other
+        directories can have found one there, but each call counts the mail."""
+        workspace = self.workspace
+        places: list[Directory[Any]] = [workspace.mailbox(agent_id).hot]
+        if agent_id in self._looked:
+            self._looked.discard(agent_id)
+            places += (workspace.notices(agent_id).hot, workspace.tasks.directory(agent_id))
+            places.append(workspace.delegations.directory(agent_id))
+        return sum(place.quarantine.take_news() for place in places)
 
     # A round that found nothing to do is trusted until something changes that it has looked at. So of each directory
     # it takes the modification time for which the index is good (`Directory.good_for`: none if the last change is too

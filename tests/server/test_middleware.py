@@ -116,6 +116,18 @@ def test_every_answer_tells_what_waits_beside_it(services: Services) -> None:
     assert "quarantined" not in read  # it was told
 
 
+@pytest.mark.parametrize("kind", ["notifications", "tasks", "delegations"])
+def test_a_broken_file_of_any_kind_is_counted_once(services: Services, kind: str) -> None:
+    seat = Seat(services, "worker-a")
+    seat.call("get_my_tasks")
+    path = services.path / kind / "worker-a" / "tsk_0123456789ab.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("---\nid: x\nno end\n", encoding="utf-8")
+    os.utime(path, (0, 0))
+    assert seat.call("get_notifications")["quarantined"] == 1
+    assert "quarantined" not in seat.call("get_my_tasks")
+
+
 def test_a_call_finishes_what_a_killed_process_left(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="to all"))
     intent = services.workspace.intents.write("send", {"letters": prepared.letters.facts})

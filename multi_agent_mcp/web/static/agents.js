@@ -25,9 +25,9 @@ if (wanted) openPane(wanted);
 filters(document.getElementById("filters"), {
   words: ["words"],
   state: ["choice", t("filter.state"), STATES.map((state) => [state, t(`agents.state.${state}`)])],
-  superior: ["superior", t("agent.superior")],
+  superior: ["superior", t("filter.superior")],
   priority: ["choice", t("filter.task_priority"), priorities],
-  group: ["choice", t("filter.group"), [["state", t("filter.by", { what: t("filter.state") })], ["superior", t("filter.by", { what: t("agent.superior") })], ["priority", t("filter.by", { what: t("board.priority") })]]],
+  group: ["choice", t("filter.group"), [["state", t("filter.by", { what: t("filter.state") })], ["superior", t("filter.by", { what: t("filter.superior") })], ["priority", t("filter.by", { what: t("board.priority") })]]],
 }, draw);
 
 // What an agent does, in one word: the first that fits.

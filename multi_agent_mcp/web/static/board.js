@@ -99,9 +99,9 @@ document.getElementById("new").addEventListener("click", create);
 filters(document.getElementById("filters"), {
   words: ["words"],
   assignee: ["agent", t("board.assignee")],
-  superior: ["superior", t("agent.superior")],
+  superior: ["superior", t("filter.superior")],
   priority: ["choice", t("board.priority"), priorities],
-  group: ["choice", t("filter.group"), [["assignee", t("filter.by", { what: t("board.assignee") })], ["superior", t("filter.by", { what: t("agent.superior") })], ["priority", t("filter.by", { what: t("board.priority") })]]],
+  group: ["choice", t("filter.group"), [["assignee", t("filter.by", { what: t("board.assignee") })], ["superior", t("filter.by", { what: t("filter.superior") })], ["priority", t("filter.by", { what: t("board.priority") })]]],
 }, () => again());
 const again = watch(["tasks", "files"], look);
 showAttention(document.getElementById("attention"));

@@ -43,13 +43,19 @@ function row(group) {
     h("td", null, said(first.repair)));
 }
 
+// Its subject, and what is said of it unless that is the same of all.
+function each(group) {
+  const isSame = group.every(({ finding }) => finding === group[0].finding);
+  return h("ul", { tabindex: "0", class: isSame ? "short" : "" }, group.map(({ subject, finding }) => h("li", null, h("b", null, said(subject)), !isSame && [" ", said(finding)])));
+}
+
 // The row below that of many findings: each of them, once it is opened.
 function all(key, group) {
   const details = h("details", { class: "fold", open: unfolded.has(key) }, h("summary", null, icon("unfold"), t("health.all", { n: group.length })));
   const fill = () => {
     if (details.open) unfolded.add(key);
     else unfolded.delete(key);
-    if (details.open && details.children.length < 2) details.append(h("ul", { tabindex: "0" }, group.map(({ subject, finding }) => h("li", null, h("b", null, said(subject)), " ", said(finding)))));
+    if (details.open && details.children.length < 2) details.append(each(group));
   };
   details.addEventListener("toggle", fill);
   if (details.open) fill();

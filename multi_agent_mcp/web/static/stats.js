@@ -26,8 +26,8 @@ function everything(found) {
   return [
     h("div", { class: "charts" },
       chart("stats.busy_by_day", found.days, (day) => day.busy, took),
-      chart("stats.done_by_day", found.days, (day) => day.done, String),
-      chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), String),
+      chart("stats.done_by_day", found.days, (day) => day.done, whole),
+      chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), whole),
       found.usage.days.some((day) => sum(day.tokens)) && chart("stats.tokens_by_day", found.usage.days, (day) => day.tokens, tokens)),
     h("section", null, h("h2", null, t("stats.agents")), agents(found.agents)),
     found.usage.rows.length > 0 && h("section", null, h("h2", null, t("stats.tokens")), usage(found.usage, new Map(found.tasks.map((task) => [task.task_id, task.title])))),
@@ -86,7 +86,8 @@ function column(values, highest, words, day, label) {
 
 const length = (seconds) => (seconds === null ? NONE : took(seconds));
 const tokens = (number) => (number === "unknown" ? t("stats.unknown") : new Intl.NumberFormat(facts.language, { notation: "compact" }).format(number));
-const count = (number) => (number ? String(number) : NONE);
+const whole = (number) => new Intl.NumberFormat(facts.language).format(number);
+const count = (number) => (number ? whole(number) : NONE);
 
 function table(kind, head, rows) {
   const titles = head.map((key) => t(key));
@@ -102,7 +103,7 @@ function agents(found) {
     who(agent.agent_id),
     meter(longest, [["busy", agent.busy], ["waiting", agent.waiting]]),
     count(agent.tool_calls),
-    agent.sent || agent.received ? `${agent.sent} / ${agent.received}` : NONE,
+    agent.sent || agent.received ? `${whole(agent.sent)} / ${whole(agent.received)}` : NONE,
     count(agent.done),
     length(agent.blocked || null),
     length(agent.until_read),

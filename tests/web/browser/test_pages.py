@@ -104,3 +104,12 @@ def test_the_theme_that_was_chosen_stays(person: Person) -> None:
     expect(root).to_have_attribute("data-theme", "dark")
     person.visit("agents")
     expect(root).to_have_attribute("data-theme", "dark")
+
+
+def test_no_page_scrolls_sideways_when_it_is_magnified_four_times(newcomer: Person) -> None:
+    newcomer.turn((320, 256))
+    wider = {}
+    for name in (*PAGES, "agents/worker-a"):
+        newcomer.visit(name)
+        wider[name] = newcomer.look("sideways")
+    assert {name: pixels for name, pixels in wider.items() if pixels > 0} == {}
