@@ -268,3 +268,12 @@ def test_lengths_kinds_and_states_are_words_of_the_language() -> None:
     assert re.search(r"\d+(秒|分|時間)", told)
     assert not re.search(r"\d (ms|s|min|h|d)\b|task_\w+|in_progress|\{\w+\}", told)
     assert ": 依頼" in told
+
+
+@pytest.mark.parametrize(("when", "anchor"), [(10, None), (99, "end")])
+def test_what_an_interrupt_says_is_not_cut_at_the_right_border(when: float, anchor: str | None) -> None:
+    mark = Mark(notification_id="ntf_1", agent_id="worker", action="blocked", message="", at=at(when), by="admin")
+    lanes = (Lane(agent_id="admin"), Lane(agent_id="worker"))
+    root = parsed(draw(Timeline(start=at(0), end=at(100), lanes=lanes, marks=(mark,)), texts=EN))
+    (word,) = [element for element in root.iter() if element.get("class") == "tl-sign-word"]
+    assert word.get("text-anchor") == anchor

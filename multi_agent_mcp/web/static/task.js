@@ -143,11 +143,12 @@ const LABELS = {
 
 function changes(entry) {
   const told = new Set(["at", "by", "reason", "message_id", "conversation_id", "intent_id", "proof"]);
-  const words = { status: (value) => (value ? t(`status.${value}`) : "–") };
+  const words = { status: (value) => (value ? t(`status.${value}`) : "–"), delivered: (value) => t(value ? "board.delivered" : "board.given_back") };
   const isChange = ([key, value]) => !told.has(key) && !(Array.isArray(value) && value.every((one) => one === null));
   return Object.entries(entry).filter(isChange).map(([key, value]) => {
     const say = words[key] ?? ((one) => one ?? "–");
     if (key === "status" && Array.isArray(value)) return visible(value.filter((one, index) => index || one).map(say).join(" → "));
+    if (key === "delivered") return say(entry.delivered);
     const label = key in LABELS ? t(LABELS[key]) : key;
     return visible(`${label} ${Array.isArray(value) ? value.map(say).join(" → ") : say(value)}`);
   }).join(", ");

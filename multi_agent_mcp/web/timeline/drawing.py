@@ -233,6 +233,7 @@ def _interrupt(mark: Mark, layout: Layout, texts: Texts) -> Iterator[Item]:
         "path": _shaft((x, by.line), (x, edge), HEAD + 2) if by is not None and by is not band else None,
         "read": scale.x(mark.read_at) if mark.read_at else None,
         "action": action,
+        "at_end": x + SIGN + text_width(action, LABEL_SIZE) > scale.right + MARGIN - GAP,
         "title": (
             f"{mark.by or '?'} → {mark.agent_id}: {action}",
             mark.words,
