@@ -461,7 +461,7 @@ class Services:
             self.follow_questions,
             self.clock,
             self.deliver,
-            self.telemetry.changed,
+            self.telemetry.changed if self.telemetry.is_on else None,
         )
 
     @part

@@ -33,7 +33,7 @@ from multi_agent_mcp.cli.rendering import (
     words_of_code,
 )
 from multi_agent_mcp.config import find_root, read_environment, session_names
-from multi_agent_mcp.domain.entity import as_json
+from multi_agent_mcp.domain.entity import EPOCH, as_json
 from multi_agent_mcp.domain.text import columns, display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
@@ -71,6 +71,8 @@ CODES = {
     **{name: name for name in ("priority", "action", "role")},
 }
 """The fields whose values are codes, and the kind of each: see `words_of_code`."""
+NEVER = format_time(EPOCH)
+"""The time of what a file written by hand does not say."""
 WIDTH = 26
 
 
@@ -127,7 +129,7 @@ def entity_lines(entity: Entity, texts: Texts, facts: dict[str, Any] | None = No
 
 def field_lines(fields: Mapping[str, Any], texts: Texts) -> Iterator[str]:
     """Yields the fields that have a value, one a line; in a terminal those that a person understands, in words."""
-    shown = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    shown = {name: value for name, value in fields.items() if value not in (None, "", [], {}, NEVER)}
     if not is_terminal():
         for name, value in shown.items():
             words = ", ".join(map(str, value)) if isinstance(value, list) and not _has_parts(value) else value

@@ -78,7 +78,7 @@ def share(
     is_new = sharing.share.membership() is None and again is None and not reseed
     if is_new:
         _begin(sharing, name, listen or LISTEN, (hub, admin_seed, replicas or 1))
-    elif sharing.membership and any((name, listen, hub, admin_seed, replicas)):
+    elif not sharing.is_as(name, listen, hub):
         raise AlreadyExists("shared_already", name=context.services.session)
     sharing.require_inviting()  # before waiting for a hub that may be away
     account = sharing.hub_account if is_new and hub is not None else None

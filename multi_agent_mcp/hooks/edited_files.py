@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PATCHED = r"(?m)^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$"  # compiled where it is needed
 PATCH = "*** Begin Patch"
-_GUARDED = r"\bgit\b(?s:.*)\b(stash|checkout|switch)\b"
+_GUARDED = r"\b(stash|checkout|switch)\b"
 
 
 class ToolCall(namedtuple("ToolCall", ("paths", "command", "cwd"), defaults=((), "", ""))):
@@ -41,7 +41,8 @@ class ToolCall(namedtuple("ToolCall", ("paths", "command", "cwd"), defaults=((),
     @property
     def may_be_guarded(self) -> bool:
         """Whether the command may take work from others in the same repository."""
-        return "git" in self.command and re.search(_GUARDED, self.command) is not None
+        _, git, rest = self.command.partition("git")
+        return bool(git) and re.search(_GUARDED, rest) is not None
 
 
 def tool_call(event: Mapping[str, Any], tools: Mapping[str, Mapping[str, Sequence[str]]]) -> ToolCall:

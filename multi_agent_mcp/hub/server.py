@@ -128,6 +128,11 @@ class Server:
             self.share.files.replace(self.path / "key.pem", key)
             self.share.files.replace(self.path / "hub.pem", certificate)
 
+    def listens_at(self, listen: str) -> bool:
+        """Whether that is the address of `make`. Raises `InvalidArguments`."""
+        settings = self.read("settings")
+        return parse_address(listen) == (settings["host"], settings["port"])
+
     @property
     def exists(self) -> bool:
         return (self.path / "settings.json").exists()

@@ -60,6 +60,13 @@ class Sharing:
         membership = self.share.membership()
         return Server(self.share, membership.names) if membership is not None and membership.serves else None
 
+    def is_as(self, name: str | None, listen: str | None, hub: str | None) -> bool:
+        """Whether the session is shared like this already, so that the command may be run again as it was at first.
+        None stands for anything. Raises `InvalidArguments` if it is not shared."""
+        membership, server = self.membership, self.server
+        is_there = listen is None or (server is not None and server.listens_at(listen))
+        return is_there and name in (None, membership.machine) and hub in (None, ",".join(membership.urls))
+
     def begin(self, machine: str, listen: str) -> None:
         """Shares the session with an embedded hub on this machine. Raises `InvalidArguments` and `HubUnreachable`."""
         uuid, seed = secrets.token_hex(16), new_seed()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stillness:
-    """That nothing was to be done, with what it depends on: the modification times `seen`, the team as it was, and the
-    time `until` which no deadline passes. `works`: an execution of the agent runs."""
+    """That no notification waits or is to be written, with what it depends on: the modification times `seen`, the team
+    as it was, and the time `until` which no deadline passes. `works`: an execution of the agent runs. There are
+    no intents and no limit of the agent while `empty` are the modification times where they lie; None: there may be."""
 
     seen: Mapping[str, int]
+    empty: Mapping[str, int] | None
     agents: Mapping[str, Agent]
     until: datetime | None
     works: bool
@@ -53,7 +55,7 @@ class Upkeep:
     """The agents whose directories were looked at since their last answer."""
 
     def still(self, agent_id: str) -> Stillness | None:
-        """What is known of an agent for whom nothing is to be done; None if there may be."""
+        """What is known of an agent for whom there are no notifications; None if there may be."""
         known = self._known.get(agent_id)
         if known is None or known.agents is not self.workspace.registry.all():
             return None
@@ -64,13 +66,17 @@ class Upkeep:
     def begin(self, agent_id: str) -> Stillness | None:
         """Does what comes before a call's tool, but for the notifications. Returns as `still`; never raises."""
         known = self.still(agent_id)
-        if known is None:
-            self.operations.finish()
-            self.limits.acted(agent_id)
+        if known is not None and known.empty is not None and are_unchanged(known.empty):
+            return known
+        self.operations.finish()
+        self.limits.acted(agent_id)
+        known = self.still(agent_id)  # what was finished may have written a notification
+        if known is not None:
+            self._known[agent_id] = known = replace(known, empty=self._empty(agent_id))
         return known
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
-        """See `Notifications.refresh`. Remembers if nothing is to be done."""
+        """See `Notifications.refresh`. Remembers if there are none."""
         self._looked.add(agent_id)
         pending = self.notifications.refresh(agent_id, purpose)
         self._known.pop(agent_id, None)
@@ -102,12 +108,11 @@ class Upkeep:
     # a reservation.
     def _stillness(self, agent_id: str) -> Stillness | None:
         workspace, agents = self.workspace, self.workspace.registry.all()
-        empty = self._empty(agent_id)
         derived, questions = self.derived.judged(agent_id, agents), self.questions.judged(agents)
         inbox, executions = workspace.notices(agent_id), workspace.executions.directory(agent_id)
         here = (inbox.hot, executions, workspace.reservations.directory(WHOLE))
         versions = {directory: directory.looked() for directory in here}
-        if empty is None or derived is None or questions is None:
+        if derived is None or questions is None:
             return None
         if not inbox.is_at_rest() or workspace.reservations.open():
             return None
@@ -117,11 +122,15 @@ class Upkeep:
         seen = {path: mtime for path, mtime in good_for.items() if mtime is not None}
         if len(seen) < len(good_for):
             return None
-        return Stillness(seen | empty, agents, self.questions.next_deadline(), works)
+        return Stillness(seen, self._empty(agent_id), agents, self.questions.next_deadline(), works)
 
     def _empty(self, agent_id: str) -> dict[str, int] | None:
-        """The modification times of the intents' directory and the agent's limit; None unless there are none."""
+        """The modification times of the intents' directory and the agent's limit, if there are no intents and no limit
+        and this can be relied on."""
         intents, limit, looked_at = self.workspace.intents.path, self.workspace.limit(agent_id).path, time.time_ns()
-        seen = {str(path): modified_at(path) for path in (intents, limit)}
-        is_known = all(is_settled(mtime, looked_at) for mtime in seen.values())
-        return seen if is_known and not self.workspace.files.names(intents) and not seen[str(limit)] else None
+        with suppress(Refusal, OSError):
+            seen = {str(path): modified_at(path) for path in (intents, limit)}
+            is_known = all(is_settled(mtime, looked_at) for mtime in seen.values())
+            if is_known and not seen[str(limit)] and not self.workspace.files.names(intents):
+                return seen
+        return None

@@ -127,3 +127,12 @@ def test_a_person_is_shown_words_and_what_was_said_and_told_which_name_may_be_me
     (message,) = [line for line in in_terminal(80, "show", talk, session=session) if "Are you there?" in line]
     assert "(JST)  owner: " in message
     assert "worker-a" in run("show", "wroker-a").stderr
+
+
+def test_a_task_written_by_hand_is_not_said_to_have_changed_in_1970(run: Run, session: Path) -> None:
+    path = session / "tasks" / "worker-a" / "tsk_aaaabbbbcccc.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("---\ntitle: By hand\nstatus: done\nhistory:\n  - {by: owner}\n---\nDone.\n")
+    said = run("show", "aaaabbbb").stdout
+    assert "By hand" in said
+    assert "1970" not in said

@@ -355,6 +355,8 @@ def test_who_takes_part_already_is_told_what_to_run(tmp_path: Path) -> None:
         for refused in (command(desk, "share", "--name", "tower"), command_at(desk.root, "join", token)):
             assert "already_exists" in refused.stderr
             assert all(f"multi-agent-mcp {next_step}" in refused.stderr for next_step in ("machines", "relay", "share"))
+        again = command(desk, "share", "--name", DESK, "--listen", f"127.0.0.1:{made.port}")
+        assert (again.returncode, "multi-agent-mcp join mam1." in again.stdout) == (0, True)
 
 
 def test_a_name_of_a_machine_that_has_left_can_be_had_again(tmp_path: Path) -> None:

@@ -209,7 +209,9 @@ def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_rea
             examined = _delivered(call, task.id, None)
             moved = {"task_id": task.id, "previous_status": task.status, "new_status": examined.task.status}
             return {**moved, **examined.as_answer(), **_what_next(call, examined)}
-    task, previous = call.services.next_action.set_status(call.me, call.session, task_id, status, blocked_reason)
+    task, previous = call.services.deliveries.set_status(call.me, task_id, status, blocked_reason)
+    if task.assignee_id == call.me.id:
+        call.services.next_action.status_changed(call.session, task, blocked_reason)
     return {"task_id": task.id, "previous_status": previous, "new_status": task.status}
 
 

@@ -77,7 +77,7 @@ class DerivedNotices:
     clock: Callable[[], datetime]
     finished: Callable[[Task], None]
     """Called for each task that has just become done. Never raises."""
-    changed: Callable[[Iterable[Task]], None] = lambda _: None
+    changed: Callable[[Iterable[Task]], None] | None = None
     """Called for tasks that have changed. Never raises."""
     _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
@@ -170,7 +170,8 @@ class DerivedNotices:
     def follow_up(self, *tasks: Task) -> None:
         """Writes the notifications of changed tasks and of tasks that depended on them, and settles the changed tasks'
         earlier ones."""
-        self.changed(tasks)
+        if self.changed is not None:
+            self.changed(tasks)
         done = {task.id for task in tasks if task.status == "done"}
         for task in tasks:
             if task.id in done:

@@ -63,8 +63,9 @@ class NoticeWriter:
         return True
 
     def _ring(self, notice: Notification) -> None:
-        path = self.workspace.notices(notice.target_agent_id).path / file_name(notice)
-        remote_delivery(self.workspace, [Parcel(notice.target_agent_id, notice.id, path)])
+        if self.workspace.authority.here is not None:
+            path = self.workspace.notices(notice.target_agent_id).path / file_name(notice)
+            remote_delivery(self.workspace, [Parcel(notice.target_agent_id, notice.id, path)])
         self.ring(notice)
 
     def _delivered(self, notices: Sequence[Notification]) -> Sequence[Notification]:

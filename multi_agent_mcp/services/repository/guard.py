@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.errors import InvalidArguments
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.texts import Texts
 
+_CALLS = re.compile(r"stash|checkout|switch")
+_QUOTED_MAX = 10_000
+"""Longer parts of a command are split at blanks alone, as a host does not wait long."""
 _SEPARATOR = re.compile(r"[;&|()\n]+")
 _LOOKS = frozenset({"list", "show"})
 _WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
@@ -45,7 +49,7 @@ class Guard:
             if words[0] == "stash" and not (len(words) > 1 and words[1] in _LOOKS):
                 return self.texts("guard.stash")
             branch = switched_to(words)
-            if branch is not None and (branch == "-" or _is_branch(cwd, branch)):
+            if branch is not None and (_is_earlier(branch) or _is_branch(cwd, branch)):
                 return self.texts("guard.switch", branch=branch)
         return None
 
@@ -60,13 +64,13 @@ class Guard:
 def git_calls(command: str) -> Iterator[Sequence[str]]:
     """Yields the words of each call of git in a shell command from its subcommand on, as far as they can be told."""
     for part in _SEPARATOR.split(command):
+        if "git" not in part or _CALLS.search(part) is None:
+            continue
         try:
-            words = shlex.split(part)
+            words = shlex.split(part) if len(part) <= _QUOTED_MAX else part.split()
         except ValueError:  # a quote that spans a separator
             words = part.split()
-        while words and words[0].rpartition("/")[2] != "git":
-            words.pop(0)
-        words = words[1:]
+        words = [*dropwhile(lambda word: word.rpartition("/")[2] != "git", words)][1:]
         while words and words[0].startswith("-"):
             words = words[2:] if words[0] in _WITH_VALUE else words[1:]
         if words:
@@ -77,11 +81,17 @@ def switched_to(words: Sequence[str]) -> str | None:
     """The branch to which a call of git switches, if it makes none; None for any other call."""
     if words[0] not in ("switch", "checkout"):
         return None
+    words = words[:-1] if words[-1] == "--" else words  # no file follows
     options = [word for word in words[1:] if word.startswith("-") and word != "-"]
     if any(option.split("=")[0] in _MAKES for option in options) or _FILES & set(options):
         return None
     names = [word for word in words[1:] if not word.startswith("-") or word == "-"]
     return names[0] if len(names) == 1 else None
+
+
+def _is_earlier(branch: str) -> bool:
+    """Whether this is the branch of before (git-checkout(1), `@{-N}`)."""
+    return branch == "-" or branch.startswith("@{-")
 
 
 def _is_branch(cwd: str, name: str) -> bool:

@@ -185,19 +185,13 @@ class NextAction:
         self.executions.begin(session.record, task.id)
         self.task_changes.derived.settle(session.record.agent_id, taken_up=task)
 
-    def set_status(
-        self, agent: Agent, session: LiveSession, task_id: str, status: str, reason: str | None
-    ) -> tuple[Task, str]:
-        """Changes a task's status and returns the task with its previous status. For the agent's own task this begins
-        or ends its work; a block also updates the dashboard, where superiors look."""
-        task, previous = self.deliveries.set_status(agent, task_id, status, reason)
-        if task.assignee_id != agent.id:
-            return task, previous
+    def status_changed(self, session: LiveSession, task: Task, reason: str | None) -> None:
+        """Called when an agent has changed the status of its own task: this begins or ends its work; a block also
+        updates the dashboard, where superiors look."""
         if task.status == "in_progress":
             self.begin(session, task)
         if task.status == "blocked":
             self._stopped(session, task, reason)
-        return task, previous
 
     def ask(self, agent: Agent, session: LiveSession, asking: Asking) -> tuple[Question, str]:
         """Asks a question about the task in hand of a task session; one that parks it ends the work on it. Returns the
