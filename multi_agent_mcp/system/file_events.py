@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import chain
@@ -73,8 +74,10 @@ class Watch:
         from watchdog import events
         from watchdog.observers import Observer
 
-        # watchdog warns when an event arrives while its thread ends, which is harmless.
+        # watchdog warns when an event arrives while its thread ends, and when it comes to know a directory twice that
+        # appears while its parent is looked through. Both are harmless.
         logging.getLogger("watchdog").setLevel(logging.ERROR)
+        warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
         noticed = self._noticed
 
         class Handler(events.FileSystemEventHandler):
