@@ -111,10 +111,9 @@ def _old_notifications(team: Team, count: int) -> None:
     with unsynced():
         for number in range(count):
             at = moment - timedelta(seconds=count - number)
-            notice = Notification(
-                id=names.new_id("ntf"), target_agent_id="worker", message="old", created_at=at, read_at=moment
-            )
+            notice = Notification(id=names.new_id("ntf"), target_agent_id="worker", message="old", created_at=at)
             inbox.deliver(notice)
+        inbox.read([name for name, _ in inbox.unread()], moment)
 
 
 def _finished_tasks(team: Team, count: int) -> None:

@@ -78,6 +78,8 @@ class Watch:
         # appears while its parent is looked through. Both are harmless.
         logging.getLogger("watchdog").setLevel(logging.ERROR)
         warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
+        if _has_inotify():
+            _report_moves_at_once()
         noticed = self._noticed
 
         class Handler(events.FileSystemEventHandler):
@@ -219,6 +221,15 @@ def instances_max() -> int | None:
 
 def _has_inotify() -> bool:
     return sys.platform == "linux"
+
+
+def _report_moves_at_once() -> None:
+    """Makes watchdog report a file that leaves a directory when it does. It would keep that back for half a second, as
+    the file might come into another one, and with it all that happens meanwhile: mail that comes after mail that was
+    read goes to the archive."""
+    from watchdog.observers.inotify_move_event_grouper import InotifyMoveEventGrouper
+
+    InotifyMoveEventGrouper.delay = 0.0
 
 
 def _reported_events(*, directories: bool = False) -> list[type[FileSystemEvent]] | None:
