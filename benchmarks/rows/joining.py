@@ -19,12 +19,13 @@ from benchmarks.table import Finding
 from benchmarks.timing import processor_seconds
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.server import Server, find_program
+from multi_agent_mcp.hub.server import BUFFERED_MAX, Server, find_program
 from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.hub.stream import MACHINE, OP, TIME
 from tests.hub.support import DESK, LAPTOP, Machine, eventually, machines
 
-IN_FLIGHT = 500
+IN_FLIGHT = BUFFERED_MAX // 2
+"""The hub refuses more."""
 MARK = re.compile(rb"^read_at: '(.*)'$", re.MULTILINE)
 SECONDS = 1800
 """A machine that misses the bound by far is waited for all the same."""
@@ -78,7 +79,9 @@ async def _bring(server: Server, desk: Machine) -> int:
 
 async def _put(client: Client, subject: str, data: bytes) -> int:
     headers = {OP: os.urandom(8).hex(), MACHINE: DESK, TIME: str(time.time_ns())}
-    return int(json.loads((await client.request(subject, data, 60, headers=headers)).data)["seq"])
+    answer = json.loads((await client.request(subject, data, 60, headers=headers)).data)
+    assert "error" not in answer, answer
+    return int(answer["seq"])
 
 
 def _values(server: Server, desk: Machine) -> Iterator[tuple[str, bytes]]:
