@@ -163,7 +163,7 @@ ROUND = 4096
 """The approximate number of values that several processes write together."""
 AHEAD = 2
 """The number of rounds handed over in advance, so that no process idles."""
-TURN, SHARED_TURN = 128, 64
+TURN, SHARED_TURN = 128, 24
 """The numbers of values that are applied before another stream's turn; a task takes longer than a letter."""
 APPLYING = "what other machines wrote"
 T = TypeVar("T")
