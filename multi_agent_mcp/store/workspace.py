@@ -57,6 +57,7 @@ _TASKS = Layout(
     over=lambda task: task.status if task.final else "",
     group=lambda task: task.parent_task_id or "",
     order=status_order,
+    by_id=True,
 )
 _SESSIONS = Layout(
     entity_type=AgentSession,
