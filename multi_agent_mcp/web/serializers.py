@@ -13,9 +13,9 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, as_html, as_written
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Execution, HandOff
     from multi_agent_mcp.domain.message import Conversation, Message
     from multi_agent_mcp.domain.proof import Receipt
-    from multi_agent_mcp.domain.session import Execution, HandOff
 
 PREVIEW_CHARACTERS = 200
 SUBJECT_CHARACTERS = 300

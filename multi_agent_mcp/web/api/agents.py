@@ -10,10 +10,10 @@ from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.serializers import handoff_row, moment, task_card
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import AgentSession
     from multi_agent_mcp.domain.hosts.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.overview.stuck import Stuck
-    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.services.overview.snapshot import AgentRow
     from multi_agent_mcp.web.request import ApiRequest
 

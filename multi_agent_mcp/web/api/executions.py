@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.web.serializers import execution_row
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.session import Execution
+    from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.web.request import ApiRequest
 
 LOG_LINES = 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.services.repository import edits, reservations
+from multi_agent_mcp.services.repository.reservations import edit_answer, reservation_answer
 
 if TYPE_CHECKING:
     from multi_agent_mcp.web.request import ApiRequest
@@ -25,7 +25,7 @@ def of_agent(call: ApiRequest) -> dict[str, Any]:
     reserved = [one for one in services.reservations.open() if one.agent_id == agent.id]
     worktree = next((row for row in services.worktrees.rows() if row["agent_id"] == agent.id), None)
     return {
-        "edits": [edits.as_answer(edit) | {"others": names} for edit, names in others],
-        "reservations": list(map(reservations.as_answer, reserved)),
+        "edits": [edit_answer(edit) | {"others": names} for edit, names in others],
+        "reservations": list(map(reservation_answer, reserved)),
         "workspace": worktree,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.services.questions.questions import as_answer
+from multi_agent_mcp.services.questions import as_answer
 
 if TYPE_CHECKING:
     from multi_agent_mcp.web.request import ApiRequest

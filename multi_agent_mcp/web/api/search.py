@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.services.search.search import SearchQuery, parts
+from multi_agent_mcp.services.search import SearchQuery, parts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.web.request import ApiRequest

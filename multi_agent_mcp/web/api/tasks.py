@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import parse_done_when
-from multi_agent_mcp.domain.task import TASK_PRIORITIES
-from multi_agent_mcp.services.questions.questions import as_answer
-from multi_agent_mcp.services.tasks.board import UNASSIGNED, Filter
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, UNASSIGNED
+from multi_agent_mcp.services.questions import as_answer
+from multi_agent_mcp.services.tasks.board import Filter, NewTask
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.serializers import (
     conversation_head,
