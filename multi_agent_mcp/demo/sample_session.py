@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain.agent import OwnerWait
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import LANGUAGES

@@ -19,13 +19,13 @@ from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.cli.statistics import lines_of, since
 from multi_agent_mcp.demo.sample_session import read_story
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.windows.agent_command import examples_directory
 
 if TYPE_CHECKING:
     from multi_agent_mcp.demo.stage import Stage
+    from multi_agent_mcp.domain.agent import Execution, HandOff
     from multi_agent_mcp.domain.message import Conversation, Message
-    from multi_agent_mcp.domain.session import Execution, HandOff
     from multi_agent_mcp.domain.task import Task
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.delivery import MANY, About, DoorbellItem, FirstPrompt, GoOn, UnreadNotification
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
 from multi_agent_mcp.domain.notification import ACTIONS, TYPES
 from multi_agent_mcp.domain.text import sanitize

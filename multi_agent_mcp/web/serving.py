@@ -13,17 +13,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.web.app import Console, create_app
-from multi_agent_mcp.web.live import Live
+from multi_agent_mcp.web.app import Console, Live, create_app
 from multi_agent_mcp.web.security import Auth, Connection, connection_limit
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.wiring import Services
+from multi_agent_mcp.wiring import Services
 
 # Opens the console's one-time link in the person's browser without showing it to other users of this machine.
 #

@@ -23,8 +23,7 @@ from multi_agent_mcp.system.open_files import end, has_lost_terminal, holding, i
 from multi_agent_mcp.system.process import host_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.session import AgentSession
+    from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.wiring import Services
 
 _CONVERSATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
