@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
     from multi_agent_mcp.hooks.answers import Hooks
     from multi_agent_mcp.hooks.tool_calls import ToolCalls
-    from multi_agent_mcp.host_config.configuration import HostConfigurations
+    from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention
     from multi_agent_mcp.services.chat.conversations import Conversations, HumanConversations
@@ -938,7 +938,7 @@ class Services:
 
     @part
     def host_configurations(self) -> HostConfigurations:
-        from multi_agent_mcp.host_config.configuration import HostConfigurations
+        from multi_agent_mcp.host_config import HostConfigurations
 
         return HostConfigurations(self.workspace)
 
