@@ -25,8 +25,7 @@ from multi_agent_mcp.host_config import MCP_CONFIG, SERVER_NAME, program_name
 from multi_agent_mcp.hosts import Host, Resume, host_named
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.system.open_files import end, has_lost_terminal, holding, is_below, noted_by
-from multi_agent_mcp.system.process import host_of
+from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by
 from multi_agent_mcp.wiring import Services
 
 _CONVERSATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")

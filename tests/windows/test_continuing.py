@@ -20,7 +20,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.system.open_files import end
+from multi_agent_mcp.system.process import end
 from multi_agent_mcp.windows import agent_command
 from multi_agent_mcp.windows.agent_command import Beginning, beginning_of, command_of, refuse, set_aside
 from multi_agent_mcp.wiring import Services

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.system.file_status import signature_of
-from multi_agent_mcp.system.tree_state import TreeState
+from multi_agent_mcp.system.file_status import TreeState, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions

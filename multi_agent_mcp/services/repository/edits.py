@@ -21,10 +21,9 @@ from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hosts import tool_inputs
 from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.store.records import Record
-from multi_agent_mcp.system.file_status import modified_at
+from multi_agent_mcp.system.file_status import common_directory, modified_at, tree_of
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.git import root_commit
-from multi_agent_mcp.system.working_tree import common_directory, tree_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.repository.worktrees import same_repository
+from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.git import git
-from multi_agent_mcp.system.working_tree import tree_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent

@@ -32,8 +32,7 @@ from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, ReservationNotFound, Reserved, Unauthorized
 from multi_agent_mcp.services.validation import words_or_none
 from multi_agent_mcp.store.authority import Superseded
-from multi_agent_mcp.system.file_status import modified_at
-from multi_agent_mcp.system.working_tree import tree_of
+from multi_agent_mcp.system.file_status import modified_at, tree_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.writing import NoticeWriter

@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
 from multi_agent_mcp.system.file_status import Signature, signature_of
-from multi_agent_mcp.system.work_state import WorkState, state_of
+from multi_agent_mcp.system.git import WorkState, state_of
 from multi_agent_mcp.trace import variables
 
 if TYPE_CHECKING:

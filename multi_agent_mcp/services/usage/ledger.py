@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.hosts.usage import Response, Tokens, Unreadable, Usa
 from multi_agent_mcp.domain.times import from_timestamp, local_zone
 from multi_agent_mcp.store.derived_databases import DerivedDatabase, writing
 from multi_agent_mcp.system.file_status import signature_of
-from multi_agent_mcp.system.growing_file import BEGINNING, GrowingFile, Place
+from multi_agent_mcp.system.other_files import BEGINNING, GrowingFile, Place
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.usage.sources import Source
