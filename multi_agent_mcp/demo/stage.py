@@ -18,16 +18,15 @@ from typing import Any, Self
 import yaml
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.agent import Agent, OwnerWait
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.domain.session import OwnerWait
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.doorbell.tmux.server import Server
 from multi_agent_mcp.doorbell.tmux.team_panes import tmux_session
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session, read_team
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft

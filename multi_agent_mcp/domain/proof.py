@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from multi_agent_mcp.domain.agent import Agent, owners, superiors
-from multi_agent_mcp.domain.entity import EPOCH, Identified, fields_of
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.entity import EPOCH, Identified, fields_of, is_name
 from multi_agent_mcp.domain.message import is_data_signed_by, signed_data
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 

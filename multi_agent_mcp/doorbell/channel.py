@@ -19,7 +19,7 @@ from multi_agent_mcp.domain.delivery import (
     GoOn,
     UnreadNotification,
 )
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
 from multi_agent_mcp.domain.notification import ACTIONS, TYPES
 from multi_agent_mcp.domain.text import sanitize

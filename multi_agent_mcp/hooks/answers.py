@@ -28,13 +28,12 @@ from multi_agent_mcp.services.notifications.notifications import Notifications, 
 from multi_agent_mcp.system.process import host_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+    from multi_agent_mcp.services.sessions.executions import HandOffs
     from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Mailbox, Workspace

@@ -16,10 +16,10 @@ import nh3
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from multi_agent_mcp.domain.agent import Execution, HandOff
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.proof import Receipt
-from multi_agent_mcp.domain.session import Execution, HandOff
 from multi_agent_mcp.domain.task import Task, compare
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.times import format_time

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.config import home_of
-from multi_agent_mcp.domain.agent import ROLES, Agent
+from multi_agent_mcp.domain.agent import ROLES, Agent, AgentSession
 from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, load_profiles
 from multi_agent_mcp.doorbell.tmux.team_panes import filled, is_compound

@@ -15,7 +15,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.hooks.answers import Event
-from multi_agent_mcp.services.doctor.finding import Finding
+from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec import Document, parse, render
 from multi_agent_mcp.web.api import agents, messages, overview, tasks

@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp
 
-from multi_agent_mcp.domain.session import Execution
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.domain.agent import Execution
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.web.app import Console, Live, create_app
 from multi_agent_mcp.web.security import Auth
 from multi_agent_mcp.web.serving import link

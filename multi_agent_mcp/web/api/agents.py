@@ -7,16 +7,15 @@ import json
 import shlex
 from typing import Any
 
-from multi_agent_mcp.domain.agent import Agent, in_tree_order
+from multi_agent_mcp.domain.agent import Agent, AgentSession, in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.hosts.limit import Limit
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.overview.stuck import Stuck
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.doorbell.tmux.snapshot import GONE
 from multi_agent_mcp.errors import NotAnswered, Unauthorized
 from multi_agent_mcp.services.overview.snapshot import AgentRow
-from multi_agent_mcp.services.repository import edits, reservations
+from multi_agent_mcp.services.repository.reservations import edit_answer, reservation_answer
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import handoff_row, moment, task_card
@@ -134,8 +133,8 @@ def files(call: ApiRequest) -> dict[str, Any]:
     reserved = [one for one in services.reservations.open() if one.agent_id == agent.id]
     worktree = next((row for row in services.worktrees.rows() if row["agent_id"] == agent.id), None)
     return {
-        "edits": [edits.as_answer(edit) | {"others": names} for edit, names in others],
-        "reservations": list(map(reservations.as_answer, reserved)),
+        "edits": [edit_answer(edit) | {"others": names} for edit, names in others],
+        "reservations": list(map(reservation_answer, reserved)),
         "workspace": worktree,
     }
 

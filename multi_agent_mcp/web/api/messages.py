@@ -7,7 +7,7 @@ from typing import Any
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Unauthorized
-from multi_agent_mcp.services.questions.questions import as_answer
+from multi_agent_mcp.services.questions import as_answer
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.request import ApiRequest

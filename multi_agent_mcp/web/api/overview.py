@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.hosts.usage import UsageRow, grouped
 from multi_agent_mcp.domain.overview.timeline import Timeline
 from multi_agent_mcp.domain.times import asked_time
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.services.search.search import SearchQuery, parts
+from multi_agent_mcp.services.search import SearchQuery, parts
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import moment
 from multi_agent_mcp.web.timeline import draw, plot

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from multi_agent_mcp.config import parse_done_when
-from multi_agent_mcp.domain.session import Execution
-from multi_agent_mcp.domain.task import TASK_PRIORITIES, Task
-from multi_agent_mcp.services.questions.questions import as_answer
-from multi_agent_mcp.services.tasks.board import UNASSIGNED, Filter
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.domain.agent import Execution
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, UNASSIGNED, Task
+from multi_agent_mcp.services.questions import as_answer
+from multi_agent_mcp.services.tasks.board import Filter, NewTask
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import (

@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.hosts.dialog import Asked
 from multi_agent_mcp.doorbell.channels import NotifyCommand, default_chain
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.environment import PASSKEY
-from multi_agent_mcp.services.questions.questions import Asking
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send

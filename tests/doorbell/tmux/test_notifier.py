@@ -33,8 +33,7 @@ from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import Panes as TeamPanes
 from multi_agent_mcp.doorbell.tmux.typing import SETTLE_SECONDS
 from multi_agent_mcp.errors import TmuxTimeout
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.notifications.notifications import Notifications
+from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
 from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
 from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
@@ -76,7 +75,7 @@ def notifier(quiet: float = 0.0, kept: list[Screen] | None = None) -> TmuxNotifi
 def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
     """A doorbell as one process has it."""
     workspace = stage.workspace
-    writer = NoticeWriter(workspace, catalogue("ja"), ring=lambda _: None)
+    writer = NoticeWriter(workspace, catalogue("ja"), lambda: lambda _: None)
     derived = DerivedNotices(
         workspace,
         writer,

@@ -14,7 +14,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidArguments, QuestionClosed, QuestionNotFound, Unauthorized
-from multi_agent_mcp.services.questions.questions import Asking
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.server.seat import Seat

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.server.middleware import EXECUTED
-from multi_agent_mcp.server.toolbox import Answer, Call
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.server.calls import EXECUTED, Answer, Call
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services

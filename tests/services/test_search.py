@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
-from multi_agent_mcp.services.questions.questions import Asking
-from multi_agent_mcp.services.search.search import Found, SearchQuery, parts
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.questions import Asking
+from multi_agent_mcp.services.search import Found, SearchQuery, parts
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread
