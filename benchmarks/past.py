@@ -18,14 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain import ids, times
-from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain import entity as ids
+from multi_agent_mcp.domain import times
+from multi_agent_mcp.domain.agent import Agent, AgentSession, Execution
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession, Execution
-from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_history import Change, History
+from multi_agent_mcp.domain.task import Change, History, Task
 from multi_agent_mcp.store.codec import as_text
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.workspace import Workspace

@@ -14,13 +14,12 @@ from unittest.mock import patch
 
 from benchmarks.wire import Server
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain import ids as names
+from multi_agent_mcp.domain import entity as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.team import setup as teams
 from multi_agent_mcp.services.turn.reading import Query

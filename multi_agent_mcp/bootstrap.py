@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import find_session, read_environment, read_settings, session_names
-from multi_agent_mcp.domain import ids as names
+from multi_agent_mcp.domain import entity as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.services.team.upgrade import upgrade

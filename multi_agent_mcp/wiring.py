@@ -21,73 +21,50 @@ from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
-    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.delivery import ChannelReport
     from multi_agent_mcp.domain.hosts.dialog import Asked
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
-    from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
-    from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
+    from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
     from multi_agent_mcp.hooks.answers import Hooks
     from multi_agent_mcp.hooks.tool_calls import ToolCalls
-    from multi_agent_mcp.host_config.configuration import HostConfigurations
+    from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
-    from multi_agent_mcp.services.attention import Attention
+    from multi_agent_mcp.services.attention import Attention, RecentAttention, WhileUnchanged
     from multi_agent_mcp.services.chat.conversations import Conversations, HumanConversations
-    from multi_agent_mcp.services.chat.delegations import Delegations
-    from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+    from multi_agent_mcp.services.chat.delegations import ChatTaskOperations, Delegations
     from multi_agent_mcp.services.doctor.doctor import Doctor
-    from multi_agent_mcp.services.doctor.finding import Finding
     from multi_agent_mcp.services.doctor.pruning import Pruning
-    from multi_agent_mcp.services.mail.search import MailSearch
-    from multi_agent_mcp.services.mail.sending import Messages, Outbox
-    from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-    from multi_agent_mcp.services.notifications.derived import DerivedNotices
-    from multi_agent_mcp.services.notifications.loops import Loops
-    from multi_agent_mcp.services.notifications.notifications import Notifications
-    from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
+    from multi_agent_mcp.services.doctor.tree import Finding
+    from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch, Messages, Outbox
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
+    from multi_agent_mcp.services.notifications.writing import Interrupts, Loops, NoticeWriter
     from multi_agent_mcp.services.operations import HasOperations, Operations
-    from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
-    from multi_agent_mcp.services.overview.lookup import Lookup
-    from multi_agent_mcp.services.overview.machines import Machines
-    from multi_agent_mcp.services.overview.snapshot import Dashboard, Snapshots
-    from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
+    from multi_agent_mcp.services.overview.snapshot import Dashboard, Machines, Snapshots
+    from multi_agent_mcp.services.overview.stuck_agents import ListedDialogs, LookAtPane, PaneLooks, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
-    from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
-    from multi_agent_mcp.services.questions.effects import QuestionEffects
-    from multi_agent_mcp.services.questions.questions import Questions
-    from multi_agent_mcp.services.recent_attention import RecentAttention
-    from multi_agent_mcp.services.repository.edits import Edits
-    from multi_agent_mcp.services.repository.guard import Guard
-    from multi_agent_mcp.services.repository.merging import Merging
-    from multi_agent_mcp.services.repository.reservations import Reservations
-    from multi_agent_mcp.services.repository.worktrees import Worktrees
-    from multi_agent_mcp.services.search.search import Search
+    from multi_agent_mcp.services.questions import QuestionEffects, Questions
+    from multi_agent_mcp.services.repository.reservations import Edits, Reservations
+    from multi_agent_mcp.services.repository.worktrees import Guard, Merging, Worktrees
+    from multi_agent_mcp.services.search import Lookup, Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.executions import Executions
-    from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+    from multi_agent_mcp.services.sessions.executions import Executions, HandOffs
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
-    from multi_agent_mcp.services.tasks.board import Board
-    from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges
-    from multi_agent_mcp.services.tasks.checks import Checks
-    from multi_agent_mcp.services.tasks.creation import TaskCreation
-    from multi_agent_mcp.services.tasks.deliveries import Deliveries
-    from multi_agent_mcp.services.tasks.reports import TaskReports
+    from multi_agent_mcp.services.tasks.board import Board, TaskCreation
+    from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
+    from multi_agent_mcp.services.tasks.deliveries import Checks, Deliveries
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.briefing import Briefings, Holds
     from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
-    from multi_agent_mcp.services.turn.reading import Reading
-    from multi_agent_mcp.services.turn.report_effects import Reports
+    from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.upkeep import Upkeep
-    from multi_agent_mcp.services.usage.budgets import Budgets
     from multi_agent_mcp.services.usage.limits import Limits
-    from multi_agent_mcp.services.usage.usage import Usage
+    from multi_agent_mcp.services.usage.usage import Budgets, Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.telemetry.recording import Export, Telemetry
@@ -135,7 +112,7 @@ class Services:
         """The channel that was passed in, else the channel chain."""
         if self.chosen_notifier is not None:
             return self.chosen_notifier
-        from multi_agent_mcp.doorbell.chain import default_chain  # most commands ring nobody
+        from multi_agent_mcp.doorbell.channels import default_chain  # most commands ring nobody
 
         return default_chain(self.workspace, self.settings, self.texts)
 
@@ -177,11 +154,6 @@ class Services:
     def people(self) -> Texts:
         """The texts, including those for people only."""
         return self.texts | catalogue(self.texts.language, PEOPLE)
-
-    def ring_about(self, notice: Notification) -> None:
-        """See `Doorbell.announce_notification`. The doorbell is looked up only here, because it depends on the services
-        that write notifications."""
-        self.doorbell.announce_notification(notice)
 
     def follow_questions(self) -> None:
         """See `QuestionEffects.look`. It is looked up only here, because it depends on the derived notifications."""
@@ -244,20 +216,20 @@ class Services:
     @cached_property
     def recent_attention(self) -> RecentAttention:
         """The items that wait for somebody, cached for processes that show them continually."""
-        from multi_agent_mcp.services.recent_attention import RecentAttention
+        from multi_agent_mcp.services.attention import RecentAttention
 
         return RecentAttention(self.attention, self.examined, self.unchanged, self.clock)
 
     @cached_property
     def unchanged(self) -> WhileUnchanged:
         """What processes that show views continually have computed already."""
-        from multi_agent_mcp.services.overview.unchanged import WhileUnchanged
+        from multi_agent_mcp.services.attention import WhileUnchanged
 
         return WhileUnchanged(self.workspace, self.sessions, self.clock)
 
     def examined(self) -> list[Finding]:
         """The findings of `doctor`, examined again only when something has changed, or after some minutes."""
-        from multi_agent_mcp.services.recent_attention import EXAMINE_EVERY
+        from multi_agent_mcp.services.attention import EXAMINE_EVERY
 
         return self.unchanged.get("findings", lambda: self.doctor().examine(), good_for=EXAMINE_EVERY)
 
@@ -266,7 +238,7 @@ class Services:
         tmux."""
         from multi_agent_mcp.doorbell.tmux.profiles import load_profiles  # imported here: servers do not need it
         from multi_agent_mcp.services.doctor.doctor import Doctor
-        from multi_agent_mcp.services.doctor.finding import CheckContext
+        from multi_agent_mcp.services.doctor.tree import CheckContext
         from multi_agent_mcp.system.process import running_files
 
         profiles = load_profiles(self.root / "hosts")
@@ -315,7 +287,7 @@ class Services:
     @cached_property
     def pane_notifier(self) -> TmuxNotifier:
         """The channel that types into panes, even for agents whose chain does not contain it."""
-        from multi_agent_mcp.doorbell.chain import pane_notifier
+        from multi_agent_mcp.doorbell.channels import pane_notifier
 
         return pane_notifier(self.workspace, self.settings)
 
@@ -353,13 +325,13 @@ class Services:
 
     @part
     def outbox(self) -> Outbox:
-        from multi_agent_mcp.services.mail.sending import Outbox
+        from multi_agent_mcp.services.mail import Outbox
 
         return Outbox(self.workspace, self.signatures, self.doorbell.announce)
 
     @part
     def messages(self) -> Messages:
-        from multi_agent_mcp.services.mail.sending import Messages
+        from multi_agent_mcp.services.mail import Messages
 
         return Messages(
             self.workspace,
@@ -389,19 +361,19 @@ class Services:
 
     @part
     def tracking(self) -> DeliveryTracking:
-        from multi_agent_mcp.services.mail.tracking import DeliveryTracking
+        from multi_agent_mcp.services.mail import DeliveryTracking
 
         return DeliveryTracking(self.workspace, self.agents)
 
     @part
     def lookup(self) -> Lookup:
-        from multi_agent_mcp.services.overview.lookup import Lookup
+        from multi_agent_mcp.services.search import Lookup
 
         return Lookup(self.workspace)
 
     @part
     def mail_search(self) -> MailSearch:
-        from multi_agent_mcp.services.mail.search import MailSearch
+        from multi_agent_mcp.services.mail import MailSearch
 
         return MailSearch(self.workspace)
 
@@ -427,7 +399,7 @@ class Services:
 
     @part
     def hand_offs(self) -> HandOffs:
-        from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+        from multi_agent_mcp.services.sessions.executions import HandOffs
 
         return HandOffs(self.workspace, self.executions, self.mail_search, self.signatures, self.texts, self.clock)
 
@@ -441,7 +413,7 @@ class Services:
     def notice_writer(self) -> NoticeWriter:
         from multi_agent_mcp.services.notifications.writing import NoticeWriter
 
-        return NoticeWriter(self.workspace, self.texts, self.ring_about)
+        return NoticeWriter(self.workspace, self.texts, lambda: self.doorbell.announce_notification)
 
     @part
     def interrupts(self) -> Interrupts:
@@ -451,7 +423,7 @@ class Services:
 
     @part
     def derived_notices(self) -> DerivedNotices:
-        from multi_agent_mcp.services.notifications.derived import DerivedNotices
+        from multi_agent_mcp.services.notifications.notifications import DerivedNotices
 
         return DerivedNotices(
             self.workspace,
@@ -466,7 +438,7 @@ class Services:
 
     @part
     def loops(self) -> Loops:
-        from multi_agent_mcp.services.notifications.loops import Loops
+        from multi_agent_mcp.services.notifications.writing import Loops
 
         return Loops(self.workspace, self.sessions, self.notice_writer, self.clock)
 
@@ -499,13 +471,13 @@ class Services:
 
     @part
     def question_effects(self) -> QuestionEffects:
-        from multi_agent_mcp.services.questions.effects import QuestionEffects
+        from multi_agent_mcp.services.questions import QuestionEffects
 
         return QuestionEffects(self.workspace, self.derived_notices, self.texts, self.clock)
 
     @part
     def questions(self) -> Questions:
-        from multi_agent_mcp.services.questions.questions import Questions
+        from multi_agent_mcp.services.questions import Questions
 
         return Questions(self.workspace, self.agents, self.question_effects, self.audit, self.clock)
 
@@ -532,7 +504,7 @@ class Services:
 
     @part
     def merging(self) -> Merging:
-        from multi_agent_mcp.services.repository.merging import Merging
+        from multi_agent_mcp.services.repository.worktrees import Merging
 
         return Merging(self.workspace, self.worktrees, self.messages, self.operations, self.texts)
 
@@ -562,7 +534,7 @@ class Services:
 
     @part
     def guard(self) -> Guard:
-        from multi_agent_mcp.services.repository.guard import Guard
+        from multi_agent_mcp.services.repository.worktrees import Guard
 
         return Guard(self.worktrees, self.texts)
 
@@ -578,7 +550,7 @@ class Services:
 
     @part
     def edits(self) -> Edits:
-        from multi_agent_mcp.services.repository.edits import Edits
+        from multi_agent_mcp.services.repository.reservations import Edits
 
         return Edits(self.workspace, self.notice_writer, self.settings.limits.edit_overlap_minutes, self.clock)
 
@@ -622,7 +594,7 @@ class Services:
 
     @part
     def task_creation(self) -> TaskCreation:
-        from multi_agent_mcp.services.tasks.creation import TaskCreation
+        from multi_agent_mcp.services.tasks.board import TaskCreation
 
         return TaskCreation(
             self.workspace,
@@ -638,7 +610,7 @@ class Services:
 
     @part
     def checks(self) -> Checks:
-        from multi_agent_mcp.services.tasks.checks import Checks
+        from multi_agent_mcp.services.tasks.deliveries import Checks
 
         return Checks(self.workspace, self.signatures, self.texts, self.clock, self.worktree_directory)
 
@@ -660,7 +632,7 @@ class Services:
 
     @part
     def task_reports(self) -> TaskReports:
-        from multi_agent_mcp.services.tasks.reports import TaskReports
+        from multi_agent_mcp.services.tasks.changes import TaskReports
 
         return TaskReports(self.workspace, self.agents, self.messages, self.texts, self.deliver)
 
@@ -686,7 +658,7 @@ class Services:
 
     @part
     def chat_task_operations(self) -> ChatTaskOperations:
-        from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
+        from multi_agent_mcp.services.chat.delegations import ChatTaskOperations
 
         return ChatTaskOperations(
             self.workspace, self.agents, self.task_changes, self.conversations, self.audit, self.clock
@@ -694,7 +666,7 @@ class Services:
 
     @part
     def search(self) -> Search:
-        from multi_agent_mcp.services.search.search import Search
+        from multi_agent_mcp.services.search import Search
 
         return Search(self.workspace, self.agents)
 
@@ -740,7 +712,7 @@ class Services:
 
     @part
     def budgets(self) -> Budgets:
-        from multi_agent_mcp.services.usage.budgets import Budgets
+        from multi_agent_mcp.services.usage.usage import Budgets
 
         return Budgets(
             self.usage,
@@ -760,13 +732,13 @@ class Services:
 
     @part
     def listed_dialogs(self) -> ListedDialogs:
-        from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
+        from multi_agent_mcp.services.overview.stuck_agents import ListedDialogs
 
         return ListedDialogs(self.workspace, self.clock)
 
     @part
     def machines(self) -> Machines:
-        from multi_agent_mcp.services.overview.machines import Machines
+        from multi_agent_mcp.services.overview.snapshot import Machines
 
         return Machines(self.workspace, self.agents)
 
@@ -846,7 +818,7 @@ class Services:
 
     @part
     def reports(self) -> Reports:
-        from multi_agent_mcp.services.turn.report_effects import Reports
+        from multi_agent_mcp.services.turn.reading import Reports
 
         return Reports(self.workspace, self.dashboard, self.derived_notices, self.clock)
 
@@ -932,13 +904,13 @@ class Services:
 
     @part
     def panes(self) -> Panes:
-        from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
+        from multi_agent_mcp.doorbell.tmux.notifier import Panes
 
         return Panes(self.workspace, self.pane_notifier, self.audit)
 
     @part
     def host_configurations(self) -> HostConfigurations:
-        from multi_agent_mcp.host_config.configuration import HostConfigurations
+        from multi_agent_mcp.host_config import HostConfigurations
 
         return HostConfigurations(self.workspace)
 

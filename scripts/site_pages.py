@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 
 from multi_agent_mcp.cli.main import COMMANDS, PROGRAM, app
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES
-from multi_agent_mcp.server.toolbox import Tool
+from multi_agent_mcp.server.calls import Tool
 from multi_agent_mcp.server.tools import TOOLS
 
 REPOSITORY = Path(__file__).parents[1]

@@ -63,7 +63,6 @@ SERVICES = (
     ("doctor",),
     ("upkeep",),
     ("attention",),
-    ("recent_attention",),
 )
 """The layers inside `services/`, in the same form."""
 

@@ -14,7 +14,7 @@ from benchmarks.browser import chromium, console, painted
 from benchmarks.table import Finding
 from benchmarks.team import Team
 from benchmarks.timing import in_turns, ms, seconds
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 
 LOADS = 7
 CHANGES = 15

@@ -19,12 +19,12 @@ from benchmarks.bench import Bench
 from benchmarks.durable import durable_write
 from benchmarks.table import Finding
 from benchmarks.timing import in_turns, ms, processor_seconds, seconds
-from multi_agent_mcp.domain.ids import id8
+from multi_agent_mcp.domain.entity import id8
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.server import BUFFERED_MAX
 from multi_agent_mcp.hub.stream import Hub
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, machines
 from tests.hub.test_floods import Value, agents, letters, no_letters

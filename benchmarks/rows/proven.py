@@ -9,7 +9,7 @@ from benchmarks.table import Finding
 from benchmarks.team import Team
 from benchmarks.timing import in_turns, ms
 from benchmarks.wire import Server
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 
 
 def unconditional(bench: Bench) -> Finding:

@@ -18,14 +18,13 @@ from benchmarks.table import Finding
 from benchmarks.team import Team, unsynced
 from benchmarks.timing import in_turns, ms
 from benchmarks.wire import Server
-from multi_agent_mcp.domain import ids as names
+from multi_agent_mcp.domain import entity as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import InvalidStatusTransition
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 
 CALL_EVERY = 0.01
 CLAIMERS = 16

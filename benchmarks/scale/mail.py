@@ -14,7 +14,7 @@ from benchmarks.scale.calls import called, fresh_call
 from benchmarks.scale.growth import Cost
 from benchmarks.team import Team
 from benchmarks.timing import command_seconds
-from multi_agent_mcp.services.search.search import SearchQuery
+from multi_agent_mcp.services.search import SearchQuery
 
 AFTER_TOOL = HOOK_EVENT.replace(b"PreToolUse", b"PostToolUse")
 

@@ -11,7 +11,7 @@ import click
 from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
 from multi_agent_mcp.cli.rendering import column_table, local_time, words_of_code
 from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
-from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
+from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
 

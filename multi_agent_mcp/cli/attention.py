@@ -26,7 +26,7 @@ from multi_agent_mcp.cli.watch.screen import choice_words, choices, kind_words, 
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
-from multi_agent_mcp.services.questions.questions import as_answer as question_answer
+from multi_agent_mcp.services.questions import as_answer as question_answer
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:

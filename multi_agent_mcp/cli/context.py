@@ -25,7 +25,7 @@ from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.services.mail.sending import Sent
+    from multi_agent_mcp.services.mail import Sent
     from multi_agent_mcp.wiring import Services
 
 
@@ -112,7 +112,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for prog
 class Id(click.ParamType[str]):
     """The type of an argument or option that takes an entity's id, or the beginning of one with or without its prefix,
     where that leaves one: `click.argument("task_id", type=Id("tsk"))`. The command gets the whole id, or what was given
-    if there is none. A kind is known by the prefix of its ids (`services/overview/lookup.py`)."""
+    if there is none. A kind is known by the prefix of its ids (`services/search.py`)."""
 
     name = "id"
 

@@ -25,7 +25,7 @@ from multi_agent_mcp.cli.context import (
 )
 from multi_agent_mcp.config import ROOT_NAME, find_root, read_environment, require_utf8, session_names
 from multi_agent_mcp.domain.agent import Agent, superiors
-from multi_agent_mcp.domain.ids import as_name, differing_in_case, session_name
+from multi_agent_mcp.domain.entity import as_name, differing_in_case, session_name
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
 from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.hosts import hosts
@@ -241,7 +241,7 @@ def _instructed(made: Made, *, wanted: bool | None) -> tuple[Path, ...]:
     """Adds the block to the project's files, or takes it out; None: leaves them as they are. Returns what changed."""
     if wanted is None:
         return ()
-    from multi_agent_mcp.host_config.agents_md import ProjectInstructions
+    from multi_agent_mcp.host_config import ProjectInstructions
 
     files = ProjectInstructions(made.place.team.absolute().parent, made.path / "hosts" / "backups")
     if not wanted:

@@ -37,7 +37,7 @@ from multi_agent_mcp.domain.entity import EPOCH, as_json
 from multi_agent_mcp.domain.text import columns, display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.search.search import Found, Results, SearchQuery
+from multi_agent_mcp.services.search import Found, Results, SearchQuery
 from multi_agent_mcp.system.ownership import require_own, require_root_entered
 from multi_agent_mcp.texts import Texts
 

@@ -30,11 +30,11 @@ from multi_agent_mcp.cli.context import (
 )
 from multi_agent_mcp.cli.rendering import column_table
 from multi_agent_mcp.config import find_root, read_environment
-from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Refusal
-from multi_agent_mcp.services.overview.machines import AWAY, CONNECTED, MachineRow, TeamOfMachines
+from multi_agent_mcp.services.overview.snapshot import AWAY, CONNECTED, MachineRow, TeamOfMachines
 
 if TYPE_CHECKING:
     from multi_agent_mcp.hub.joining import Token

@@ -36,8 +36,8 @@ from multi_agent_mcp.cli.rendering import (
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.doctor.finding import Finding, Track
     from multi_agent_mcp.services.doctor.pruning import Prunable, Pruning
+    from multi_agent_mcp.services.doctor.tree import Finding, Track
     from multi_agent_mcp.texts import Texts
     from multi_agent_mcp.wiring import Services
 
@@ -56,7 +56,7 @@ def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
 
     Exit code 1 when there is a problem, 0 when there is none (notes are none).
     """
-    from multi_agent_mcp.services.doctor.finding import PROBLEM
+    from multi_agent_mcp.services.doctor.tree import PROBLEM
 
     services = context.services
     examined = services.doctor()
@@ -80,7 +80,7 @@ def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
 @contextmanager
 def _tracked(context: SessionContext) -> Iterator[Track]:
     """Shows the progress of the checks on a terminal; yields the function that reports it."""
-    from multi_agent_mcp.services.doctor.finding import untracked
+    from multi_agent_mcp.services.doctor.tree import untracked
 
     if context.as_json or not sys.stdout.isatty():
         yield untracked

@@ -36,7 +36,7 @@ WORKSPACE_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
 @session_command()
 def edits(context: SessionContext, path: str | None) -> None:
     """List who has edited which files in the last hours, the newest first; `!` marks files that several agents edit."""
-    from multi_agent_mcp.services.repository.edits import as_answer
+    from multi_agent_mcp.services.repository.reservations import edit_answer
 
     service = context.services.edits
     found = service.recent(path)
@@ -50,7 +50,7 @@ def edits(context: SessionContext, path: str | None) -> None:
     overlaps = [{"path": file, "agents": agents} for (file, _), agents in shared.items()]
     legend = [context.texts("edits.shared")] if shared and is_terminal() else []
     lines = [*column_table(context.texts, found, marked), *legend] if found else [context.texts("edits.none")]
-    context.answer({"edits": list(map(as_answer, found)), "overlaps": overlaps}, lines)
+    context.answer({"edits": list(map(edit_answer, found)), "overlaps": overlaps}, lines)
 
 
 @click.command()
@@ -58,13 +58,13 @@ def edits(context: SessionContext, path: str | None) -> None:
 @session_command()
 def reservations(context: SessionContext, agent_id: str | None) -> None:
     """List which files are reserved, by whom and until when."""
-    from multi_agent_mcp.services.repository.reservations import as_answer
+    from multi_agent_mcp.services.repository.reservations import reservation_answer
 
     context.services.reservations.settle()
     chosen = context.services.agents.filtered(agent_id)
     found = [one for one in context.services.reservations.open() if chosen in (None, one.agent_id)]
     lines = column_table(context.texts, found, _columns(context)) if found else [context.texts("reserve.none")]
-    context.answer({"reservations": list(map(as_answer, found))}, lines)
+    context.answer({"reservations": list(map(reservation_answer, found))}, lines)
 
 
 @click.command()
@@ -74,14 +74,14 @@ def reservations(context: SessionContext, agent_id: str | None) -> None:
 @session_command(acting=True)
 def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | None, minutes: float | None) -> None:
     """Reserve files of the repository, so that agents ask before they edit them."""
-    from multi_agent_mcp.services.repository.reservations import as_answer, shown_patterns
+    from multi_agent_mcp.services.repository.reservations import reservation_answer, shown_patterns
 
     made, conflicts = context.services.reservations.reserve(context.me, patterns, reason=reason, minutes=minutes)
-    texts, answer = context.texts, as_answer(made)
+    texts, answer = context.texts, reservation_answer(made)
     lines = [made.id, texts("reserve.until", at=_until(made, context))]
     named = ({"agent_id": one.agent_id, "patterns": shown_patterns(one.patterns)} for one in conflicts)
     lines += [texts("reserve.conflict", **values) for values in named]
-    context.answer({**answer, "conflicts": list(map(as_answer, conflicts))}, lines)
+    context.answer({**answer, "conflicts": list(map(reservation_answer, conflicts))}, lines)
 
 
 @click.command()

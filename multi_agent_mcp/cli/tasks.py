@@ -27,14 +27,14 @@ from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.services.overview.machines import AWAY
+from multi_agent_mcp.services.overview.snapshot import AWAY
 from multi_agent_mcp.services.tasks.deliveries import FAILED, PASSED
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Check
+    from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.proof import Receipt
-    from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.services.sessions.executions import Executions
     from multi_agent_mcp.texts import Texts
 
@@ -78,7 +78,7 @@ def add(
     done_when: str | None,
 ) -> None:
     """Make a task: `todo` with an assignee, else `backlog`."""
-    from multi_agent_mcp.services.tasks.creation import NewTask
+    from multi_agent_mcp.services.tasks.board import NewTask
 
     new = NewTask(
         title=title,

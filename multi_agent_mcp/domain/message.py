@@ -11,8 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from multi_agent_mcp.domain.entity import EPOCH, Identified, Readable, age, assembled
-from multi_agent_mcp.domain.ids import entity_id
+from multi_agent_mcp.domain.entity import EPOCH, Identified, Readable, age, assembled, entity_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ConversationNotActive, InvalidId, NotParticipant
 

@@ -10,8 +10,17 @@ from typing import Any, ClassVar
 
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Delegation
-from multi_agent_mcp.domain.task import BROUGHT_BY, FINAL, INTERRUPT_ACTIONS, WITH_ASSIGNEE, Task
-from multi_agent_mcp.domain.task_history import QUESTION, Line, new_value, old_value
+from multi_agent_mcp.domain.task import (
+    BROUGHT_BY,
+    FINAL,
+    INTERRUPT_ACTIONS,
+    QUESTION,
+    WITH_ASSIGNEE,
+    Line,
+    Task,
+    new_value,
+    old_value,
+)
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition
 

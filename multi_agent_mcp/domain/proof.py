@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from multi_agent_mcp.domain.agent import Agent, owners, superiors
-from multi_agent_mcp.domain.entity import EPOCH, Identified, fields_of
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.entity import EPOCH, Identified, fields_of, is_name
 from multi_agent_mcp.domain.message import is_data_signed_by, signed_data
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 
@@ -30,7 +29,7 @@ they were not met."""
 @dataclass(frozen=True, kw_only=True)
 class Receipt(Identified):
     """One run of a check, written once. `head`, `dirty` and `diff_sha256` are the working directory after it (see
-    `system/work_state.py`); `changed_during`: it was another one before. `failure` says why a run counts as failed
+    `system/git.py`); `changed_during`: it was another one before. `failure` says why a run counts as failed
     whatever its exit code."""
 
     BODY: ClassVar[str | None] = "output"

@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
 from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.task import Task, history_entry
-from multi_agent_mcp.domain.task_history import QUESTION, Change, old_value
+from multi_agent_mcp.domain.task import QUESTION, Change, Task, history_entry, old_value
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, QuestionClosed
 

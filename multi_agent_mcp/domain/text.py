@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 from unicodedata import category, east_asian_width
 
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.entity import is_name
 
 HIDDEN = (
     (0x00, 0x08),  # C0 controls but tab and newline

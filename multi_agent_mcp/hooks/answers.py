@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.delivery import DoorbellItem, Due, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.doorbell.wording import doorbell_line
+from multi_agent_mcp.doorbell.channel import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.hook_state import FORGOTTEN, START, ChangedMail, HookState, HostMemory, Unread, ids
@@ -28,13 +28,12 @@ from multi_agent_mcp.services.notifications.notifications import Notifications, 
 from multi_agent_mcp.system.process import host_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.hand_offs import HandOffs
+    from multi_agent_mcp.services.sessions.executions import HandOffs
     from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Mailbox, Workspace

@@ -12,9 +12,8 @@ from multi_agent_mcp.hooks.edited_files import ToolCall, relative_paths, tool_ca
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.services.repository.edits import Edits
-    from multi_agent_mcp.services.repository.guard import Guard
-    from multi_agent_mcp.services.repository.reservations import Reservations
+    from multi_agent_mcp.services.repository.reservations import Edits, Reservations
+    from multi_agent_mcp.services.repository.worktrees import Guard
     from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ add its file, and fixtures of its screens.
 In `configuration`, `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that the host
 reads in a directory automatically. `words` replace {mcp_config} in a command, with the variables of `environment`.
 `start` is the command with which a person starts the host, `start_shared` the one in such a directory. `{name}` is
-replaced by one of our values (`host_config/templates.py`), or by the path of one of the files.
+replaced by one of our values (`host_config.py`), or by the path of one of the files.
 
 `plugin` is what `scripts/plugins` makes the host's plugin of, with the same values, but for the program on PATH: its
 `files`, where its `skill` lies, and the files at the top of the repository by which the host finds it (`marketplace`).
@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import load_yaml
+from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.domain.hosts.limit import LimitRules
 from multi_agent_mcp.domain.hosts.usage import UsageRules
-from multi_agent_mcp.domain.ids import is_name
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""

@@ -22,9 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.ids import entity_id
+from multi_agent_mcp.domain.entity import EPOCH, entity_id
+from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task

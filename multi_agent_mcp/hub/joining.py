@@ -23,7 +23,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 
-from multi_agent_mcp.domain.ids import differing_in_case, is_name
+from multi_agent_mcp.domain.entity import differing_in_case, is_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
 from multi_agent_mcp.hub.administration import connected_once, take_new_kinds

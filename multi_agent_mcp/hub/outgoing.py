@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
 from multi_agent_mcp.hub.publishing import MAIL, Publishing
 from multi_agent_mcp.hub.subjects import Rule, directories

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp.domain.ids import as_name, is_name, session_name
+from multi_agent_mcp.domain.entity import as_name, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId
 from multi_agent_mcp.hub.administration import connected_once, make_streams, reseed

@@ -21,10 +21,10 @@ from mcp.shared.exceptions import MCPError
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
-from multi_agent_mcp.server.middleware import Middleware, outcome, refused
+from multi_agent_mcp.server.calls import Middleware, outcome, refused
 from multi_agent_mcp.server.stdio import Stdio, current_confirmation
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
-from multi_agent_mcp.services.sessions.confirmation import Confirmation
+from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 from multi_agent_mcp.system.process import end_of
 
 if TYPE_CHECKING:

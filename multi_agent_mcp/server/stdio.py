@@ -34,7 +34,7 @@ from pydantic_core import from_json
 from multi_agent_mcp.texts import json_size, shortened
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.sessions.confirmation import Confirmation
+    from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 
 # Parses lines of input as JSON-RPC messages, and produces the errors that answer malformed ones.
 #

@@ -4,17 +4,21 @@ current state on each call, so that items disappear when they are solved, wherev
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.overview.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
-from multi_agent_mcp.services.doctor.finding import PROBLEM, Finding
-from multi_agent_mcp.services.overview.machines import (
+from multi_agent_mcp.domain.times import is_recent
+from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.services.doctor.tree import PROBLEM, Finding
+from multi_agent_mcp.services.overview.snapshot import (
     AWAY,
     CONNECTED,
     CUT_OFF,
@@ -24,17 +28,18 @@ from multi_agent_mcp.services.overview.machines import (
     SHUT_OUT,
     Machines,
 )
-from multi_agent_mcp.services.questions.questions import as_answer
+from multi_agent_mcp.services.questions import Questions, as_answer
+from multi_agent_mcp.system.file_status import TreeState, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.hosts.dialog import Dialog
     from multi_agent_mcp.domain.question import Question
-    from multi_agent_mcp.services.mail.tracking import DeliveryTracking
-    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.mail import DeliveryTracking
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
     from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
-    from multi_agent_mcp.services.questions.questions import Questions
     from multi_agent_mcp.services.repository.worktrees import Worktrees
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.store.workspace import Workspace
@@ -495,3 +500,132 @@ class Attention:
 
 def _is_news(finding: Finding) -> bool:
     return finding.level == PROBLEM and finding.check not in TOLD_BY_OTHERS
+
+
+# Views that are asked for again and again are computed once while nothing changes (docs/protocol.md, The console).
+
+T = TypeVar("T")
+
+GOOD_FOR = timedelta(seconds=10)
+"""How long a value may be shown although nothing changed: time itself makes agents stuck and mail late."""
+LEFT_OUT = frozenset(
+    {
+        *(".locks", ".tmp", ".index", ".hooks", ".console", ".listed", ".search", ".usage", ".edits"),
+        *("dashboard", "audit", ".supervisor"),
+    }
+)
+"""What changes without any view telling of it; for the supervisor's directory see `WhileUnchanged`."""
+GROWING = frozenset({".doorbell", ".share"})
+
+
+class Kept(NamedTuple):
+    state: Hashable
+    at: datetime
+    value: Any
+
+
+class WhileUnchanged:
+    """Values by name, each kept while the session's files and the processes of its agent sessions stay as they were,
+    and for `GOOD_FOR` at most. The record of the looks at panes counts by what was seen: it is written again every few
+    seconds, and all that it says is when."""
+
+    def __init__(self, workspace: Workspace, sessions: Sessions, clock: Callable[[], datetime]) -> None:
+        self._tree = TreeState(workspace.path, left_out=LEFT_OUT, growing=GROWING)
+        self._workspace = workspace
+        self._sessions = sessions
+        self._clock = clock
+        self._kept: dict[str, Kept] = {}
+        self._locks: dict[str, Lock] = {}
+
+    def get(self, name: str, make: Callable[[], T], *, of: Hashable = None, good_for: timedelta = GOOD_FOR) -> T:
+        """The value of this name: the one that is kept, or a new one from `make`. It depends on the session's files, on
+        running processes, and on `of`. Of several threads at once, one makes it."""
+        with self._locks.setdefault(name, Lock()):
+            state, now, known = self._state(of), self._clock(), self._kept.get(name)
+            if known is not None and known.state == state and is_recent(known.at, now, good_for):
+                found: T = known.value
+                return found
+            value = make()
+            if state is not None:  # it was taken before: what has changed meanwhile is made anew the next time
+                self._kept[name] = Kept(state, now, value)
+            return value
+
+    def _state(self, of: Hashable) -> Hashable:
+        files = self._tree.now()
+        if files is None:
+            return None
+        return files, of, self._supervised(), *(session.id for session in self._sessions.everywhere())
+
+    def _supervised(self) -> Hashable:
+        """What the supervisor has noted: the files of its windows, and what it saw in panes."""
+        record = self._workspace.pane_looks.read()
+        seen = {name: value for name, value in record.items() if name != "at"} if isinstance(record, dict) else record
+        looks, windows = self._workspace.pane_looks.path, list[str]()
+        with suppress(StorageError):
+            windows = [name for name in self._workspace.files.names(looks.parent) if name != looks.name]
+        return repr(seen), *((name, signature_of(looks.parent / name)) for name in windows)
+
+
+# Attention for a process that shows it continuously in any number of windows: reading the panes and examining the
+# session are expensive, so their results are cached and shared by all windows.
+
+LOOK_EVERY = timedelta(seconds=2)
+EXAMINE_EVERY = timedelta(minutes=5)
+"""An examination reads every file of the session."""
+
+
+class RecentAttention:
+    """The items that wait for a person, from panes read within `LOOK_EVERY` and the last findings of `doctor`."""
+
+    def __init__(
+        self,
+        attention: Attention,
+        examine: Callable[[], list[Finding]],
+        unchanged: WhileUnchanged,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._attention = attention
+        self._examine = examine
+        self._unchanged = unchanged
+        self._clock = clock
+        self._looking = Lock()
+        self._panes = Panes()
+        self._looked_at: datetime | None = None
+        self._examining = Lock()
+        self._findings: tuple[Finding, ...] = ()
+        self._examined_at: datetime | None = None
+
+    def of(self, person: Agent) -> list[Item]:
+        """Returns the items, worst first. An examination that is due runs in the background; its findings are part of
+        later results."""
+        if not self._is_recent(self._examined_at, EXAMINE_EVERY):
+            Thread(target=self._examine_once, daemon=True).start()
+        panes, findings = self._look(), self._findings
+        seen = repr(replace(panes, at=None)), findings
+        return self._unchanged.get(
+            f"attention {person.id}", lambda: self._attention.of(person, findings, panes), of=seen
+        )
+
+    def found(self, findings: Iterable[Finding]) -> None:
+        """Stores the findings of an examination that has just been made."""
+        self._findings, self._examined_at = tuple(findings), self._clock()
+
+    def look_again(self) -> None:
+        """Drops the cached panes because one has changed: the next call reads them again."""
+        self._looked_at = None
+
+    def _look(self) -> Panes:
+        with self._looking:
+            if not self._is_recent(self._looked_at, LOOK_EVERY):
+                self._panes, self._looked_at = self._attention.look(self._panes), self._clock()
+            return self._panes
+
+    def _examine_once(self) -> None:
+        if self._examining.acquire(blocking=False):
+            try:
+                self.found(self._examine())
+            finally:
+                self._examining.release()
+
+    def _is_recent(self, moment: datetime | None, length: timedelta) -> bool:
+        return moment is not None and is_recent(moment, self._clock(), length)

@@ -17,10 +17,9 @@ from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modifi
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.services.notifications.derived import DerivedNotices
-    from multi_agent_mcp.services.notifications.notifications import Notifications
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
     from multi_agent_mcp.services.operations import Operations
-    from multi_agent_mcp.services.questions.effects import QuestionEffects
+    from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.directory import Directory
     from multi_agent_mcp.store.workspace import Workspace
@@ -69,7 +68,8 @@ class Upkeep:
         if known is not None and known.empty is not None and are_unchanged(known.empty):
             return known
         self.operations.finish()
-        self.limits.acted(agent_id)
+        if self.workspace.limit(agent_id).path.exists():
+            self.limits.acted(agent_id)
         known = self.still(agent_id)  # what was finished may have written a notification
         if known is not None:
             self._known[agent_id] = known = replace(known, empty=self._empty(agent_id))

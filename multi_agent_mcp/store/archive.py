@@ -22,8 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from multi_agent_mcp.domain.entity import Entity
-from multi_agent_mcp.domain.ids import id8
+from multi_agent_mcp.domain.entity import Entity, id8
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import ARCHIVE, Directory
 from multi_agent_mcp.store.durable_files import INDEXES, Files

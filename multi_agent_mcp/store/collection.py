@@ -21,8 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from multi_agent_mcp.domain.entity import Identified
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.entity import Identified, is_name
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
 from multi_agent_mcp.store.archive import Archive, FinishedMonth

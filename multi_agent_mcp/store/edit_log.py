@@ -12,8 +12,7 @@ import os
 import time
 from collections import namedtuple
 
-from multi_agent_mcp.system.file_status import careful, modified_at
-from multi_agent_mcp.system.working_tree import common_directory, tree_of, within
+from multi_agent_mcp.system.file_status import careful, common_directory, modified_at, tree_of, within
 
 TYPE_CHECKING = False  # a hook cannot wait for `typing`, nor for its NamedTuple
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def directory(session_path: str) -> str:
 
 
 def settings(session_path: str) -> dict[str, Any] | None:
-    """What a hook must know; None if it has to be written anew (`services/repository/edits.py`)."""
+    """What a hook must know; None if it has to be written anew (`services/repository/reservations.py`)."""
     found = read_json(f"{directory(session_path)}/hook.json")
     is_current = found is not None and found.get("settings_at") == modified_at(f"{session_path}/session.yaml")
     return found if is_current else None

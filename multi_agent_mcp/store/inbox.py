@@ -22,8 +22,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from multi_agent_mcp.domain.entity import Readable, age
-from multi_agent_mcp.domain.ids import id8
+from multi_agent_mcp.domain.entity import Readable, age, id8
 from multi_agent_mcp.domain.times import format_time, parse_time, stamp
 from multi_agent_mcp.store.archive import (
     DIGITS,

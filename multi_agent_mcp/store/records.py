@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.ids import new_id
+from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.durable_files import Files, read_file

@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.ids import differing_in_case, is_name
+from multi_agent_mcp.domain.entity import differing_in_case, is_name
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
 from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Superseded, digest8, mark, revision_in
 from multi_agent_mcp.store.directory import SETTLING_SECONDS

@@ -13,10 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from multi_agent_mcp.domain.entity import Identified
-from multi_agent_mcp.domain.ids import entity_id
-from multi_agent_mcp.domain.task import Task, work_order
-from multi_agent_mcp.domain.task_history import NUMBER, History
+from multi_agent_mcp.domain.entity import Identified, entity_id
+from multi_agent_mcp.domain.task import NUMBER, History, Task, work_order
 from multi_agent_mcp.domain.text import newest_first
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.authority import (

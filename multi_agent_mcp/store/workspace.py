@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from multi_agent_mcp.config import require_utf8
-from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.entity import Readable, age
-from multi_agent_mcp.domain.ids import AgentId, SessionName, differing_in_case, is_name
-from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
+from multi_agent_mcp.domain.agent import PURPOSES, Agent, AgentSession, Execution, HandOff, OwnerWait
+from multi_agent_mcp.domain.entity import AgentId, Readable, SessionName, age, differing_in_case, is_name
+from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
 from multi_agent_mcp.domain.proof import Receipt
 from multi_agent_mcp.domain.question import Question, answered_notice, asking_order, is_parked_by
 from multi_agent_mcp.domain.repository.reservation import RELEASED, Reservation
-from multi_agent_mcp.domain.session import AgentSession, Execution, HandOff, OwnerWait
-from multi_agent_mcp.domain.task import Task, status_order
+from multi_agent_mcp.domain.task import UNASSIGNED, Task, status_order
 from multi_agent_mcp.errors import (
     AlreadyExists,
     ConversationNotFound,
@@ -46,8 +44,6 @@ from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
 from multi_agent_mcp.system.files import make_directories, make_directory, storage_errors, write_new
 from multi_agent_mcp.system.ownership import require_entered, require_own
-
-UNASSIGNED = "_unassigned"
 
 CONVERSATION = "conversation.md"
 _TASKS = Layout(

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.trace import current, valid, within
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.domain.session import Execution
     from multi_agent_mcp.domain.task import Task
 
 logger = logging.getLogger(__name__)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+import re
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC
 from functools import partial
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -20,33 +25,17 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.system.file_events import TreeWatch
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web import pages
-from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, stats, timeline
+from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, overview
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import COOKIE_SECONDS, Auth, SecurityMiddleware, is_own_origin
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.web.live import Live
-    from multi_agent_mcp.wiring import Services
+from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
-
-STATUS_OF_CODE = {
-    "unauthorized": 403,
-    "invalid_session": 403,
-    "untrusted_session": 403,
-    "not_participant": 403,
-    "invalid_status_transition": 409,
-    "not_answered": 409,
-    "already_exists": 409,
-    "conversation_not_active": 409,
-    "content_too_large": 413,
-    "tmux_timeout": 504,
-    "storage_error": 507,
-}
 
 
 @dataclass(frozen=True)
@@ -120,7 +109,7 @@ async def enter(console: Console, request: Request) -> Response:
 
 
 async def stream(console: Console, request: Request) -> Response:
-    """Streams changes as they happen (`/api/events`; see `live.py`). A page connects with `since`, the event at which
+    """Streams changes as they happen (`/api/events`; see `Live`). A page connects with `since`, the event at which
     it was rendered, and its browser reconnects with `Last-Event-ID`, so that no change is missed."""
     events = console.live.events(request.headers.get("last-event-id") or request.query_params.get("since"))
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -128,7 +117,7 @@ async def stream(console: Console, request: Request) -> Response:
 
 async def download(console: Console, request: Request) -> Response:
     """The timeline as an SVG file."""
-    answer = await _call(console, request, timeline.show)
+    answer = await _call(console, request, overview.show_timeline)
     if not answer["success"]:
         return JSONResponse(answer, _status(answer["error"]))
     name = f"{console.services.session}-timeline.svg"
@@ -164,10 +153,149 @@ def _warm(services: Services) -> None:
     try:
         services.snapshots.take(messages=1)
         services.recent_attention.found(services.examined())
-        services.statistics.last_days(stats.DAYS, UTC)
+        services.statistics.last_days(overview.STATISTICS_DAYS, UTC)
     except Exception as problem:  # noqa: BLE001 - only a preparation: it must not end the console
         logger.info("nothing was prepared: %s", problem)
 
 
+STATUS_OF_CODE = {
+    "unauthorized": 403,
+    "invalid_session": 403,
+    "untrusted_session": 403,
+    "not_participant": 403,
+    "invalid_status_transition": 409,
+    "not_answered": 409,
+    "already_exists": 409,
+    "conversation_not_active": 409,
+    "content_too_large": 413,
+    "tmux_timeout": 504,
+    "storage_error": 507,
+}
+
+
 def _status(code: str) -> int:
     return STATUS_OF_CODE.get(code, 404 if code.endswith("_not_found") else 400)
+
+
+TOPIC_OF_DIRECTORY = {
+    "agents.json": "agents",
+    ".share": "machines",
+    "sessions": "agents",
+    "owner_wait": "agents",
+    "tasks": "tasks",
+    "notifications": "notifications",
+    "ipc": "messages",
+    ".doorbell": "messages",
+    "conversations": "conversations",
+    "delegations": "conversations",
+    "questions": "questions",
+    "executions": "executions",
+    "reservations": "files",
+    ".edits": "files",
+    ".workspaces": "files",
+    "audit": "agents",
+}
+TOPICS = tuple(sorted(set(TOPIC_OF_DIRECTORY.values())))
+GATHER_SECONDS = 0.04  # a send touches several files and is one event
+HEARTBEAT_SECONDS = 15.0  # detects the connections of dead pages
+RETRY_MILLISECONDS = 500
+_NUMBER = re.compile("[0-9]{1,18}")
+
+
+class Live:
+    """The changes of one session directory, for any number of pages. Used only in the server's event loop."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.boot = secrets.token_hex(4)
+        """Distinguishes this server's event numbers from those of an earlier one."""
+        self._count = 0
+        self._changed_at = dict.fromkeys(TOPICS, 0)
+        self._pending: set[str] = set()
+        self._news = asyncio.Condition()
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._watch = TreeWatch(path, self._noticed)
+
+    async def __aenter__(self) -> Live:
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._watch.__enter__)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+        await asyncio.to_thread(self._watch.__exit__)
+
+    @property
+    def degraded(self) -> str | None:
+        """The reason why changes are polled for; None when file events work."""
+        return self._watch.degraded
+
+    @property
+    def position(self) -> str:
+        """The id of the newest event; a page that is rendered now asks for later ones."""
+        return self._id(self._count)
+
+    async def close(self) -> None:
+        """Ends every open stream; called before the server stops."""
+        async with self._news:
+            self._closed = True
+            self._news.notify_all()
+
+    async def events(self, last_event_id: str | None) -> AsyncIterator[str]:
+        """The stream of one page, from the event that it saw last (None: from now on)."""
+        seen = self._count if last_event_id is None else self._seen(last_event_id)
+        yield f"retry: {RETRY_MILLISECONDS}\n\n"
+        topics = self._since(seen)
+        seen = self._count  # before every yield: a change during the yield belongs to the next event
+        yield self._event(seen, topics)
+        while not self._closed:
+            try:
+                await asyncio.wait_for(self._wait_beyond(seen), HEARTBEAT_SECONDS)
+            except TimeoutError:
+                yield ": keep-alive\n\n"
+                continue
+            topics = self._since(seen)
+            seen = self._count
+            if topics:
+                yield self._event(seen, topics)
+
+    def _noticed(self, path: Path) -> None:
+        """Called in the watching thread when a file below the session directory has changed."""
+        topic = TOPIC_OF_DIRECTORY.get(path.parts[0])
+        if topic is not None and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._gather, topic)
+
+    def _gather(self, topic: str) -> None:
+        if not self._pending:
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._publish)
+        self._pending.add(topic)
+
+    def _publish(self) -> None:
+        self._count += 1
+        for topic in self._pending:
+            self._changed_at[topic] = self._count
+        self._pending.clear()
+        self._publishing = asyncio.ensure_future(self._wake())
+
+    async def _wake(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def _wait_beyond(self, seen: int) -> None:
+        async with self._news:
+            await self._news.wait_for(lambda: self._closed or self._count != seen)
+
+    def _id(self, number: int) -> str:
+        return f"{self.boot}-{number}"
+
+    def _seen(self, event_id: str) -> int:
+        """The number in an event id; -1, before all events, if another server issued it."""
+        boot, _, number = event_id.partition("-")
+        return int(number) if boot == self.boot and _NUMBER.fullmatch(number) else -1
+
+    def _since(self, seen: int) -> list[str]:
+        return [topic for topic, changed_at in self._changed_at.items() if changed_at > seen]
+
+    def _event(self, number: int, topics: Iterable[str]) -> str:
+        return f"id: {self._id(number)}\nevent: changed\ndata: {json.dumps(list(topics))}\n\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -17,11 +17,9 @@ from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.domain.text import HIDDEN
 from multi_agent_mcp.texts import CONSOLE, catalogue
-from multi_agent_mcp.web.api.page_frame import homes
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.web.security import Auth
-    from multi_agent_mcp.wiring import Services
+from multi_agent_mcp.web.api.overview import homes
+from multi_agent_mcp.web.security import Auth
+from multi_agent_mcp.wiring import Services
 
 PAGES = (
     "board",

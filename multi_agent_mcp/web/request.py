@@ -7,16 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from starlette.requests import ClientDisconnect, Request
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, Reason
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.wiring import Services
+from multi_agent_mcp.wiring import Services
 
 BODY_BYTES = 4 << 20  # room for a message of a megabyte with every character escaped
 BODY_SECONDS = 30.0

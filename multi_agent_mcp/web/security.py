@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
@@ -23,10 +23,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.web.timeline import stylesheet
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.texts import Texts
 
 # Limits the connections to the console, so that other programs cannot exhaust them.
 #

@@ -7,7 +7,7 @@ from typing import Any
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.question import Question
-from multi_agent_mcp.services.questions.questions import Asking
+from multi_agent_mcp.services.questions import Asking
 from tests.cli.conftest import Ask, Run
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.text import columns
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.cli.conftest import Ask
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

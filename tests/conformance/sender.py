@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.doorbell.tmux.learning import UnknownScreens
 from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles

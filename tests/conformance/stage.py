@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.store.workspace import Workspace
 from tests.programs import REPOSITORY, stand_in

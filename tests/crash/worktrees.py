@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.wiring import Services

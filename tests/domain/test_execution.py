@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from multi_agent_mcp.domain.session import Execution
+from multi_agent_mcp.domain.agent import Execution
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 RUNNING = Execution(id="exec_0123456789ab", agent_id="worker-a", task_id="tsk_0123456789ab", started_at=NOON)

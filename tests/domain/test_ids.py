@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain import ids as names
+from multi_agent_mcp.domain import entity as names
 from multi_agent_mcp.errors import InvalidId
 
 BAD_NAMES = [

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from multi_agent_mcp.domain.agent import AgentSession, OwnerWait
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession, OwnerWait
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Task, progressed, reported
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Change, Task, progressed, reported
 from multi_agent_mcp.errors import InvalidStatusTransition, NotProven, Unauthorized
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ import mcp_types as types
 
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import INTERRUPTED, Agent, Team
 
 EXECUTED = "multi-agent-mcp/executed"

@@ -14,7 +14,7 @@ import pytest
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.store.codec import codec
 from tests.end_to_end.support import Agent, Team
 

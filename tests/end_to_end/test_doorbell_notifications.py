@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from multi_agent_mcp.domain.ids import new_id
-from multi_agent_mcp.domain.task_history import Change
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.domain.entity import new_id
+from multi_agent_mcp.domain.task import Change
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import Pane, Team, Terminal, eventually, line, notice_line, wait_until
 from tests.end_to_end.test_waiter import armed, waiter
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import COMMAND, PATIENCE_SECONDS, UP, Ran, Team, Terminal
 
 TITLE = "見積もりの計算"

@@ -12,11 +12,11 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from multi_agent_mcp.domain.session import AgentSession, OwnerWait
+from multi_agent_mcp.domain.agent import AgentSession, OwnerWait
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.server.middleware import EXEMPT_FROM_INTERRUPTS
+from multi_agent_mcp.server.calls import EXEMPT_FROM_INTERRUPTS
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.questions.questions import Asking
+from multi_agent_mcp.services.questions import Asking
 from tests.end_to_end.chat_support import (
     entities,
     interrupt_by_hand,
@@ -414,7 +414,7 @@ async def _prepared(team: Team) -> dict[tuple[str, str], list[tuple[str, dict[st
 
 
 def _request() -> Any:
-    from multi_agent_mcp.services.tasks.creation import NewTask
+    from multi_agent_mcp.services.tasks.board import NewTask
 
     return NewTask(title="please")
 

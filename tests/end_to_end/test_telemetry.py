@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from multi_agent_mcp import telemetry
-from multi_agent_mcp.domain.session import Execution
+from multi_agent_mcp.domain.agent import Execution
 from multi_agent_mcp.domain.task import Task
 from tests.end_to_end.support import PATIENCE_SECONDS, Agent, Team, eventually, wait_until
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services

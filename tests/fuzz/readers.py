@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain.agent import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.entity import Entity, as_json
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, InvalidSession, Refusal

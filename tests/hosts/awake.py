@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from multi_agent_mcp.domain import times
-from multi_agent_mcp.domain.ids import new_id
+from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.windows.agent_command import first_prompt
 from tests.end_to_end.chat_support import new_task, task_of

@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.server import BUFFERED_MAX
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.store.registry import AGENTS_MAX
 from tests.hub.support import DESK, LAPTOP, SHED, Machines, eventually, machines
 from tests.hub.test_machines import send

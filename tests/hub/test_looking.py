@@ -17,8 +17,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.services.attention import Item, Panes
-from multi_agent_mcp.services.overview.machines import MachineRow, TeamOfMachines
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.overview.snapshot import MachineRow, TeamOfMachines
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import Team
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually, machines

@@ -15,7 +15,7 @@ from multi_agent_mcp.errors import HubUnreachable, Unauthorized
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.hub.stream import EDITED, TIME, Hub
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.authority import revision_of
 from tests.hub.support import DESK, LAPTOP, Machine, eventually

@@ -7,7 +7,7 @@ import pytest
 from multi_agent_mcp.bootstrap import LocalConsequences
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.wiring import Services
 from tests.hub.support import Machine, eventually

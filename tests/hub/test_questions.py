@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.errors import QuestionClosed
-from multi_agent_mcp.services.questions.questions import Asking
+from multi_agent_mcp.services.questions import Asking
 from tests.hub.support import Machine, eventually
 from tests.hub.test_notices import move
 from tests.server.seat import Seat

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.ids import SessionName
+from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_history import KEPT, Change, History
@@ -25,7 +25,7 @@ from multi_agent_mcp.hub.applying import Applying
 from multi_agent_mcp.hub.restoring import PROCESSES, _Nothing, parted
 from multi_agent_mcp.hub.stream import TIME, Stored
 from multi_agent_mcp.hub.subjects import Names
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.inbox import file_name

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from multi_agent_mcp.domain.session import AgentSession
+from multi_agent_mcp.domain.agent import AgentSession
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually, machines
 from tests.hub.test_machines import send, task_for
 

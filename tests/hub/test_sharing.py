@@ -22,7 +22,7 @@ from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArgumen
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Sharing, join
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually, machines
 from tests.hub.test_failures import new_task, same

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import NotProven
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.programs import ran
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.hub.support import HOMES, Machine, Machines, eventually
 
 OWN, CONTESTED = "Sheet", "Quarrel"

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.hub.support import BARN, DESK, LAPTOP, LOFT, SHED, Machines, eventually, machines
 from tests.partition.accidents import restore_old_hub, wipe
 from tests.partition.disturbances import WAYS, disturbances, heal

@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.session import Execution
-from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.agent import Agent, Execution
+from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.services.questions.questions import Asking
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft

@@ -8,10 +8,9 @@ from typing import Any
 import mcp_types as types
 
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.middleware import Middleware
-from multi_agent_mcp.server.toolbox import Answer, Tool
+from multi_agent_mcp.server.calls import Answer, Middleware, Tool
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.sessions.confirmation import Confirmation
+from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 from multi_agent_mcp.wiring import Services
 
 

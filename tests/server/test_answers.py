@@ -10,7 +10,7 @@ import mcp_types as types
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from multi_agent_mcp.server.checking import Checking
+from multi_agent_mcp.server.binding import Checking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.tasks_support import again, moved, new, shown

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 from tests.services.support import send

@@ -18,7 +18,7 @@ from typing import Any
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft

@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.agent import Agent, AgentSession
 from multi_agent_mcp.domain.message import Conversation, Delegation
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import UNASSIGNED, Task
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.services.tasks.creation import NewTask
-from multi_agent_mcp.store.workspace import UNASSIGNED
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.programs import ran
 

@@ -9,11 +9,10 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.hosts.dialog import Choice, Dialog
-from multi_agent_mcp.services.attention import Attention, Item
-from multi_agent_mcp.services.doctor.finding import NOTE, PROBLEM, Finding
+from multi_agent_mcp.services.attention import Attention, Item, RecentAttention
+from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, Finding
 from multi_agent_mcp.services.overview.supervision import Slot
-from multi_agent_mcp.services.recent_attention import RecentAttention
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import tasks_support as support

@@ -15,10 +15,10 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.hooks.answers import Event
-from multi_agent_mcp.services.doctor.finding import Finding
+from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec import Document, parse, render
-from multi_agent_mcp.web.api import agents, conversations, tasks, timeline
+from multi_agent_mcp.web.api import agents, messages, overview, tasks
 from multi_agent_mcp.web.request import ApiRequest
 from tests.crash.stage import MEMORY, Seat, context
 from tests.fuzz.ground import ask
@@ -104,7 +104,7 @@ def everybody_works(root: Path) -> list[Finding]:
         seat.binding.close()
     services = context(root)
     console = ApiRequest(services, services.agents.owner())
-    for page in (tasks.board, conversations.page, agents.tree, timeline.show):
+    for page in (tasks.board, messages.list_conversations, agents.tree, overview.show_timeline):
         json.dumps(page(console), allow_nan=False)
     for task in services.workspace.tasks.all():
         json.dumps(tasks.show(replace(console, path={"task_id": task.id})), allow_nan=False)

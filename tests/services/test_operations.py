@@ -14,13 +14,12 @@ import pytest
 
 from multi_agent_mcp import services as all_services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
-from multi_agent_mcp.services.mail.sending import Send
+from multi_agent_mcp.services.mail import Send
 from multi_agent_mcp.services.operations import Operation, Run
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.tasks.changes import MoveTask
-from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.records import Intent
 from multi_agent_mcp.wiring import Services

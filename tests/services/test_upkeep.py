@@ -14,8 +14,8 @@ import pytest
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.hosts.limit import LimitSeen
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.server.toolbox import Answer, Call
-from multi_agent_mcp.services.questions.questions import Asking
+from multi_agent_mcp.server.calls import Answer, Call
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.server.seat import Seat

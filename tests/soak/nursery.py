@@ -20,9 +20,9 @@ import mcp_types as types
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.middleware import Middleware
+from multi_agent_mcp.server.calls import Middleware
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.sessions.confirmation import Confirmation
+from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 from tests.end_to_end.support import SESSION
 
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store import collection as collection_module

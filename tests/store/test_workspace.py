@@ -8,9 +8,9 @@ from time import monotonic
 
 import pytest
 
-from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.agent import AgentSession
+from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.session import AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.locks import LOCK_SECONDS

@@ -14,7 +14,7 @@ import pytest
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.config import ROOT_NAME
 from multi_agent_mcp.errors import InvalidArguments, StorageError, UntrustedSession
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import read_team
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.system.ownership import is_trusted, others_may_write, trust, user_name

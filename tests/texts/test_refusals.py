@@ -23,8 +23,8 @@ from multi_agent_mcp.cli.main import app, run
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hub.share_directory import socket_path
-from multi_agent_mcp.services.questions.questions import Asking
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.questions import Asking
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
 from multi_agent_mcp.wiring import Services

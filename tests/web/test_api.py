@@ -13,7 +13,7 @@ import pytest
 import multi_agent_mcp.web
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import Team
 from tests.web.support import Guest, Visitor

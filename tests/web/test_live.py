@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from multi_agent_mcp.domain.session import OwnerWait
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.domain.agent import OwnerWait
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.web.live import TOPICS, Live
+from multi_agent_mcp.web.app import TOPICS, Live
 from tests.end_to_end.support import PATIENCE_SECONDS, Team
 from tests.web.support import Visitor, Web, at_work
 

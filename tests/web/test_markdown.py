@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.web.markdown import CHARACTERS_SHOWN, HTML_MAX, as_html, as_written
+from multi_agent_mcp.web.serializers import CHARACTERS_SHOWN, HTML_MAX, as_html, as_written
 
 HARMLESS = {"a": {"href", "title", "rel"}, "code": {"class"}, "ol": {"start"}}
 BLOCKS = {"p", "br", "hr", "blockquote", "pre", "ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6"}

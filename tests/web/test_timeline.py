@@ -26,8 +26,7 @@ from multi_agent_mcp.domain.overview.timeline import (
 )
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.texts import LANGUAGES, catalogue
-from multi_agent_mcp.web.timeline import draw, stylesheet
-from multi_agent_mcp.web.timeline.layout import ROWS_MAX, Scale, lay_out
+from multi_agent_mcp.web.timeline import ROWS_MAX, Scale, draw, lay_out, stylesheet
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOSTILE = "</text><script>alert(1)</script>\"' &amp; \x00\x1b[2J\u202eevil\u200b\u2062\U000e0041\ud800\uffff]]>"

@@ -6,7 +6,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.overview.supervision import Slot
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.trace import VARIABLE, within
 from multi_agent_mcp.windows.window_registry import environment_of
 from multi_agent_mcp.wiring import Services

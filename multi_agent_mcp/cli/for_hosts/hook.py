@@ -167,7 +167,7 @@ def _opened(options: dict[str, str]) -> tuple[Services, str]:
     from multi_agent_mcp.bootstrap import open_session
     from multi_agent_mcp.config import find_root
     from multi_agent_mcp.domain.agent import PURPOSES
-    from multi_agent_mcp.domain.ids import agent_id
+    from multi_agent_mcp.domain.entity import agent_id
     from multi_agent_mcp.services.validation import require_choice
 
     require_choice("purpose", options.get("purpose", "task"), PURPOSES)

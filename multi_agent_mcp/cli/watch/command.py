@@ -135,13 +135,13 @@ def _signals(changes: Changes) -> Iterator[None]:
 @session_command()
 def watch(context: SessionContext, once: bool, messages: int) -> None:
     """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it."""
-    from multi_agent_mcp.services.repository.edits import as_answer
+    from multi_agent_mcp.services.repository.reservations import edit_answer
 
     if once or context.as_json or not sys.stdout.isatty():
         services = context.services
         seen, items = services.snapshots.take(messages=messages), waiting_for_owner(services, services.attention.of)
         last = last_edits(services)
-        waits, edits = [item.as_answer() for item in items], list(map(as_answer, last.edits))
+        waits, edits = [item.as_answer() for item in items], list(map(edit_answer, last.edits))
         answer = seen.as_answer() | {"attention": waits, "edits": edits}
         context.answer(answer, _plain(seen, items, last, services.people))
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from multi_agent_mcp.domain.ids import is_name
+from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.domain.times import format_time, parse_time
 
 

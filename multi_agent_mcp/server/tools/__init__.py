@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from multi_agent_mcp.server.toolbox import Tool, by_name
-from multi_agent_mcp.server.tools import chat, identity, ipc, questions, repository, tasks, work_history
+from multi_agent_mcp.server.calls import Tool, by_name
+from multi_agent_mcp.server.tools import chat, ipc, tasks, work
 
-MODULES = (identity, ipc, tasks, questions, chat, work_history, repository)
+MODULES = (ipc, tasks, chat, work)
 TOOLS = by_name(tool for module in MODULES for tool in module.TOOLS)
 
 UNBOUND: tuple[Tool, ...] = (TOOLS["authenticate"],)

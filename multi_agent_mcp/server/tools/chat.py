@@ -1,20 +1,63 @@
-"""Tools for delegation, conversations, and task operations from a chat session
-(docs/protocol.md, Delegation, Conversations, Chat-session operations)."""
+"""Tools for questions, conversations, delegations, and task operations from a chat session
+(docs/protocol.md, Questions, Conversations, Delegation, Chat-session operations)."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import TaskNotFound
-from multi_agent_mcp.server.toolbox import CHAT, TASK, Answer, Call, Tool
+from multi_agent_mcp.errors import InvalidArguments, TaskNotFound
+from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Tool, from_json_text
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.chat.conversations import PURPOSE_CHARACTERS
 from multi_agent_mcp.services.chat.delegations import as_answer
+from multi_agent_mcp.services.questions import Asking
+
+Choices = Annotated[list[str], BeforeValidator(from_json_text)]
+
+
+def ask(
+    call: Call,
+    question: str,
+    to_id: str | None = None,
+    choices: Choices | None = None,
+    default: str | None = None,
+    deadline_minutes: float | None = None,
+    park: bool = False,
+) -> Answer:
+    """Ask your superior (or to_id) for a decision. park: your task waits, you get other work meanwhile.
+    default, one of the choices, is taken at the deadline."""
+    asking = Asking(
+        question=question,
+        to_id=to_id,
+        choices=choices or (),
+        default=default,
+        minutes=deadline_minutes,
+        park=park,
+    )
+    asked, instruction = call.services.next_action.ask(call.me, call.session, asking)
+    return {"question_id": asked.id, "to_id": asked.to_id, "instruction": instruction}
+
+
+def answer_question(
+    call: Call, question_id: str, answer: str | None = None, note: str | None = None, withdraw: bool = False
+) -> Answer:
+    """Answer a question to you or to an agent below you, or take your own back (withdraw)."""
+    if withdraw and answer is not None:
+        raise InvalidArguments("answer_and_withdraw")
+    if withdraw:
+        settled = call.services.questions.withdraw(call.me, question_id, note)
+    else:
+        settled = call.services.questions.answer(call.me, question_id, answer or "", note)
+    return {"question_id": settled.id, "status": settled.status}
+
+
+# Tools for delegation, conversations, and task operations from a chat session
+# (docs/protocol.md, Delegation, Conversations, Chat-session operations).
 
 
 def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, context: str | None = None) -> Answer:
@@ -180,6 +223,8 @@ def _waiting(delegation: Delegation) -> dict[str, Any]:
 
 
 TOOLS = (
+    Tool(ask, "Ask"),
+    Tool(answer_question, "Answer question"),
     Tool(delegate_to_chat_session, "Delegate talk", purposes=TASK),
     Tool(get_task_conversations, "Task conversations", purposes=TASK, read_only=True),
     Tool(get_conversation_messages, "Read conversation", purposes=TASK, read_only=True),

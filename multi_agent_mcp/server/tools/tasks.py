@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
-from multi_agent_mcp.server.toolbox import LEADERS, REPORTERS, TASK, Answer, Call, Tool, from_json_text
-from multi_agent_mcp.services.tasks.board import summary_of
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.server.calls import LEADERS, REPORTERS, TASK, Answer, Call, Tool, from_json_text
+from multi_agent_mcp.services.tasks.board import NewTask, summary_of
 from multi_agent_mcp.services.tasks.deliveries import CHECKING, FAILED, PASSED, Examined
 from multi_agent_mcp.texts import json_size, shortened
 

@@ -10,13 +10,12 @@ from datetime import datetime
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Self
 
-from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.entity import age, entity_id, new_id
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import ConversationNotFound, InvalidArguments, InvalidId, Refusal, Unauthorized
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS, clipped
-from multi_agent_mcp.services.mail.sending import Letters, Messages, Outbox, PreparedMessages, Sent
+from multi_agent_mcp.services.mail import Letters, Messages, Outbox, PreparedMessages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
 from multi_agent_mcp.store.archive import STAMP_LENGTH, are_ours
@@ -25,7 +24,7 @@ from multi_agent_mcp.texts import beginning
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.services.mail.search import MailSearch
+    from multi_agent_mcp.services.mail import MailSearch
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
 

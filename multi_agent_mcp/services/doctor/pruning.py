@@ -9,10 +9,10 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from multi_agent_mcp.domain.agent import AgentSession, Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.question import Question
-from multi_agent_mcp.domain.session import AgentSession, Execution
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.doctor.tree import is_leftover
 from multi_agent_mcp.store.codec import Unreadable, codec

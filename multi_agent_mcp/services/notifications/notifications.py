@@ -1,28 +1,435 @@
-"""Notifications, shown to the agent sessions of their purpose until they are read (docs/protocol.md, Notifications)."""
+"""Notifications: those that follow from tasks and delegations, and what agent sessions are shown (docs/protocol.md,
+Notifications).
+
+What is derived follows from the files of tasks and delegations alone, so that no change is left without its
+notifications: if the writer of such a file was killed before it had written them, the next reader writes the same ones;
+those whose cause is over are settled, that is, marked read."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from operator import is_
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.ids import new_id
-from multi_agent_mcp.domain.notification import CHAT_NOTICE, Notification
+from multi_agent_mcp.domain.agent import Agent, report_recipient
+from multi_agent_mcp.domain.entity import age, new_id
+from multi_agent_mcp.domain.notification import (
+    CHAT_NOTICE,
+    DELEGATION,
+    REVIEW_REJECTED,
+    REVIEW_REQUESTED,
+    TASK_ASSIGNED,
+    TASK_BLOCKED,
+    TASK_UPDATED,
+    Notification,
+    arrival_of,
+    assignment_of,
+    blocks_of,
+    delegation_of,
+    interrupt_of,
+    rejection_of,
+    review_requests_of,
+    update_of,
+    was_reopened,
+)
+from multi_agent_mcp.domain.overview.stuck import AGENT_STUCK
+from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
+from multi_agent_mcp.domain.question import ASKED, DEADLOCK, OVERDUE, cycles, deadlock_notice
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Task, old_value, open_reviews
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import ContentTooLarge, Refusal
+from multi_agent_mcp.errors import ContentTooLarge, Refusal, StorageError
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS, clipped
+from multi_agent_mcp.services.notifications.writing import PAUSING, Interrupts, NoticeWriter
 from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.store.collection import WHOLE
+from multi_agent_mcp.store.inbox import file_name
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.notifications.derived import DerivedNotices
-    from multi_agent_mcp.services.notifications.writing import NoticeWriter
-    from multi_agent_mcp.services.sessions.confirmation import Lease
+    from multi_agent_mcp.domain.message import Delegation
+    from multi_agent_mcp.services.sessions.agent_sessions import Lease
+    from multi_agent_mcp.store.directory import Directory
     from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
+
+ABOUT_OPEN_QUESTIONS = frozenset({ASKED, OVERDUE, DEADLOCK})
+"""The actions of notifications that are over when their question is settled."""
+
+
+class Checked(NamedTuple):
+    """A task whose notifications were ensured. It need not be examined again while the index returns the same objects
+    for the task and its dependencies, and its notifications are known to be written."""
+
+    task: Task
+    awaited: tuple[Task | None, ...]
+    notices: frozenset[str]
+
+
+@dataclass(eq=False)
+class DerivedNotices:
+    """Writes the notifications of tasks and delegations, repairs missing ones, and tells which still apply."""
+
+    workspace: Workspace
+    writer: NoticeWriter
+    interrupts: Interrupts
+    last_activity: Callable[[str], datetime | None]
+    """The time of an agent's last call."""
+    follow_questions: Callable[[], None]
+    """Does what follows from questions, of which some only these tasks tell (`QuestionEffects.look`). Never raises."""
+    clock: Callable[[], datetime]
+    finished: Callable[[Task], None]
+    """Called for each task that has just become done. Never raises."""
+    changed: Callable[[Iterable[Task]], None] | None = None
+    """Called for tasks that have changed. Never raises."""
+    _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
+    _written: set[str] = field(default_factory=set, init=False)
+    _checked: dict[str, dict[str, Checked]] = field(default_factory=dict, init=False)
+    _checked_for: Mapping[str, Agent] | None = field(default=None, init=False)
+
+    def ensure(self, task: Task) -> list[Notification]:
+        """Writes the task's present notifications, unless they exist (even read and archived). Returns them, possibly
+        without those that this process wrote before."""
+        return [self._put(notice) for notice in self._of(task, self._written)]
+
+    def missing(self, task: Task) -> list[Notification]:
+        """The task's present notifications that do not exist, even if this process wrote them; changes no file."""
+        lacking = [notice for notice in self._of(task, written=()) if not self.writer.is_there(notice)]
+        self._written.difference_update(notice.id for notice in lacking)
+        return lacking
+
+    def ensure_delegation(self, delegation: Delegation) -> None:
+        """As `ensure`, for a delegation."""
+        if (notice := delegation_of(delegation)) is not None and notice.id not in self._written:
+            self._put(notice)
+
+    def tell_delegation(self, delegation: Delegation) -> None:
+        """As `tell`, for a delegation."""
+        try:
+            self.ensure_delegation(delegation)
+        except Refusal as refusal:
+            logger.warning("a delegation is not told yet: %s", refusal)
+
+    def repair(self, agent_id: str) -> None:
+        """Ensures the notifications of an agent's tasks and delegations, and of questions, and settles obsolete ones.
+        While nothing changes, this costs a stat(2) for the registry, its two directories, that of the questions, and
+        each directory with a dependency of its tasks or a task that a question is about."""
+        self.follow_questions()
+        if self.workspace.registry.all() is not self._checked_for:
+            self._looked_at.clear()  # somebody else may be told, as a reviewer was removed
+        with self.workspace.tasks.read_once():
+            seen = self._looked_at.get(agent_id)
+            if seen is not None and all(directory.looked() == version for directory, version in seen.items()):
+                return
+            mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
+            seen = {directory: directory.looked() for directory in (*mine, self.workspace.questions.directory(WHOLE))}
+            still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
+            tasks, delegations = [entity for _, entity in mine[0].entities()], mine[1]
+            for awaited in (still_open.get(awaited) for task in tasks for awaited in task.dependencies):
+                if awaited is not None:
+                    directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
+                    seen.setdefault(directory, directory.looked())
+        self._check(agent_id, tasks, still_open)
+        for _, delegation in delegations.entities():
+            self.ensure_delegation(delegation)
+        self.settle(agent_id)  # reads the tasks again: one may have been handed over meanwhile
+        self._looked_at[agent_id] = seen
+
+    def judged(self, agent_id: str, agents: Mapping[str, Agent]) -> Mapping[Directory[Any], int] | None:
+        """The versions of the directories as they were at the last `repair` for this agent, among these agents; None if
+        there was none."""
+        return self._looked_at.get(agent_id) if self._checked_for is agents else None
+
+    def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:
+        """Ensures the notifications of those tasks that have changed, or whose dependencies have, since last time."""
+        agents = self.workspace.registry.all()
+        if agents is not self._checked_for:
+            self._checked.clear()
+            self._checked_for = agents
+        worked_on = {execution.task_id for execution in self.workspace.executions.open(agent_id)}
+        before, now = self._checked.get(agent_id, {}), {}
+        for task in tasks:
+            awaited = tuple(map(still_open.get, task.dependencies))
+            known = before.get(task.id)
+            if known is None or not self._is_as_before(known, task, awaited):
+                waits = any(awaited) and task.status in ("todo", "backlog")  # then it has no notifications yet
+                known = Checked(task, awaited, frozenset(() if waits else (notice.id for notice in self.ensure(task))))
+            if task.id not in worked_on:
+                now[task.id] = known
+        self._checked[agent_id] = now
+
+    def _is_as_before(self, known: Checked, task: Task, awaited: tuple[Task | None, ...]) -> bool:
+        return known.task is task and all(map(is_, known.awaited, awaited)) and known.notices <= self._written
+
+    def tell(self, tasks: Iterable[Task]) -> None:
+        """As `ensure`, for several tasks, but never raises: the next reader tries again."""
+        try:
+            notices = {notice.id: notice for task in tasks for notice in self._of(task, self._written)}
+            self.writer.put_all((notice, _text_of(notice)) for notice in notices.values())
+            self._written.update(notices)
+        except Refusal as refusal:
+            logger.warning("not everybody who must be notified of a task has been: %s", refusal)
+
+    def follow_up(self, *tasks: Task) -> None:
+        """Writes the notifications of changed tasks and of tasks that depended on them, and settles the changed tasks'
+        earlier ones."""
+        if self.changed is not None:
+            self.changed(tasks)
+        done = {task.id for task in tasks if task.status == "done"}
+        for task in tasks:
+            if task.id in done:
+                self.finished(task)
+        self.tell([*tasks, *(self._waiting_for(done) if done else ())])
+        concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
+        concerned.update(name for task in tasks for name in self._former_reviewers(task))
+        for agent_id in concerned & self.workspace.registry.active().keys():
+            self.settle(agent_id, about={task.id for task in tasks})
+        self._follow_any_questions()
+
+    def _follow_any_questions(self) -> None:
+        """Follows the questions, unless there are none, open or settled: then the next `repair` is early enough."""
+        with suppress(Refusal):  # what cannot be read is logged there
+            if not self.workspace.questions.directory(WHOLE).entities():
+                return
+        self.follow_questions()
+
+    def hand_over(self) -> None:
+        """Tells those who take over what an agent that was just removed had to do: reviews, and answers."""
+        self.tell(task for task in self.workspace.tasks.open() if task.status == "review")
+        self.follow_questions()
+
+    def settle_former(self, task: Task) -> None:
+        """Settles a task's notifications for its former assignees: another machine may have reassigned it."""
+        former = [old_value(line, "assignee_id") for _, line in task.history.at_hand()]
+        for agent_id in self.workspace.registry.active().keys() & set(map(str, former)):
+            self.settle(agent_id, about={task.id})
+
+    def offer_again(self, agent_id: str) -> None:
+        """Makes the assignments that an agent has read unread again while it has not begun those tasks: the session
+        that read them is over, and nobody would be rung about them any more. Never raises, like `settle`."""
+        try:
+            inbox = self.workspace.notices(agent_id)
+            waiting = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
+            with self.workspace.locks.held(inbox.lock):
+                inbox.bring_back({arrival.notice_id for arrival in map(arrival_of, waiting) if arrival is not None})
+        except Refusal as refusal:
+            logger.warning("tasks of %s that nobody has begun are not announced again: %s", agent_id, refusal)
+
+    def is_news(self, notice: Notification) -> bool:
+        """Whether a notification that just arrived applies; settles it if not, and those that it supersedes."""
+        if notice.action in PAUSING or not self.applies(notice):
+            self.settle(notice.target_agent_id)
+        return self.applies(notice)
+
+    def settle(self, agent_id: str, *, taken_up: Task | None = None, about: Collection[str] | None = None) -> None:
+        """Marks read an agent's notifications that do not apply any more, and those of the task's content and
+        assignment that the agent has `taken_up` with this version of it; with `about`, only those about the tasks with
+        these ids. Never raises: such notifications are not shown anyway, and the next reader tries again. Those of an
+        agent with another home are that machine's to settle."""
+        try:
+            if self.workspace.elsewhere(self.workspace.registry.all().get(agent_id)) is not None:
+                return
+            inbox = self.workspace.notices(agent_id)
+            if self._over(agent_id, taken_up, about):
+                with self.workspace.locks.held(inbox.lock):
+                    inbox.settle(self._over(agent_id, taken_up, about), self.clock())
+        except Refusal as refusal:
+            logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
+
+    def settle_these(self, notices: Iterable[Notification]) -> None:
+        """As `settle`, for notifications whose cause is known to be over."""
+        here = {agent.id for agent in self.workspace.registry.active().values() if self.workspace.is_here(agent)}
+        try:
+            for notice in (notice for notice in notices if notice.target_agent_id in here):
+                inbox = self.workspace.notices(notice.target_agent_id)
+                with self.workspace.locks.held(inbox.lock):
+                    inbox.settle([file_name(notice)], self.clock())
+        except Refusal as refusal:
+            logger.warning("notifications that are over are not marked read yet: %s", refusal)
+
+    def waiting(self, agent_id: str) -> list[Notification]:
+        """The unread notifications of an agent that still apply, for sessions of either purpose. Writes nothing."""
+        return [notice for _, notice in self.workspace.notices(agent_id).unread() if self.applies(notice)]
+
+    def applies(self, notice: Notification) -> bool:
+        """Whether a notification is still to be shown: not when its cause is over or has recurred since.
+
+        Judged by files that are read after the notification was found, never by what a caller has written: since then
+        another process may have changed them, and the notification may be about that."""
+        agents = self.workspace.registry.all()
+        if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
+            return True  # written by hand: it may name anything as an agent
+        if notice.action == DELEGATION:
+            return self._is_offered(notice)
+        if notice.action == AGENT_STUCK:
+            return self._is_stuck(notice)
+        if notice.question_id is not None:
+            return self._concerns_question(notice)
+        if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
+            return False
+        task = self._task_of(notice)
+        if task is None:
+            return True
+        if notice.action == TASK_ASSIGNED:
+            arrival = arrival_of(task)
+            return arrival is not None and arrival.notice_id == notice.id
+        if (present := self._present(notice, task)) is not None:
+            return any(found is not None and found.id == notice.id for found in present)
+        return not notice.interrupts or _interrupt_applies(notice, task)
+
+    def _present(self, notice: Notification, task: Task) -> Iterable[Notification | None] | None:
+        """The notifications of this action that follow from the task now; None for an action that needs more."""
+        if notice.action == TASK_UPDATED:
+            return [update_of(task)]
+        if notice.action == TASK_BLOCKED:
+            return blocks_of(task, [notice.target_agent_id])
+        if notice.action == REVIEW_REQUESTED:
+            return review_requests_of(task, self._reviewers(task))
+        if notice.action == REVIEW_REJECTED:
+            return [None if task.is_examined else rejection_of(task)]
+        return None
+
+    def pause_of(self, agent_id: str) -> Notification | None:
+        """The agent's current pause, read or unread, or None."""
+        newest = self.interrupts.newest_of_pausing(agent_id)
+        return newest if newest is not None and newest.action == "pause" and self.applies(newest) else None
+
+    def _task_of(self, notice: Notification) -> Task | None:
+        """The notification's task: from the disk for an interrupt, else preferably from the index, because there may be
+        many unread notifications."""
+        if (task_id := notice.task_id) is None:
+            return None
+        from_holder = notice.action in (TASK_BLOCKED, REVIEW_REQUESTED)
+        holder = notice.sender_id if from_holder else notice.target_agent_id
+        indexed = None if notice.interrupts or holder is None else self.workspace.tasks.indexed(task_id, holder)
+        return indexed or self.workspace.tasks.find(task_id)
+
+    def _is_offered(self, notice: Notification) -> bool:
+        if notice.target_agent_id not in self.workspace.registry.all():
+            return False  # a hand-written file may name anything
+        mine = self.workspace.delegations.open(notice.target_agent_id)
+        return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
+
+    def _concerns_question(self, notice: Notification) -> bool:
+        """Whether it tells an answer, or its question is open, and still to this agent if it says that it was asked, or
+        its circle is still closed."""
+        question_id = notice.question_id or ""
+        if notice.action not in ABOUT_OPEN_QUESTIONS:
+            return True
+        if notice.action == DEADLOCK:
+            circles = cycles(question for question in self.workspace.questions.open() if question.park)
+            return any(deadlock_notice(circle, notice.target_agent_id).id == notice.id for circle in circles)
+        question = self.workspace.questions.indexed(question_id, WHOLE) or self.workspace.questions.find(question_id)
+        if question is None:
+            return True  # it is on its way from another machine
+        return not question.settled and (notice.action != ASKED or question.to_id == notice.target_agent_id)
+
+    def _is_stuck(self, notice: Notification) -> bool:
+        """Whether the agent is still stuck: not if it has made a call since, or its task was reassigned or moved."""
+        if (agent_id := notice.sender_id) is None:
+            return True
+        active_at = self.last_activity(agent_id)
+        if active_at is not None and active_at > notice.created_at:
+            return False
+        task = self.workspace.tasks.indexed(notice.task_id, agent_id) if notice.task_id is not None else None
+        if notice.task_id is None or task is None:
+            return notice.task_id is None
+        return task.status in WITH_ASSIGNEE and task.status_since <= notice.created_at
+
+    def _over(self, agent_id: str, taken_up: Task | None, about: Collection[str] | None) -> list[str]:
+        told, inbox = set() if taken_up is None else _ids_told_by(taken_up), self.workspace.notices(agent_id)
+        return [
+            name
+            for name, notice in (*inbox.unread(), *inbox.in_force())
+            if about is None or notice.task_id in about
+            if not self.applies(notice) or notice.id in told
+        ]
+
+    def _put(self, notice: Notification) -> Notification:
+        written = self.writer.put(notice, _text_of(notice))
+        self._written.add(notice.id)
+        return written
+
+    def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
+        """A task's present notifications, for known agents only: a hand-written file may name anything as an agent."""
+        agents = self.workspace.registry.active()
+        blocks = blocks_of(task, self._superiors_to_tell(task)) if task.status == "blocked" else ()
+        reviews = review_requests_of(task, self._reviewers(task)) if task.status == "review" else ()
+        told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), rejection_of(task)]
+        told += [*blocks, *reviews]
+        yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
+
+    def _reviewers(self, task: Task) -> set[str]:
+        """The agents whose review the task waits for."""
+        return {who for who in open_reviews(task, self.workspace.registry.all()).values() if who is not None}
+
+    def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
+        """The task's assignment, or None; None, too, if it is `written` already, to save reading the dependencies."""
+        arrival = arrival_of(task)
+        if arrival is None or arrival.notice_id in written or self._is_worked_on(task):
+            return None
+        return assignment_of(task, {key: self._found(key) for key in task.dependencies})
+
+    def _is_worked_on(self, task: Task) -> bool:
+        """Whether the assignee is working on the task. A block ends that, even if its report is still awaited."""
+        running = self.workspace.executions.open(task.assignee_id)
+        return any(item.task_id == task.id and not was_reopened(task, item.started_at) for item in running)
+
+    def _found(self, task_id: str) -> Task | None:
+        """The task, or None; None, too, for an id that is no file name, in a hand-written file."""
+        with suppress(StorageError):
+            return self.workspace.tasks.find(task_id)
+        return None
+
+    def _superiors_to_tell(self, task: Task) -> set[str]:
+        """The agents to notify when an assignee blocks its task: its reports' recipient and the task's creator."""
+        told = {task.created_by}
+        with suppress(Refusal):  # it has no superior, or the hierarchy is broken
+            told.add(report_recipient(task.assignee_id or "", self.workspace.registry.all()).id)
+        return told - {task.assignee_id}
+
+    def _former_reviewers(self, task: Task) -> set[str]:
+        """The agents that were asked to review a task, when its review has just ended or one of several was given."""
+        _, line = task.latest("status") or (-1, {})
+        if "review" not in (task.status, old_value(line, "status")):
+            return set()
+        agents = self.workspace.registry.all()
+        asked = reviews_in(task.done_when) or [REVIEW]
+        return {reviewer_of(condition, task.assignee_id or "", agents) or "" for condition in asked}
+
+    def _waiting_for(self, done: Collection[str]) -> list[Task]:
+        return [waiting for waiting in self.workspace.tasks.open() if not set(waiting.dependencies).isdisjoint(done)]
+
+
+def _ids_told_by(task: Task) -> set[str]:
+    """The ids of the notifications that tell an assignee nothing new once it has this version of the task."""
+    arrival, told = arrival_of(task), [update_of(task), rejection_of(task)]
+    return {*([arrival.notice_id] if arrival else []), *(notice.id for notice in told if notice is not None)}
+
+
+def _text_of(notice: Notification) -> str:
+    """The key of the notification's texts."""
+    kind = "interrupt" if notice.interrupts else "notice"
+    return f"{kind}.{notice.action}"
+
+
+def _interrupt_applies(notice: Notification, task: Task) -> bool:
+    """Whether an interrupt still applies: not if its task was reopened, finished or interrupted again since."""
+    if notice.action == "pause":
+        return not task.final and not was_reopened(task, notice.created_at)
+    if notice.action not in INTERRUPT_ACTIONS.values():
+        return True
+    if INTERRUPT_ACTIONS.get(task.status) != notice.action:
+        return False
+    if task.interrupt_id is None:  # it went to somebody else since, or back and forth by its assignee's own hand
+        return task.status_since <= notice.created_at
+    return task.interrupt_id == notice.id
+
+
+# Notifications are shown to the agent sessions of their purpose until they are read.
 
 ANSWER_CHARACTERS = 4_200  # an answer of the greatest length, with its line breaks
 MESSAGE_CHARACTERS = 1_000  # shown beside the answers of other tools

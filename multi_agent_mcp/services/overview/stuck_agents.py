@@ -1,7 +1,6 @@
 """Finds stuck agents and notifies their superiors (docs/protocol.md, Stuck agents).
 
-Everything is derived from files, the content of panes from the supervisor's record, so all processes agree.
-"""
+Everything is derived from files, the content of panes from the supervisor's record, so all processes agree."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent, nearest_superior
+from multi_agent_mcp.domain.agent import Agent, AgentSession, nearest_superior
 from multi_agent_mcp.domain.hosts.dialog import Asked, Dialog
 from multi_agent_mcp.domain.overview.stuck import (
     AGENT_STUCK,
@@ -29,13 +28,13 @@ from multi_agent_mcp.domain.overview.stuck import (
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.system.process import is_alive
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.hosts.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.session import AgentSession
-    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.usage.limits import Limits
@@ -342,3 +341,38 @@ class _Work:
 
     def _others_work_for(self, agent_id: str) -> bool:
         return any(task.status in WITH_ASSIGNEE for task in self.given[agent_id])
+
+
+# Which dialogs were listed to whom a moment ago, so that a person who has just read a question need not repeat its id
+# (docs/protocol.md, Answering a dialog).
+
+LISTED_FOR = timedelta(minutes=1)
+
+
+@dataclass(eq=False)
+class ListedDialogs:
+    """The records `.listed/{agent_id}.json`, one for each person, which may be deleted."""
+
+    workspace: Workspace
+    clock: Callable[[], datetime]
+
+    def note(self, person_id: str, dialogs: Mapping[str, Dialog]) -> None:
+        """Records that these dialogs, by agent id, are now listed to the person. Best effort: what is not recorded is
+        asked for once more."""
+        if dialogs:
+            at = format_time(self.clock())
+            new = {agent_id: {"id": dialog.id, "at": at} for agent_id, dialog in dialogs.items()}
+            with suppress(StorageError):
+                self.workspace.listed_dialogs(person_id).write({**self._read(person_id), **new}, durable=False)
+
+    def of(self, person_id: str, agent_id: str) -> str | None:
+        """The id of the agent's dialog that was last listed to the person; None if that is longer ago than
+        `LISTED_FOR`."""
+        record = self._read(person_id).get(agent_id)
+        if not isinstance(record, dict) or (at := parse_time(record.get("at"))) is None:
+            return None
+        return str(record.get("id")) if is_recent(at, self.clock(), LISTED_FOR) else None
+
+    def _read(self, person_id: str) -> Mapping[str, object]:
+        record = self.workspace.listed_dialogs(person_id).read()
+        return record if isinstance(record, dict) else {}

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.agent import DIED, PURPOSES, Agent, AgentSession
 from multi_agent_mcp.domain.delivery import FirstPrompt
 from multi_agent_mcp.domain.question import owing_agents
-from multi_agent_mcp.domain.session import DIED, AgentSession
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.store.locks import WINDOWS

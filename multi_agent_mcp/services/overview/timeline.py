@@ -27,17 +27,17 @@ from multi_agent_mcp.domain.overview.timeline import (
 )
 from multi_agent_mcp.domain.question import ANSWERED
 from multi_agent_mcp.domain.times import parse_time, stamp
-from multi_agent_mcp.services.mail.tracking import delivery_steps
+from multi_agent_mcp.services.mail import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.store.merged_inboxes import MergedInbox
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import AgentSession
     from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.question import Question
-    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.mail.search import MailSearch
+    from multi_agent_mcp.services.mail import MailSearch
     from multi_agent_mcp.store.merged_inboxes import Envelope
     from multi_agent_mcp.store.workspace import Workspace
 

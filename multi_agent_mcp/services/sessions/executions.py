@@ -1,24 +1,29 @@
-"""Executions: opened when work on a task starts, closed with its report or with the session
-(docs/protocol.md, Executions)."""
+"""Executions: opened when work on a task starts, closed with its report or with the session; and hand-offs
+(docs/protocol.md, Executions, Hand-offs)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.ids import entity_id, new_id
-from multi_agent_mcp.domain.session import AgentSession, Execution
+from multi_agent_mcp.domain.agent import HAND_OFF_CHARACTERS, Agent, AgentSession, Execution, HandOff
+from multi_agent_mcp.domain.entity import age, entity_id, id8, is_name, new_id
 from multi_agent_mcp.domain.text import one_line
-from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import InvalidArguments, InvalidId, Unauthorized
+from multi_agent_mcp.domain.times import format_time, stamp
+from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, InvalidId, Refusal, Unauthorized
+from multi_agent_mcp.services.answer_budget import clipped
+from multi_agent_mcp.services.validation import require_text, require_words
 from multi_agent_mcp.store.journal import LineFile
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.mail import MailSearch
+    from multi_agent_mcp.services.team.agents import Signatures
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
@@ -157,3 +162,166 @@ class Executions:
 
     def log_path(self, execution: Execution) -> Path:
         return self.workspace.execution_log(execution).absolute()
+
+
+# Hand-offs: what an agent leaves for whoever goes on with its work, above all for itself.
+
+REPORT_CHARACTERS = 1_000
+DESCRIPTION_CHARACTERS = 500
+REPORTS_LOOKED_AT = 20
+LOG_LINES = 10
+
+
+class Kept(NamedTuple):
+    """A hand-off and its file."""
+
+    hand_off: HandOff
+    path: Path
+
+
+@dataclass(eq=False)
+class HandOffs:
+    """The hand-offs of one team. The directory of an agent holds those that count: its last one about each open task,
+    and its last one about none; the others lie in the archive."""
+
+    workspace: Workspace
+    executions: Executions
+    mail_search: MailSearch
+    signatures: Signatures
+    texts: Texts
+    clock: Callable[[], datetime]
+
+    def write(self, agent: Agent, content: str, task_id: str | None, session_task_id: str | None) -> Kept:
+        """Writes a hand-off about a task that the agent may change, else about the one in hand, if any: the session's
+        while it is in progress, else the first one in progress. Raises `ContentTooLarge`, `InvalidArguments`,
+        `TaskNotFound`, `Unauthorized`."""
+        require_text("content", content)
+        require_words("content", content)
+        if len(content) > HAND_OFF_CHARACTERS:
+            raise ContentTooLarge("hand_off_too_large", size=len(content), limit=HAND_OFF_CHARACTERS)
+        if task_id is not None:
+            task = self.workspace.tasks.get(entity_id("tsk", task_id))
+            task.require_writer(agent.id, self.workspace.registry.all())
+            return self._add(agent.id, task.id, "written", content)
+        running = [task.id for task in self.workspace.tasks.in_progress(agent.id)]
+        in_hand = session_task_id if session_task_id in running else next(iter(running), None)
+        return self._add(agent.id, in_hand, "written", content)
+
+    def derive(self, agent_id: str) -> Kept | None:
+        """Writes a hand-off from what the files say about the agent's task in progress, before its host forgets how it
+        got there; None without a task, or if one was written since the last progress."""
+        task = next(iter(self.workspace.tasks.in_progress(agent_id)), None)
+        if task is None:
+            return None
+        task, report = self.as_reported(agent_id, task), self._last_report(agent_id, task)
+        progressed_at = max(task.updated_at, report.created_at) if report is not None else task.updated_at
+        known = self._last(agent_id, lambda item: item.task_id == task.id)
+        if known is not None and known.hand_off.created_at >= progressed_at:
+            return None
+        return self._add(agent_id, task.id, "derived", self._derived(agent_id, task, report))
+
+    def as_reported(self, agent_id: str, task: Task) -> Task:
+        """The agent's task with the progress and the checklist of its reports that nobody has read yet."""
+        told = [item.metadata for item in self._reports(agent_id, task) if not task.has_applied(item.id)]
+        for name, kind in (("progress", int), ("checklist", list)):
+            value = next((data[name] for data in reversed(told) if isinstance(data.get(name), kind)), None)
+            if value is not None:
+                task = replace(task, **{name: value})
+        return task
+
+    def current(self, agent_id: str, task: Task | None) -> Kept | None:
+        """The hand-off with which the agent goes on: its own last one that still matters, else the last one of another
+        agent about `task`."""
+        mine = self._last(agent_id, lambda item: self._matters(agent_id, item))
+        return mine or (self.about(task.id) if task is not None else None)
+
+    def about(self, task_id: str, *, without: str | None = None) -> Kept | None:
+        """The last hand-off about an open task, of whichever agent, except those of the agent `without`."""
+        agents = (agent_id for agent_id in self.workspace.registry.all() if is_name(agent_id) and agent_id != without)
+        found = (self._last(agent_id, lambda item: item.task_id == task_id) for agent_id in agents)
+        return max((item for item in found if item is not None), key=lambda item: age(item.hand_off), default=None)
+
+    def find(self, hand_off_id: str) -> Kept | None:
+        """The hand-off with this id, from the archive, too."""
+        return next((kept for kept in self.all() if kept.hand_off.id == hand_off_id), None)
+
+    def all(self, agent_id: str | None = None, task_id: str | None = None) -> list[Kept]:
+        """Every hand-off (of an agent, about a task), newest first, with those in the archive."""
+        agents = [agent_id] if agent_id is not None else filter(is_name, self.workspace.registry.all())
+        found: dict[str, Kept] = {}
+        for partition in map(self.workspace.hand_offs, agents):
+            for directory in (*partition.archive.months(), partition.home):
+                found |= {name: Kept(item, directory.path / name) for name, item in directory.entities()}
+        chosen = (kept for kept in found.values() if task_id in (None, kept.hand_off.task_id))
+        return sorted(chosen, key=lambda kept: age(kept.hand_off), reverse=True)
+
+    def settle(self, agent_id: str) -> None:
+        """Moves the hand-offs that no longer count to the archive: those before the last one about the same task, and
+        those about a task that is over."""
+        partition = self.workspace.hand_offs(agent_id)
+        if not partition.home.names():
+            return
+        with self.workspace.locks.held(f"handoffs-{agent_id}"):
+            later: set[str | None] = set()
+            for name, item in reversed(partition.home.entities()):
+                if item.task_id in later or (item.task_id is not None and self._is_over(item.task_id)):
+                    partition.put_away(name, item, self.workspace.files.move)
+                later.add(item.task_id)
+
+    def _add(self, agent_id: str, task_id: str | None, kind: str, content: str) -> Kept:
+        hand_off = HandOff(
+            id=new_id("hnd"), agent_id=agent_id, task_id=task_id, kind=kind, created_at=self.clock(), content=content
+        )
+        home, name = self.workspace.hand_offs(agent_id).home, f"{stamp(hand_off.created_at)}_{id8(hand_off.id)}.md"
+        home.create(name, hand_off)
+        self.settle(agent_id)
+        return Kept(hand_off, home.path / name)
+
+    def _last(self, agent_id: str, wanted: Callable[[HandOff], bool]) -> Kept | None:
+        home = self.workspace.hand_offs(agent_id).home
+        found = (Kept(item, home.path / name) for name, item in reversed(home.entities()) if wanted(item))
+        return next(found, None)
+
+    def _matters(self, agent_id: str, item: HandOff) -> bool:
+        """Whether the work that a hand-off is about is still this agent's."""
+        if item.task_id is None:
+            return True
+        task = self.workspace.tasks.find(item.task_id)
+        return task is not None and not task.final and agent_id in (task.assignee_id, task.created_by)
+
+    def _is_over(self, task_id: str) -> bool:
+        task = self.workspace.tasks.find(task_id)
+        return task is None or task.final
+
+    def _last_report(self, agent_id: str, task: Task) -> Message | None:
+        return next(reversed(self._reports(agent_id, task)), None)
+
+    def _reports(self, agent_id: str, task: Task) -> list[Message]:
+        """The agent's last reports of progress, oldest first."""
+        since = task.started_at or task.created_at
+        found = self.mail_search.about_task(task.id, since, REPORTS_LOOKED_AT)
+        mine = [item for item in found if item.sender_id == agent_id and item.message_type == "task_progress"]
+        return [item for item in mine if self.signatures.verifies(item)]
+
+    def _derived(self, agent_id: str, task: Task, report: Message | None) -> str:
+        """The text of a derived hand-off: what a reader needs first comes first, as it is cut at the end."""
+        items = [item for item in task.checklist if isinstance(item, Mapping)]
+        facts = {"task_id": task.id, "title": clipped(task.title, 200), "status": task.status}
+        parts = [self.texts("handoff.derived", **facts, progress=task.progress)]
+        parts += [f"- [{'x' if item.get('completed') else ' '}] {item.get('text', '')}" for item in items]
+        if report is not None:
+            said = clipped(report.content, REPORT_CHARACTERS)
+            parts.append(self.texts("handoff.report", at=format_time(report.created_at), content=said))
+        if task.description.strip():
+            parts.append(self.texts("handoff.description", content=clipped(task.description, DESCRIPTION_CHARACTERS)))
+        if lines := self._log_lines(agent_id, task):
+            parts.append("\n".join([self.texts("handoff.log"), *lines]))
+        text = "\n".join(parts)
+        return text if len(text) <= HAND_OFF_CHARACTERS else f"{text[: HAND_OFF_CHARACTERS - 1]}…"
+
+    def _log_lines(self, agent_id: str, task: Task) -> list[str]:
+        running = [item for item in self.workspace.executions.open(agent_id) if item.task_id == task.id]
+        try:
+            return self.executions.read_log(running[0], tail=LOG_LINES).lines if running else []
+        except Refusal:
+            return []

@@ -9,14 +9,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.ids import id8
+from multi_agent_mcp.domain.entity import id8
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.errors import InvalidArguments, OwnerWaiting, PollingBlocked, Refusal
 from multi_agent_mcp.services.validation import require_text
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import OwnerWait
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.domain.session import OwnerWait
     from multi_agent_mcp.services.team.agents import Signatures
     from multi_agent_mcp.store.workspace import Workspace
 

@@ -1,26 +1,45 @@
-"""Lists of tasks: an agent's, the columns of a board, subtasks. Changes nothing."""
+"""The board: lists of tasks, and new tasks."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
 
-from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, Task, status_order, work_order
+from multi_agent_mcp.domain.agent import Agent, OwnerWait
+from multi_agent_mcp.domain.entity import age, entity_id, new_id
+from multi_agent_mcp.domain.proof import applicable, require_conditions, require_reviewers
+from multi_agent_mcp.domain.task import (
+    FINAL,
+    TASK_PRIORITIES,
+    TASK_STATUSES,
+    Change,
+    Task,
+    require_no_cycle,
+    status_order,
+    work_order,
+)
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
 from multi_agent_mcp.services.answer_budget import clipped
-from multi_agent_mcp.services.validation import require_choice
-from multi_agent_mcp.store import workspace
+from multi_agent_mcp.services.mail import Letters, Messages, Sent
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.validation import Draft, require_choice, require_text
+from multi_agent_mcp.store.codec import from_text
 from multi_agent_mcp.store.derived_databases import folded
+from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.texts import Texts
 
-
-UNASSIGNED = workspace.UNASSIGNED
-"""What names nobody among the assignees of a filter."""
 ID_LETTERS = 4
 """How many letters of an id a filter's word must have to be taken for its beginning."""
 FINISHED_LOOKED_AT = 300
@@ -162,21 +181,6 @@ def _page(status: str, tasks: Sequence[Task], offset: int, limit: int, *, more: 
     return Column(status, tasks[offset : offset + limit], len(tasks), more)
 
 
-def open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:
-    """The descendants of the parent among these tasks that are in `todo` or in progress, deepest first."""
-    children: defaultdict[str | None, list[Task]] = defaultdict(list)
-    for task in tasks:
-        if task.id != parent_id:  # hand-written files may contain a cycle
-            children[task.parent_task_id].append(task)
-    found: list[Task] = []
-    parents = [parent_id]
-    while parents:
-        level = [task for parent in parents for task in children.pop(parent, ())]
-        parents = [task.id for task in level]
-        found += reversed(level)
-    return [task for task in reversed(found) if task.status in ("todo", "in_progress")]
-
-
 def summary_of(task: Task) -> dict[str, Any]:
     """The fields of a task in a list."""
     return {
@@ -186,3 +190,270 @@ def summary_of(task: Task) -> dict[str, Any]:
         "priority": task.priority,
         "created_at": format_time(task.created_at),
     }
+
+
+# New tasks: created one by one or as a batch, sent to an agent with a message, or requested for oneself
+# (docs/protocol.md, Tasks, Requests).
+
+TITLE_CHARACTERS = 500
+BATCH_MAX = 200
+LOCAL_IDS_CHARACTERS = 2_000  # of a batch in total: the answer names all of them
+
+LEADERS = ("owner", "admin")
+_MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTask:
+    """A task to be created. `dependencies` may name `local_id`s of the same batch."""
+
+    title: str
+    description: str = ""
+    priority: str = "medium"
+    assignee_id: str | None = None
+    dependencies: Sequence[str] = ()
+    local_id: str | None = None
+    done_when: Sequence[str] | None = None
+    """None: as session.yaml says for all tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTasks(Operation):
+    """New tasks, with the mail about them, and the lock of an Owner who waits for the answer."""
+
+    KIND = "create_tasks"
+    TAKES_ITSELF_BACK = True
+
+    tasks: Sequence[Task]
+    letters: Letters | None = None
+    wait: OwnerWait | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        wait = facts["wait"]
+        return cls(
+            tasks=[from_text(Task, text) for text in facts["tasks"]],
+            letters=Letters.of(facts["letters"]),
+            wait=None if wait is None else from_text(OwnerWait, wait),
+        )
+
+
+@dataclass(frozen=True)
+class SentTask:
+    """A task with the message that assigned it. `waiting`: an Owner waits for the answer."""
+
+    task: Task
+    sent: Sent
+    waiting: bool
+
+    def as_answer(self) -> dict[str, Any]:
+        sent = self.sent.as_answer()
+        del sent["receiver_ids"]
+        return {"task_id": self.task.id, **sent, "waiting": self.waiting}
+
+
+@dataclass(eq=False)
+class TaskCreation:
+    """Creates tasks, one or several at once, and the mail about them."""
+
+    workspace: Workspace
+    agents: Agents
+    messages: Messages
+    owner_waits: OwnerWaits
+    derived: DerivedNotices
+    operations: Operations
+    settings: Callable[[], Settings]
+    """The settings as they are now: a person may add a check while servers run."""
+    texts: Texts
+    clock: Callable[[], datetime]
+
+    def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
+        """Creates all of the tasks or none: in `todo` with an assignee, else in `backlog`.
+
+        Raises `InvalidArguments` (cycle, unknown local id, bad title), `TaskNotFound`, `AgentNotFound`,
+        `Unauthorized`.
+        """
+        if not 1 <= len(items) <= BATCH_MAX:
+            raise InvalidArguments("batch_size", limit=BATCH_MAX)
+        if parent_task_id is not None:
+            parent = self.workspace.tasks.get(entity_id("tsk", parent_task_id))
+            parent.require_writer(creator.id, self.agents.all())
+        ids = self._ids(items)
+        tasks = [
+            self._task(
+                creator,
+                item,
+                task_id=task_id,
+                parent_task_id=parent_task_id,
+                dependencies=self._dependencies(item, ids),
+            )
+            for item, task_id in zip(items, ids.values(), strict=True)
+        ]
+        require_no_cycle({task.id: task.dependencies for task in tasks})
+        if len(tasks) == 1:
+            self.workspace.tasks.add(tasks[0])
+            self.derived.tell(tasks)
+        else:
+            self.operations.run(CreateTasks(tasks=tasks))
+        return tasks
+
+    def send(
+        self,
+        sender: Agent,
+        agent_id: str,
+        title: str,
+        content: str,
+        priority: str = "medium",
+        done_when: Sequence[str] | None = None,
+    ) -> SentTask:
+        """Implements `send_task`: creates a task in `todo` for the agent, a `task_assign` message, and, from an Owner
+        to an Admin, the wait-lock. If one of them cannot be stored, none is."""
+        if sender.role not in LEADERS:
+            raise Unauthorized("role_not_allowed", tool="send_task", role=sender.role, allowed=", ".join(LEADERS))
+        assignee = self.agents.get(agent_id)
+        if assignee.id == sender.id:
+            raise InvalidArguments("to_oneself")
+        about = {"title": title, "description": content, "priority": priority}
+        task = self._task(sender, NewTask(**about, assignee_id=assignee.id, done_when=done_when))
+        prepared = self.messages.compose(sender, self._assignment(task))
+        waits = sender.role == "owner" and assignee.role == "admin"
+        wait = OwnerWait(
+            owner_id=sender.id,
+            admin_id=assignee.id,
+            task_id=task.id,
+            message_id=prepared.messages[0].id,
+            since=self.clock(),
+        )
+        brought = task.brought_by(prepared.messages[0].id)
+        operation = CreateTasks(tasks=[brought], letters=prepared.letters, wait=wait if waits else None)
+        stored = self.operations.run(operation)
+        return SentTask(brought, self.messages.announced(prepared, stored), waits)
+
+    def request(self, requester: Agent, new: NewTask) -> tuple[Task, list[str]]:
+        """Implements `request_task`: creates a task for the requester that awaits approval, and mail to the nearest
+        superior. An agent without superiors needs no approval: its task is in `todo` at once. Returns the task and the
+        superiors' ids, nearest first."""
+        approvers = [superior.id for superior in self.agents.superiors(requester.id)]
+        task = self._task(
+            requester,
+            replace(new, assignee_id=requester.id),
+            status="backlog" if approvers else "todo",
+            requester_id=requester.id,
+            approval_status="pending" if approvers else "approved",
+        )
+        if not approvers:
+            self.workspace.tasks.add(task)
+            return task, approvers
+        prepared = self.messages.compose(requester, self._request(task, approvers[0]))
+        stored = self.operations.run(CreateTasks(tasks=[task], letters=prepared.letters))
+        self.messages.announced(prepared, stored)
+        return task, approvers
+
+    def _assignment(self, task: Task) -> Draft:
+        return Draft(
+            content=task.description,
+            receiver_id=task.assignee_id,
+            message_type="task_assign",
+            subject=self.texts("subject.task_assign", title=task.title),
+            priority=_MESSAGE_PRIORITY[task.priority],
+            metadata={"task_id": task.id},
+        )
+
+    def _request(self, task: Task, approver_id: str) -> Draft:
+        return Draft(
+            content=task.description,
+            receiver_id=approver_id,
+            message_type="request",
+            subject=self.texts("subject.task_request", title=task.title),
+            metadata={"task_id": task.id, "approval_status": task.approval_status},
+        )
+
+    def _ids(self, items: Sequence[NewTask]) -> dict[str, str]:
+        """New task ids by local id (`#` and a number without one), in order. Raises `InvalidArguments`."""
+        ids: dict[str, str] = {}
+        for number, item in enumerate(items):
+            local_id = item.local_id if item.local_id is not None else f"#{number}"
+            if local_id in ids:
+                raise InvalidArguments("local_id_twice", value=f"{local_id!r:.60}")
+            ids[local_id] = new_id("tsk")
+        if sum(len(item.local_id or "") for item in items) > LOCAL_IDS_CHARACTERS:
+            raise InvalidArguments("local_ids_too_long", limit=LOCAL_IDS_CHARACTERS)
+        return ids
+
+    def _dependencies(self, item: NewTask, ids: Mapping[str, str]) -> tuple[str, ...]:
+        return tuple(ids[name] if name in ids else self._existing(name) for name in dict.fromkeys(item.dependencies))
+
+    def _existing(self, name: str) -> str:
+        try:
+            return self.workspace.tasks.get(entity_id("tsk", name)).id
+        except Refusal as refusal:
+            raise TaskNotFound("dependency_not_found", task_id=f"{name:.60}") from refusal
+
+    def _task(self, creator: Agent, new: NewTask, **fields: Any) -> Task:
+        """A task that is not stored yet: in `todo` with an assignee, else in `backlog`, unless `fields` say
+        otherwise."""
+        if new.assignee_id is not None:
+            self.agents.require_assignable(creator, self.agents.get(new.assignee_id))
+        about = {"title": new.title, "description": new.description, "priority": new.priority}
+        require_sound(about)
+        fields = {"done_when": self._conditions(new), **fields}
+        first = {"task_id": new_id("tsk"), "status": "todo" if new.assignee_id else "backlog"}
+        change = Change(by=creator.id, at=self.clock())
+        fields = {**first, **fields, "traceparent": current()}
+        return Task.made(**fields, change=change, assignee_id=new.assignee_id, **about)
+
+    def _conditions(self, new: NewTask) -> tuple[str, ...]:
+        """What has to be true before the task is done. Raises as `require_conditions` and `require_reviewers`."""
+        settings = self.settings()
+        if new.done_when is None and not settings.done_when:
+            return ()
+        agents = self.agents.all()
+        if new.done_when is None:
+            return applicable(settings.done_when, new.assignee_id, agents)
+        conditions = require_conditions(new.done_when, settings.checks)
+        require_reviewers(conditions, new.assignee_id, agents)
+        return conditions
+
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        return {CreateTasks: self.apply}
+
+    def apply(self, new: CreateTasks, run: Run) -> list[Message]:
+        """Stores an Owner's `wait`, the `tasks`, the `letters` about them. Returns the stored messages. The wait comes
+        first, because it may be refused. On failure everything is removed again."""
+        if new.wait is not None:
+            self.owner_waits.begin(new.wait, again=run.again)
+        added: list[Task] = []
+        try:
+            for task in new.tasks:
+                if not (run.again and self.workspace.tasks.find(task.id)):
+                    self.workspace.tasks.add(task)
+                    added.append(task)
+            stored = self.messages.outbox.put(new.letters, run)
+        except Refusal:
+            if not run.again:
+                self._take_back(added, new.wait)
+            raise
+        self.derived.tell(new.tasks)
+        return stored
+
+    def _take_back(self, added: Sequence[Task], wait: OwnerWait | None) -> None:
+        for task in added:
+            self.workspace.tasks.remove(task)
+        if wait is not None:
+            self.owner_waits.take_back(wait)
+
+
+def require_sound(fields: Mapping[str, str]) -> None:
+    """Raises `InvalidArguments` for an invalid title, description or priority."""
+    if "title" in fields:
+        require_title(fields["title"])
+    require_text("description", fields.get("description"))
+    if "priority" in fields:
+        require_choice("priority", fields["priority"], TASK_PRIORITIES)
+
+
+def require_title(title: str) -> None:
+    """Raises `InvalidArguments` for a title that is empty, too long or not text."""
+    require_text("title", title)
+    if not title.strip() or len(title) > TITLE_CHARACTERS:
+        raise InvalidArguments("title_length", limit=TITLE_CHARACTERS)

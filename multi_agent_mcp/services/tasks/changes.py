@@ -1,31 +1,38 @@
-"""Changes of tasks: assigning, editing, moving, interrupting, deciding on requests (docs/protocol.md, Tasks,
-Requests)."""
+"""Changes of tasks: assigning, editing, moving, interrupting, deciding on requests, and reports about them
+(docs/protocol.md, Tasks, Requests, Reports)."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.ids import entity_id, new_id
+from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient
+from multi_agent_mcp.domain.entity import entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.proof import require_reviewers
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, reviews_by, work_order
-from multi_agent_mcp.domain.task_history import Change, old_value
-from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
-from multi_agent_mcp.services.mail.sending import Letters, Messages
+from multi_agent_mcp.domain.task import (
+    INTERRUPT_ACTIONS,
+    TASK_STATUSES,
+    Change,
+    Task,
+    old_value,
+    reviews_by,
+    work_order,
+)
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
+from multi_agent_mcp.services.mail import Letters, Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-from multi_agent_mcp.services.tasks.board import open_subtasks
-from multi_agent_mcp.services.tasks.creation import require_sound
+from multi_agent_mcp.services.tasks.board import require_sound
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
 from multi_agent_mcp.store.codec import from_text
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.notifications.writing import Interrupts
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
@@ -292,7 +299,7 @@ class TaskChanges:
     ) -> tuple[Task, str]:
         """Moves a task; blocking also blocks its open subtasks. A move that concerns several files or agents is one
         operation."""
-        children = open_subtasks(self.workspace.tasks.open(), task.id) if status == "blocked" else []
+        children = _open_subtasks(self.workspace.tasks.open(), task.id) if status == "blocked" else []
         if not children and not self._concerns_others(task, status, change):
             return self._move(task.id, status, change, fields)
         self._moved(task, status, change)  # raises if the move is not allowed, before anything is written
@@ -353,6 +360,21 @@ class TaskChanges:
             require_startable(self.workspace, task)
             return True
         return False
+
+
+def _open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:
+    """The descendants of the parent among these tasks that are in `todo` or in progress, deepest first."""
+    children: defaultdict[str | None, list[Task]] = defaultdict(list)
+    for task in tasks:
+        if task.id != parent_id:  # hand-written files may contain a cycle
+            children[task.parent_task_id].append(task)
+    found: list[Task] = []
+    parents = [parent_id]
+    while parents:
+        level = [task for parent in parents for task in children.pop(parent, ())]
+        parents = [task.id for task in level]
+        found += reversed(level)
+    return [task for task in reversed(found) if task.status in ("todo", "in_progress")]
 
 
 def _changed(before: Task, after: Task, names: Iterable[str]) -> list[str]:
@@ -442,3 +464,134 @@ class Interrupting:
         if task is not None and task.assignee_id != target.id:
             raise InvalidArguments("not_its_task", task_id=task.id, agent_id=target.id)
         return task
+
+
+# Reports about tasks. They are mail; reading them changes the task (docs/protocol.md, Reports;
+# `services/turn/reading.py`).
+
+
+@dataclass(eq=False)
+class TaskReports:
+    """Sends reports to an agent's superior."""
+
+    workspace: Workspace
+    agents: Agents
+    messages: Messages
+    texts: Texts
+    delivered: Callable[[Task], None]
+    """Called for each task that its assignee reports as done. Never raises."""
+
+    def report_progress(
+        self,
+        reporter: Agent,
+        task_id: str,
+        progress: int | None = None,
+        message: str | None = None,
+        checklist: Sequence[Mapping[str, Any]] | None = None,
+    ) -> tuple[Task, int]:
+        """Sends a `task_progress` message to the reporter's Admin; reading it updates the task.
+
+        Returns the task and the reported progress in percent (the task's present one if none is given).
+        """
+        task = self._reportable(reporter, task_id)
+        if progress is not None and not 0 <= progress <= 100:
+            raise InvalidArguments("not_percent", progress=progress)
+        current = task.progress if progress is None else progress
+        metadata: dict[str, Any] = {"task_id": task.id}
+        if progress is not None:  # else it may be behind what an unread report says
+            metadata["progress"] = progress
+        if checklist is not None:
+            metadata["checklist"] = [dict(item) for item in checklist]
+        content = message or self.texts("report.progress", progress=current)
+        self._report(reporter, task, "task_progress", content, metadata)
+        return task, current
+
+    def report_completion(
+        self, reporter: Agent, task_id: str, status: str, message: str, summary: str | None = None
+    ) -> tuple[Task, Sent]:
+        """Sends `task_complete` or `task_failed` to the reporter's Admin; no further `send_message` is needed."""
+        task = self._reportable(reporter, task_id)
+        require_text("summary", summary)
+        failed = status != "completed"
+        if not failed:
+            self.delivered(task)
+        return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
+
+    def require_sendable(self, summary: str | None) -> None:
+        """Raises `InvalidArguments` or `ContentTooLarge` for a summary that `announce_completion` could not send."""
+        Draft(content=summary or "").require_sound(self.messages.limits.content_bytes)
+
+    def announce_completion(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent | None:
+        """Reports to the superior that work on a task has ended, unless that was reported already; returns None if
+        there is no superior. The summary becomes the message's content. A task that somebody else has stopped did not
+        fail: the message names who stopped it."""
+        try:
+            if task.status in INTERRUPT_ACTIONS and task.status_changed_by not in (None, reporter.id):
+                return self._report_stop(reporter, task, result, summary)
+            content = summary or self.texts(f"report.{result}", title=task.title)
+            return self._report_end(reporter, task, content, failed=result != "success", result=result)
+        except AgentNotFound:
+            return None
+
+    def announce_review(self, reporter: Agent, task: Task, reviewer_id: str) -> Sent:
+        """Tells a reviewer by mail, once per delivery, that a task waits for its review."""
+        summary = (task.delivery or {}).get("summary")
+        subject = self.texts("subject.task_review", title=task.title)
+        draft = Draft(
+            content=str(summary or subject),
+            receiver_id=reviewer_id,
+            message_type="status_update",
+            subject=subject,
+            metadata={"task_id": task.id, "result": "success"},
+            idempotency_key=f"review:{task.id}:{(task.delivery or {}).get('at')}",
+        )
+        return self.messages.send(reporter, draft)
+
+    def _report_stop(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent:
+        """As `_report_end`, for a task that another agent or a person has blocked or cancelled."""
+        by = self.agents.name_of(str(task.status_changed_by))
+        subject = self.texts("subject.task_stopped", by=by, status=task.status, title=task.title)
+        metadata = {"task_id": task.id, "result": result}
+        key = _end_key(task)
+        return self._report(reporter, task, "status_update", summary or subject, metadata, key, subject)
+
+    def _report_end(self, reporter: Agent, task: Task, content: str, *, failed: bool, **facts: str | None) -> Sent:
+        """Sends the message about the end of work, once: both ways of reporting use the same idempotency key. It says
+        how much is known of a task that was done when it was sent."""
+        metadata: dict[str, Any] = {"task_id": task.id}
+        metadata |= {key: value for key, value in facts.items() if value is not None}
+        if task.done_when and task.proof is not None:
+            metadata |= {"proof": task.proof, "receipts": task.receipts}
+        kind = "task_failed" if failed else "task_complete"
+        return self._report(reporter, task, kind, content, metadata, _end_key(task))
+
+    def _reportable(self, reporter: Agent, task_id: str) -> Task:
+        task = self.workspace.tasks.get(entity_id("tsk", task_id))
+        task.require_assignee(reporter.id)
+        task.require_open()
+        return task
+
+    def _report(
+        self,
+        reporter: Agent,
+        task: Task,
+        message_type: str,
+        content: str,
+        metadata: Mapping[str, Any],
+        idempotency_key: str | None = None,
+        subject: str | None = None,
+    ) -> Sent:
+        draft = Draft(
+            content=content,
+            receiver_id=report_recipient(reporter.id, self.agents.all()).id,
+            message_type=message_type,
+            subject=subject or self.texts(f"subject.{message_type}", title=task.title),
+            metadata=metadata,
+            idempotency_key=idempotency_key,
+        )
+        return self.messages.send(reporter, draft)
+
+
+def _end_key(task: Task) -> str:
+    """The idempotency key of the message about the end of work on a task: one per reopening."""
+    return f"completion:{task.id}:{task.reopened}"

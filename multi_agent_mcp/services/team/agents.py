@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.agent import Agent, is_superior, owners, superiors
-from multi_agent_mcp.domain.ids import AgentId, session_name
-from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
+from multi_agent_mcp.domain.entity import AgentId, session_name
+from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import has_old_scheme, is_signed_by, is_signed_with, public_key, signature
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import (

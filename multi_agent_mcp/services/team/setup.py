@@ -32,8 +32,8 @@ from multi_agent_mcp.config import (
     yaml_problem,
 )
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
-from multi_agent_mcp.domain.ids import agent_id as parse_agent_id
-from multi_agent_mcp.domain.ids import session_name
+from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
+from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.proof import require_conditions
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
-    from multi_agent_mcp.services.sessions.hand_offs import HandOffs, Kept
+    from multi_agent_mcp.services.sessions.executions import HandOffs, Kept
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 

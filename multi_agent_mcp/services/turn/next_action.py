@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.message import Conversation, Message, is_report
-from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task, completed
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task import UNASSIGNED, WITH_ASSIGNEE, Change, Task, completed
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
@@ -21,22 +20,20 @@ from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
 from multi_agent_mcp.services.turn.briefing import ITEM_CHARACTERS, LINES_SHOWN
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.store.workspace import UNASSIGNED, Workspace
 from multi_agent_mcp.texts import json_size, shortened
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.question import Question
-    from multi_agent_mcp.domain.session import AgentSession
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.overview.snapshot import Dashboard
-    from multi_agent_mcp.services.questions.questions import Asking, Questions
+    from multi_agent_mcp.services.questions import Asking, Questions
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-    from multi_agent_mcp.services.sessions.executions import Executions
-    from multi_agent_mcp.services.sessions.hand_offs import HandOffs, Kept
+    from multi_agent_mcp.services.sessions.executions import Executions, HandOffs, Kept
+    from multi_agent_mcp.services.tasks.changes import TaskReports
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
-    from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.turn.briefing import Holds
+    from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
 DESCRIPTION_CHARACTERS = 1_500

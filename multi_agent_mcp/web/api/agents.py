@@ -1,21 +1,24 @@
-"""The agents as a tree with their sessions, tasks and waits; interrupting and resuming them."""
+"""The agents as a tree with their sessions, tasks and waits; interrupting and resuming them; their files and panes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+import json
+import shlex
+from typing import Any
 
-from multi_agent_mcp.domain.agent import in_tree_order
+from multi_agent_mcp.domain.agent import Agent, AgentSession, in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
+from multi_agent_mcp.domain.hosts.limit import Limit
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.overview.stuck import Stuck
+from multi_agent_mcp.doorbell.tmux.snapshot import GONE
+from multi_agent_mcp.errors import NotAnswered, Unauthorized
+from multi_agent_mcp.services.overview.snapshot import AgentRow
+from multi_agent_mcp.services.repository.reservations import edit_answer, reservation_answer
 from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import handoff_row, moment, task_card
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.hosts.limit import Limit
-    from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.overview.stuck import Stuck
-    from multi_agent_mcp.domain.session import AgentSession
-    from multi_agent_mcp.services.overview.snapshot import AgentRow
-    from multi_agent_mcp.web.request import ApiRequest
 
 NOTIFICATIONS_MAX = 20
 HAND_OFFS_SHOWN = 5
@@ -112,3 +115,78 @@ def _stuck(call: ApiRequest, stuck: Stuck) -> dict[str, Any]:
 
 def _limited(call: ApiRequest, limit: Limit) -> dict[str, Any]:
     return {**fields_of(limit, "window", "until"), "what": call.services.limits.sentence(limit)}
+
+
+EDITS_SHOWN = 30
+
+
+def files(call: ApiRequest) -> dict[str, Any]:
+    """The files that an agent has edited in the last hours, newest first, each with the others who edit it; its
+    reservations; its worktree, if it has one."""
+    services, agent = call.services, call.services.agents.get(call.path["agent_id"])
+    found = services.edits.recent()
+    shared = services.edits.shared(found)
+    mine = [edit for edit in found if edit.agent_id == agent.id][:EDITS_SHOWN]
+    others = (
+        (edit, [name for name in shared.get((edit.path, edit.repository), ()) if name != agent.id]) for edit in mine
+    )
+    reserved = [one for one in services.reservations.open() if one.agent_id == agent.id]
+    worktree = next((row for row in services.worktrees.rows() if row["agent_id"] == agent.id), None)
+    return {
+        "edits": [edit_answer(edit) | {"others": names} for edit, names in others],
+        "reservations": list(map(reservation_answer, reserved)),
+        "workspace": worktree,
+    }
+
+
+def pane(call: ApiRequest) -> dict[str, Any]:
+    """The screen of an agent's pane and its dialog. `?seen=` is the `state` that the page already has: if nothing has
+    changed, the answer holds only `state`. For an agent of another machine it names only the machine."""
+    agent, services = call.services.agents.get(call.path["agent_id"]), call.services
+    if (home := services.agents.elsewhere(agent)) is not None:
+        return {"state": home, "elsewhere": home, "dialog": None, "attach": None}
+    view, dialog = services.panes.look(agent)
+    shown: dict[str, Any] = {"reason": view} if isinstance(view, str) else {"screen": vars(view)}
+    shown |= {"dialog": dialog and dialog.as_answer()}
+    shown["attach"] = None if view in GONE else _attach(agent)
+    state = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
+    return {"state": state} if call.parameter("seen") == state else {"state": state, **shown}
+
+
+def scrollback(call: ApiRequest) -> dict[str, Any]:
+    """The screen and the newest rows above it."""
+    view, _ = call.services.panes.look(_here(call), scrollback=True)
+    return {"reason": view} if isinstance(view, str) else {"screen": vars(view)}
+
+
+def answer_dialog(call: ApiRequest) -> dict[str, Any]:
+    """Presses the key of a choice, if exactly this dialog is still shown. Raises `NotAnswered` and `TmuxTimeout`."""
+    agent = _typeable(call)
+    came = call.services.panes.answer(agent, call.text("dialog_id"), call.text("choice"), call.me)
+    call.services.recent_attention.look_again()
+    if came.state == "refused":
+        raise NotAnswered(agent_id=agent.id, reason=call.services.people.words_of(came.reason or ""))
+    return came.as_answer()
+
+
+def type_line(call: ApiRequest) -> dict[str, Any]:
+    """Types a line into an empty composer and enters it, as the doorbell does; else returns why nothing was typed."""
+    return call.services.panes.type_line(_typeable(call), call.text("text"), call.me).as_answer()
+
+
+def _here(call: ApiRequest) -> Agent:
+    return call.services.agents.here(call.path["agent_id"])
+
+
+def _typeable(call: ApiRequest) -> Agent:
+    if not call.services.settings.console_answers:
+        raise Unauthorized("console_silent")
+    return _here(call)
+
+
+def _attach(agent: Agent) -> str | None:
+    """The command that shows the pane in a terminal."""
+    if agent.pane_id is None or agent.socket_path is None:
+        return None
+    socket, pane = shlex.quote(agent.socket_path), shlex.quote(agent.pane_id)
+    return f"tmux -S {socket} attach -t {pane}"

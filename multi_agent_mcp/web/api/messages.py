@@ -1,22 +1,29 @@
-"""Mail: the Owner may see all messages, and reads and answers their own."""
+"""Mail, conversations and questions: the Owner may see all, and reads and answers their own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from multi_agent_mcp.errors import InvalidArguments, Unauthorized
+from multi_agent_mcp.domain.entity import fields_of
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Unauthorized
+from multi_agent_mcp.services.questions import as_answer
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.web.serializers import conversation_head, message_head, message_whole, task_card
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.serializers import (
+    conversation_head,
+    message_head,
+    message_whole,
+    messages_whole,
+    shown_text,
+    task_card,
+)
 
 BOXES = ("inbox", "sent", "all")
 
 
-def page(call: ApiRequest) -> dict[str, Any]:
+def list_messages(call: ApiRequest) -> dict[str, Any]:
     """Messages, newest first: `?box=inbox|sent|all`, `?between=A,B` for a thread, `?agent=` for one agent's mail, and
     `?before=` with a message id for the next page. Marks nothing read."""
     found = call.services.mail_search.page(**_filters(call), before=call.parameter("before"), limit=call.limit)
@@ -31,7 +38,7 @@ def page(call: ApiRequest) -> dict[str, Any]:
     }
 
 
-def show(call: ApiRequest) -> dict[str, Any]:
+def show_message(call: ApiRequest) -> dict[str, Any]:
     """One message with its content, the verdict on its signature, the delivery steps of each copy, the conversation
     that an answer would belong to, and the task that it names. Marks nothing read."""
     message = call.services.mail_search.get(call.path["message_id"])
@@ -104,3 +111,91 @@ def _task_id(message: Message) -> str | None:
 def _require_mine(call: ApiRequest, message: Message) -> None:
     if message.receiver_id != call.me.id:
         raise Unauthorized("not_own_mailbox", agent_id=message.receiver_id)
+
+
+def list_conversations(call: ApiRequest) -> dict[str, Any]:
+    """The conversations, newest first, and the delegations that have no conversation yet; `?agent=` selects one
+    agent's conversations."""
+    services = call.services
+    found, total = services.conversations.page(
+        call.agent_id("agent"), offset=call.number("offset", 0), limit=call.limit
+    )
+    shown = ("agent_id", "target_agent_id", "purpose", "task_id", "created_at")
+    delegations = [
+        {"delegation_id": item.id, **fields_of(item, *shown)}
+        for agent_id in services.agents.all()
+        for item in services.delegations.unstarted(agent_id)
+    ]
+    return {"conversations": [conversation_head(item) for item in found], "total": total, "delegations": delegations}
+
+
+def show_conversation(call: ApiRequest) -> dict[str, Any]:
+    """One conversation with its newest messages, oldest first, the ids of those that the Owner has not read, its
+    delegation's context and its task. Marks nothing read."""
+    services = call.services
+    conversation = services.conversations.get(call.path["conversation_id"])
+    shown, total = services.conversations.newest(conversation.id, call.limit)
+    delegation = services.delegations.of(conversation)
+    tasks = services.board.existing([conversation.task_id])
+    return {
+        "conversation": conversation_head(conversation),
+        "messages": messages_whole(shown),
+        "total": total,
+        "unread": services.reading.unread_among(call.me.id, shown),
+        "context": shown_text(delegation.context) if delegation else None,
+        "task": task_card(tasks[0]) if tasks else None,
+    }
+
+
+def start_conversation(call: ApiRequest) -> dict[str, Any]:
+    """Starts a conversation as the Owner."""
+    conversation, sent = call.services.human_conversations.start(
+        call.me,
+        call.text("target_agent_id"),
+        call.text("content"),
+        call.optional_text("purpose"),
+        call.optional_text("task_id"),
+    )
+    return {"conversation": conversation_head(conversation), **sent.as_answer()}
+
+
+def say(call: ApiRequest) -> dict[str, Any]:
+    """Sends a message in a conversation of the Owner."""
+    draft = Draft(content=call.text("content"), idempotency_key=call.optional_text("idempotency_key"))
+    return call.services.conversations.say(call.me, call.path["conversation_id"], draft).as_answer()
+
+
+def end_conversation(call: ApiRequest) -> dict[str, Any]:
+    """Ends a conversation of the Owner; the other participant gets mail."""
+    conversation_id, words = call.path["conversation_id"], call.optional_text("final_message")
+    return {"conversation": conversation_head(call.services.conversations.end(call.me, conversation_id, words))}
+
+
+def show_message_of_conversation(call: ApiRequest) -> dict[str, Any]:
+    """One message of a conversation with its content."""
+    conversation = call.services.conversations.get(call.path["conversation_id"])
+    wanted = call.path["message_id"]
+    for found in call.services.conversations.messages_of(conversation.id):
+        if found.id == wanted:
+            return {"message": message_whole(found)}
+    raise MessageNotFound(message_id=wanted)
+
+
+def list_questions(call: ApiRequest) -> dict[str, Any]:
+    """Questions, open ones first, then those settled last. `?to=` and `?from=` select by agent, `?open=1` those that
+    wait for an answer, `?limit=` how many."""
+    found, more = call.services.questions.listed(
+        to_id=call.agent_id("to"),
+        asker_id=call.agent_id("from"),
+        only_open=call.parameter("open") is not None,
+        limit=call.limit,
+    )
+    return {"questions": [as_answer(question) for question in found], "has_more": more}
+
+
+def answer_question(call: ApiRequest) -> dict[str, Any]:
+    """Answers a question, with a note if one is given."""
+    done = call.services.questions.answer(
+        call.me, call.path["question_id"], call.text("answer"), call.optional_text("note")
+    )
+    return {"question": as_answer(done)}

@@ -1,15 +1,17 @@
-"""The board: tasks by status, the moves allowed for each, and all changes of tasks."""
+"""The board: tasks by status, the moves allowed for each, and all changes of tasks; the executions and their logs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from multi_agent_mcp.config import parse_done_when
-from multi_agent_mcp.domain.task import TASK_PRIORITIES
-from multi_agent_mcp.services.questions.questions import as_answer
-from multi_agent_mcp.services.tasks.board import UNASSIGNED, Filter
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.domain.agent import Execution
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, UNASSIGNED, Task
+from multi_agent_mcp.services.questions import as_answer
+from multi_agent_mcp.services.tasks.board import Filter, NewTask
 from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import (
     conversation_head,
     execution_row,
@@ -19,12 +21,6 @@ from multi_agent_mcp.web.serializers import (
     task_card,
     task_whole,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.web.request import ApiRequest
 
 EXECUTIONS_SHOWN = 10
 GROUPS = ("assignee", "superior", "priority")
@@ -162,3 +158,38 @@ def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[
         "paused": paused,
         "targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()},
     }
+
+
+LOG_LINES = 500
+
+
+def list_executions(call: ApiRequest) -> dict[str, Any]:
+    """The executions, running ones first, then newest first; `?agent=` selects one agent's."""
+    found, total = call.services.executions.page(
+        call.agent_id("agent"), offset=call.number("offset", 0), limit=call.limit
+    )
+    return {"executions": [_execution(call, item) for item in found], "total": total}
+
+
+def execution_log(call: ApiRequest) -> dict[str, Any]:
+    """At most 500 lines of a log, from line `?offset=` on, else the last ones; `next_offset` continues."""
+    services = call.services
+    execution = services.executions.get(None, call.path["execution_id"])
+    follows = call.parameter("offset") is not None
+    where = {"offset": call.number("offset", 0)} if follows else {"tail": LOG_LINES}
+    found = services.executions.read_log(execution, **where)
+    lines = found.lines[:LOG_LINES]
+    first = where["offset"] if follows else found.total - len(lines)
+    return {
+        "execution": _execution(call, execution),
+        "lines": lines,
+        "offset": first,
+        "next_offset": first + len(lines),
+        "total": found.total,
+    }
+
+
+def _execution(call: ApiRequest, execution: Execution) -> dict[str, Any]:
+    """An execution with its task's title, null if the task is gone."""
+    tasks = call.services.board.existing([execution.task_id])
+    return execution_row(execution) | {"task_title": tasks[0].title if tasks else None}

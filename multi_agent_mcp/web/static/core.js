@@ -40,7 +40,7 @@ export const handoff = (item) => h("details", { class: "handoff" },
   h("summary", { class: "marks" }, icon("unfold"), who(item.agent_id), item.kind === "derived" && h("small", { class: "hint" }, t("board.handoff_derived")), age(item.created_at)),
   h("pre", { class: "log", tabindex: "0" }, visible(item.content)));
 
-// The server renders and sanitizes agents' Markdown (markdown.py); no other HTML may be inserted.
+// The server renders and sanitizes agents' Markdown (serializers.py); no other HTML may be inserted.
 export function prose(shown) {
   const element = h("div", { class: "prose" });
   element.innerHTML = shown.html;

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.ids import new_message_id, session_name
+from multi_agent_mcp.domain.entity import EPOCH, new_message_id, session_name
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.services.team import upgrade
 from multi_agent_mcp.services.turn.reading import Query

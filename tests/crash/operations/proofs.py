@@ -1,5 +1,5 @@
 """Operations on tasks with conditions: say that they are done, check them, review them. What a killed process has left
-is examined by the next server, as `server/checking.py` does."""
+is examined by the next server, as `server/binding.py` does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import notices
 from tests.crash.operations.judging import whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from multi_agent_mcp.domain.question import Question
-from multi_agent_mcp.services.questions.questions import Asking
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import notices
 from tests.crash.operations.judging import whole

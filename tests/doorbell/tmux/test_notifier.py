@@ -21,22 +21,19 @@ from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.doorbell.chain import ChannelChain
-from multi_agent_mcp.doorbell.channels import StatusLine
+from multi_agent_mcp.doorbell.channels import ChannelChain, StatusLine
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.doorbell.thread import DoorbellThread
 from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place
 from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
-from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
-from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
+from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import Screen, classify
 from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import Panes as TeamPanes
 from multi_agent_mcp.doorbell.tmux.typing import SETTLE_SECONDS
 from multi_agent_mcp.errors import TmuxTimeout
-from multi_agent_mcp.services.notifications.derived import DerivedNotices
-from multi_agent_mcp.services.notifications.notifications import Notifications
+from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
 from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
 from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
@@ -78,7 +75,7 @@ def notifier(quiet: float = 0.0, kept: list[Screen] | None = None) -> TmuxNotifi
 def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
     """A doorbell as one process has it."""
     workspace = stage.workspace
-    writer = NoticeWriter(workspace, catalogue("ja"), ring=lambda _: None)
+    writer = NoticeWriter(workspace, catalogue("ja"), lambda: lambda _: None)
     derived = DerivedNotices(
         workspace,
         writer,

@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.hosts.dialog import Dialog
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.hooks.answers import Event
-from multi_agent_mcp.services.doctor.finding import Finding
+from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.system import file_events
 from multi_agent_mcp.system.process import running_files
 from multi_agent_mcp.wiring import Services

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from multi_agent_mcp.domain.session import Execution
+from multi_agent_mcp.domain.agent import Execution
 from multi_agent_mcp.errors import ExecutionNotFound, InvalidArguments, InvalidId, Unauthorized
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
 from multi_agent_mcp.wiring import Services

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, InvalidId, TaskNotFound, Unauthorized
-from multi_agent_mcp.services.search.search import SearchQuery
+from multi_agent_mcp.services.search import SearchQuery
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read

@@ -6,7 +6,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.services.tasks_support import again, inbox, moved, new
 

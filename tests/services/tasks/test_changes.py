@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Task
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Change, Task
 from multi_agent_mcp.errors import (
     AgentNotFound,
     InvalidArguments,
@@ -22,8 +21,8 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.operations import Operations, Run
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.tasks.changes import MoveTask, TaskChanges
-from multi_agent_mcp.services.tasks.creation import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.tasks_support import UNKNOWN, again, forked, moved, new, notices, path_of, running, snapshot

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import UNASSIGNED, Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidId, Refusal, TaskNotFound, Unauthorized
-from multi_agent_mcp.services.tasks.creation import BATCH_MAX, NewTask
-from multi_agent_mcp.store.workspace import UNASSIGNED
+from multi_agent_mcp.services.tasks.board import BATCH_MAX, NewTask
 from multi_agent_mcp.wiring import Services
 from tests.services.tasks_support import UNKNOWN, again, new, path_of, snapshot
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.domain.ids import new_message_id
+from multi_agent_mcp.domain.entity import new_message_id
 from multi_agent_mcp.domain.message import Conversation, Message, signature
-from multi_agent_mcp.services.mail.sending import Letters, Send
+from multi_agent_mcp.services.mail import Letters, Send
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.wiring import Services

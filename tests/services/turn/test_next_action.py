@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Task, progressed
-from multi_agent_mcp.domain.task_history import Change
+from multi_agent_mcp.domain.task import Change, Task, progressed
 from multi_agent_mcp.errors import (
     ContentTooLarge,
     InvalidArguments,
@@ -19,7 +18,7 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read, send

@@ -11,7 +11,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.overview.snapshot import OPEN_SHOWN
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import contents, read, send, size

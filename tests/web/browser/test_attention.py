@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from multi_agent_mcp.services.questions.questions import Asking
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.questions import Asking
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import Team
 from tests.web.asking import Opened, asks, keys
 from tests.web.browsing import Person

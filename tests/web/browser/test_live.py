@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from playwright.sync_api import expect
 
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import Team
 from tests.web.browsing import Person, drag
 from tests.web.support import Visitor, Web

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, expect
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.end_to_end.support import Team
 from tests.web.browsing import Person, drag

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Locator, expect
 
-from multi_agent_mcp.services.tasks.creation import NewTask
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import PATIENCE_SECONDS, REPOSITORY, Team, wait_until
 from tests.web.browsing import Person, drag
 

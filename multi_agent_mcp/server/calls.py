@@ -1,0 +1,460 @@
+"""Tools, their calls, and the steps around every call.
+
+A tool is a function whose signature is its schema, and the roles and purposes that may call it. No output schema is
+advertised, because clients would reject the answers that interrupts replace. Every agent pays for the whole list in its
+context, so schemas are kept minimal."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+import mcp_types as types
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema, create_model
+from pydantic_core import ErrorDetails
+
+from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent
+from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, StorageError, Unauthorized, WrongSessionPurpose
+from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
+from multi_agent_mcp.services.sessions.agent_sessions import Cancelled, Confirmation, LiveSession
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Execution
+    from multi_agent_mcp.server.binding import Binding
+    from multi_agent_mcp.services.upkeep import Stillness
+    from multi_agent_mcp.texts import Texts
+    from multi_agent_mcp.wiring import Services
+
+logger = logging.getLogger(__name__)
+
+Answer = dict[str, Any]
+
+EVERYBODY = frozenset(ROLES)
+LEADERS = frozenset({"owner", "admin"})
+REPORTERS = frozenset({"worker", "admin"})
+BOTH = frozenset(PURPOSES)
+TASK = frozenset({"task"})
+CHAT = frozenset({"chat"})
+PROBLEMS = frozenset(
+    {"missing", "extra", "string", "int", "float", "finite", "bool", "dict", "model", "list", "literal"}
+    | {"greater", "less"}
+)
+"""The kinds of invalid arguments, by the first word of pydantic's error type: `why.argument.{kind}` in the
+catalogue."""
+PROBLEMS_SHOWN = 5
+NAME_CHARACTERS = 80
+
+
+def from_json_text(value: Any) -> Any:
+    """A validator that parses JSON text: some models pass objects and lists so."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+UNLISTED = WithJsonSchema({"type": "string"})
+"""For a filter by words that another tool's schema lists; a wrong one is answered with all of them."""
+
+JsonObject = Annotated[dict[str, Any], BeforeValidator(from_json_text)]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool. `fn(call, …)` returns a JSON object or raises a refusal; `title` is what hosts show to people."""
+
+    fn: Callable[..., Answer]
+    title: str
+    roles: frozenset[str] = EVERYBODY
+    purposes: frozenset[str] = BOTH
+    read_only: bool = False
+    always_load: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.fn.__name__
+
+    @cached_property
+    def arguments(self) -> type[BaseModel]:
+        """The arguments' model, from the function's signature without its first parameter."""
+        parameters = list(inspect.signature(self.fn, eval_str=True).parameters.values())[1:]
+        specs: dict[str, Any] = {
+            parameter.name: (
+                parameter.annotation,
+                ... if parameter.default is inspect.Parameter.empty else parameter.default,
+            )
+            for parameter in parameters
+        }
+        return create_model(self.name, __config__=ConfigDict(extra="forbid"), **specs)
+
+    def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Validates the arguments and returns them typed. Raises `InvalidArguments` with the first problems."""
+        try:
+            model = self.arguments.model_validate(given)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)[:PROBLEMS_SHOWN]
+            raise InvalidArguments(reason=tuple(map(_problem, problems))) from error
+        return {name: getattr(model, name) for name in type(model).model_fields}
+
+    def require_allowed(self, role: str, purpose: str) -> None:
+        """Raises `Unauthorized` or `WrongSessionPurpose` with the reason."""
+        if role not in self.roles:
+            allowed = ", ".join(name for name in ROLES if name in self.roles)
+            raise Unauthorized("role_not_allowed", tool=self.name, role=role, allowed=allowed)
+        if purpose not in self.purposes:
+            raise WrongSessionPurpose(tool=self.name, required="/".join(sorted(self.purposes)), purpose=purpose)
+
+    def described(self) -> types.Tool:
+        """The tool's entry in `tools/list`. Nothing that a tool does destroys what was there, which hosts assume of one
+        that says nothing (MCP, ToolAnnotations)."""
+        harmless = types.ToolAnnotations(destructive_hint=False)
+        return types.Tool(
+            name=self.name,
+            title=self.title,
+            description=inspect.cleandoc(self.fn.__doc__ or ""),
+            input_schema=_schema(self.arguments),
+            annotations=types.ToolAnnotations(read_only_hint=True) if self.read_only else harmless,
+            _meta={"anthropic/alwaysLoad": True} if self.always_load else None,
+        )
+
+
+def _problem(found: ErrorDetails) -> Reason:
+    """The reason why one argument is invalid; kinds that are not in `PROBLEMS` share one text."""
+    kind, *_ = found["type"].split("_")
+    name = ".".join(map(str, found["loc"]))[:NAME_CHARACTERS] or "arguments"
+    limits = {
+        limit: int(value) if value == int(value) else value
+        for limit, value in found.get("ctx", {}).items()
+        if limit in ("ge", "le")
+    }
+    allowed = found.get("ctx", {}).get("expected", "").replace(" or ", ", ")
+    known = kind if kind in PROBLEMS else "other"
+    return Reason(f"argument.{known}", name=name, kind=found["type"], allowed=allowed, **limits)
+
+
+def by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:
+    return {tool.name: tool for tool in tools}
+
+
+def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The arguments' schema without what a model does not need, about half of pydantic's bytes."""
+    schema = arguments.model_json_schema()
+    compact: dict[str, Any] = _compact(schema, schema.pop("$defs", {}))
+    return compact
+
+
+def _compact(schema: Any, models: Mapping[str, Any]) -> Any:
+    """The schema without titles, nulls, obvious limits and defaults, `anyOf` of one option, and references to
+    `models`."""
+    if isinstance(schema, list):
+        return [_compact(item, models) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if reference := schema.get("$ref"):
+        return _compact(models[reference.removeprefix("#/$defs/")], models)
+    compact: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties":
+            compact[key] = {name: _compact(item, models) for name, item in value.items()}
+        elif key == "anyOf":
+            options = [item for item in value if item != {"type": "null"}]
+            compact |= _compact(options[0], models) if len(options) == 1 else {key: _compact(options, models)}
+        elif not _says_nothing(key, value, schema):
+            compact[key] = _compact(value, models)
+    return compact
+
+
+def _says_nothing(key: str, value: Any, schema: Mapping[str, Any]) -> bool:
+    return (
+        key == "title"
+        or (key == "default" and (not value or "enum" in schema))
+        or (key == "minimum" and value in (0, 1))
+        or (key == "additionalProperties" and value in (True, False))
+    )
+
+
+# One tool call: the first argument of every tool, and the call's two lines in the execution's log.
+
+
+@dataclass
+class Call:
+    """One tool call of a bound process. A tool that counts the unread mail stores the number in `unread`, and one whose
+    answer has the briefing sets `carries_briefing`. `still` is what is known if there was nothing to do beside the tool
+    when it was last looked for."""
+
+    binding: Binding
+    session: LiveSession
+    me: Agent
+    confirmation: Confirmation
+    still: Stillness | None = None
+    unread: int | None = None
+    carries_briefing: bool = False
+
+    @property
+    def services(self) -> Services:
+        return self.binding.services
+
+    @property
+    def purpose(self) -> str:
+        return self.session.record.purpose
+
+    @property
+    def closes_after_logout(self) -> bool:
+        """Whether the supervisor opened this window for this session only, and closes it after the logout."""
+        return self.binding.closes_after_logout(self.session)
+
+    def pending(self) -> Pending:
+        """What notifications wait now. Raises `StorageError`."""
+        upkeep = self.services.upkeep
+        self.still = upkeep.still(self.me.id)
+        return NOTHING if self.still is not None else upkeep.refresh(self.me.id, self.purpose)
+
+    def interrupted(self) -> bool:
+        """Whether an interrupt waits, which ends a waiting call."""
+        return self.pending().interrupts
+
+    def fitting(self, answer: Answer, key: str, items: list[Any], how_to_continue: str | None = None) -> Answer:
+        """See `AnswerBudget.fitting`."""
+        return self.services.answer_budget.fitting(answer, key, items, how_to_continue)
+
+
+class CallLog:
+    """Logs a tool's name, its outcome and duration to the session's running execution; a call that opens an execution
+    is logged as its first (docs/protocol.md, Executions). Arguments and answers, which may be long or secret, are never
+    logged. Never raises: a log that cannot be written must not fail the call."""
+
+    def __init__(self, call: Call, tool_name: str) -> None:
+        self._call = call
+        self._tool_name = tool_name
+        self._began = time.monotonic()
+        self._execution = self._running()
+        self._write(f"Calling tool: {tool_name}")
+
+    def close(self, outcome: str) -> None:
+        """Writes the line with the outcome; to an execution that the call has opened, first that with the name."""
+        if self._execution is None:
+            self._execution = self._running()
+            self._write(f"Calling tool: {self._tool_name}")
+        milliseconds = (time.monotonic() - self._began) * 1000
+        self._write(f"Tool result: {outcome} ({self._tool_name}, {milliseconds:.0f} ms)")
+
+    def _running(self) -> Execution | None:
+        still = self._call.still
+        if self._call.purpose != "task" or (still is not None and not still.works):
+            return None
+        try:
+            return self._call.services.executions.running(self._call.session.record)
+        except Refusal as refusal:
+            logger.warning("the execution could not be found: %s", refusal)
+            return None
+
+    def _write(self, line: str) -> None:
+        if self._execution is None:
+            return
+        try:
+            self._call.services.executions.log(self._execution, line)
+        except Refusal as refusal:
+            logger.warning("the execution log could not be written: %s", refusal)
+
+
+# The steps around every tool call: interrupts, permission, the tool, the notification field
+# (docs/protocol.md, Order of checks, Notification field).
+#
+# The order of checks is fixed: interrupt, token, role, purpose, owner_waiting, arguments. An answer replaced by an
+# interrupt says in `_meta` whether the tool ran; its mail is made unread again.
+
+# Builds MCP results: the same JSON object as text and as structured content (docs/protocol.md, Answers).
+
+EXECUTED = "multi-agent-mcp/executed"
+
+
+def success(answer: Answer) -> types.CallToolResult:
+    """The result with `"success": true` and the tool's answer."""
+    return _result({"success": True, **answer})
+
+
+def refused(refusal: Refusal, texts: Texts, **notices: Any) -> types.CallToolResult:
+    """The result with `isError`, the refusal's code, and one sentence that a model can act on."""
+    answer = {"success": False, "error": refusal.code, "message": texts.sentence(refusal), **notices}
+    return _result(answer, is_error=True)
+
+
+def interrupted(texts: Texts, *, executed: bool) -> types.CallToolResult:
+    """The result that replaces a tool's answer while an interrupt waits (docs/protocol.md, Interrupts)."""
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=texts("notification.interrupt"))],
+        _meta={EXECUTED: executed},
+    )
+
+
+def outcome(result: types.CallToolResult) -> str | None:
+    """The code of a refusal, `interrupted`, or None for success."""
+    if result.structured_content is None:
+        return "interrupted"
+    return result.structured_content.get("error") if result.is_error else None
+
+
+def _result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
+    text = json.dumps(answer, ensure_ascii=False)
+    if (plain := text.encode(errors="replace").decode()) != text:  # a path need not be UTF-8
+        text, answer = plain, json.loads(plain)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], structured_content=answer, is_error=is_error
+    )
+
+
+EXEMPT_FROM_INTERRUPTS = frozenset({"get_notifications", "authenticate", "logout"})
+BEFORE_BINDING = frozenset({"authenticate"})
+
+
+class Middleware:
+    """Answers tool calls. Runs on worker threads; several calls may run at once."""
+
+    def __init__(self, binding: Binding, tools: Mapping[str, Tool]) -> None:
+        self.binding = binding
+        self.services = binding.services
+        self.tools = tools
+        self._nothing, self._something = (self._texts(f"notification.{key}") for key in ("none", "some"))
+
+    def answer(self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation) -> types.CallToolResult:
+        """Runs one call and returns its answer; never raises."""
+        try:
+            with self.services.agents.read_once():
+                return self._answer(name, arguments, confirmation)
+        except Refusal as refusal:  # after the tool, as the disk has changed meanwhile
+            confirmation.requeue()
+            return refused(refusal, self._texts, notification=self._nothing)
+        except Exception as error:  # a bug of ours: the agent still gets a sentence
+            logger.exception("the call of %s failed", name)
+            confirmation.requeue()
+            failure = StorageError("internal", reason=type(error).__name__)
+            return refused(failure, self._texts, notification=self._nothing)
+
+    def _answer(self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation) -> types.CallToolResult:
+        if name in BEFORE_BINDING:
+            return self._unbound(self.tools[name], arguments)
+        try:
+            self.binding.require_key()
+            session = self.binding.live_session()
+            session.touch()
+            confirmation.open(session)
+            me = self.binding.acting()
+            call = Call(self.binding, session, me, confirmation, self.services.upkeep.begin(me.id))
+        except Refusal as refusal:
+            return refused(refusal, self._texts, notification=self._nothing)
+        result = self._bound(call, self.tools[name], arguments)
+        if confirmation.complete():
+            self.binding.mailbox_was_read()
+        if time.monotonic() >= self.services.budgets.next_look:
+            self.services.budgets.look()
+        return result
+
+    def _unbound(self, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        notices = {"notification": self._nothing}
+        try:
+            return success({**tool.fn(self.binding, **tool.parse(arguments)), **notices})
+        except Refusal as refusal:
+            return refused(refusal, self._texts, **notices)
+
+    def _bound(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        """The tool's result, or the interrupt that replaces it, even one that arrived while the tool ran."""
+        interruptible = tool.name not in EXEMPT_FROM_INTERRUPTS
+        log = CallLog(call, tool.name)
+        outcome = self._outcome(call, tool, arguments, interruptible=interruptible)
+        if outcome is None:
+            log.close("replaced by an interrupt")
+            return interrupted(self._texts, executed=False)
+        logged = f"error {outcome.code}" if isinstance(outcome, Refusal) else "success"
+        pending = self._pending_after(call)
+        if interruptible and pending.interrupts:
+            log.close(f"{logged}, replaced by an interrupt")
+            call.confirmation.requeue()
+            return interrupted(self._texts, executed=True)
+        log.close(logged)
+        if isinstance(outcome, Refusal):
+            call.confirmation.requeue()
+            return refused(outcome, self._texts, **self._notices(call, pending))
+        if tool.name == "get_next_action":
+            self.binding.gives_next_action(call.confirmation, briefed=call.carries_briefing)
+        return success({**outcome, **self._notices(call, pending)})
+
+    def _outcome(
+        self, call: Call, tool: Tool, arguments: Mapping[str, Any], *, interruptible: bool
+    ) -> Answer | Refusal | None:
+        """The tool's answer or refusal; None if the tool did not run because an interrupt waits."""
+        try:
+            if interruptible and call.still is None and call.interrupted():
+                return None
+            return self._run(call, tool, arguments)
+        except Refusal as refusal:
+            return refusal
+        except Cancelled:
+            return InvalidArguments("cancelled")
+        except Exception as error:
+            logger.exception("tool %s failed", tool.name)
+            return StorageError("internal", reason=type(error).__name__)
+
+    def _run(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> Answer:
+        given = dict(arguments)
+        if "session_token" in given:
+            call.session.require_token(given.pop("session_token"))
+        tool.require_allowed(call.me.role, call.purpose)
+        if call.me.role == "owner":
+            self.services.owner_waits.require_allowed(call.me, tool.name)
+        return tool.fn(call, **tool.parse(given))
+
+    def _notices(self, call: Call, pending: Pending) -> Answer:
+        """The fields about notifications and unread mail that are added to the answer."""
+        notices: Answer = {"notification": self._something if pending.some else self._nothing}
+        if pending.from_chat is not None:
+            notices["_chat_notification"] = {
+                "conversation_id": pending.from_chat.conversation_id,
+                "message": pending.from_chat.message,
+                "instruction": pending.from_chat.instruction,
+                "from": "self_chat_session",
+                "related_task_id": pending.from_chat.task_id,
+            }
+        if unread := self._unread(call):
+            notices["unread_messages"] = unread
+        if quarantined := self._newly_quarantined(call):
+            notices["quarantined"] = quarantined
+        return notices
+
+    def _unread(self, call: Call) -> int:
+        if call.unread is not None:
+            return call.unread
+        try:
+            return self.services.upkeep.unread_mail(call.me.id)
+        except Refusal as refusal:
+            logger.warning("unread mail could not be counted: %s", refusal)
+            return 0
+
+    def _newly_quarantined(self, call: Call) -> int:
+        try:
+            return self.services.upkeep.newly_quarantined(call.me.id)
+        except Refusal as refusal:
+            logger.warning("quarantined mail could not be counted: %s", refusal)
+            return 0
+
+    def _pending_after(self, call: Call) -> Pending:
+        """The pending notifications after the tool ran. Never raises: a failing disk must not hide the tool's
+        result."""
+        if call.session.record.ended_at is not None:
+            return NOTHING  # after logout
+        try:
+            return call.pending()
+        except Refusal as refusal:
+            logger.warning("notifications could not be read: %s", refusal)
+            return NOTHING
+
+    @property
+    def _texts(self) -> Texts:
+        return self.services.texts

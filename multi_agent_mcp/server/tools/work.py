@@ -1,0 +1,131 @@
+"""Tools for an agent's own work: tasks, executions, logs, reserved files
+(docs/protocol.md, Executions, Hand-offs, Reservations)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from multi_agent_mcp.domain.agent import Execution, ExecutionStatus
+from multi_agent_mcp.domain.task import TaskStatus
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.server.calls import UNLISTED, Answer, Call, Tool
+from multi_agent_mcp.services.repository.reservations import reservation_answer
+from multi_agent_mcp.services.tasks.board import summary_of
+
+
+def get_my_tasks(
+    call: Call,
+    status: Annotated[TaskStatus, UNLISTED] | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 20,
+) -> Answer:
+    """List the tasks assigned to you, open ones first."""
+    tasks, total = call.services.board.of(call.me.id, status, limit)
+    answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("tasks.mine")}
+    return call.fitting(answer, "tasks", [summary_of(task) for task in tasks]) | {"total_count": total}
+
+
+def hand_off(call: Call, content: str, task_id: str | None = None) -> Answer:
+    """Write down what you, or whoever takes over your task, must know to go on: done, open, decisions, files.
+    At most 4000 characters; it is shown after a restart or compaction. task_id: the task in hand."""
+    kept = call.services.hand_offs.write(call.me, content, task_id, call.session.record.task_id)
+    return {
+        "handoff_id": kept.hand_off.id,
+        "path": str(kept.path.absolute()),
+        "task_id": kept.hand_off.task_id,
+        "message": call.services.texts("handoff.written"),
+    }
+
+
+def get_my_execution_history(
+    call: Call,
+    task_id: str | None = None,
+    status: ExecutionStatus | None = None,
+    limit: Annotated[int, Field(ge=1, le=500)] = 10,
+) -> Answer:
+    """List your executions (stretches of work on a task), newest first, without their logs."""
+    found, total = call.services.executions.history(call.me.id, task_id=task_id, status=status, limit=limit)
+    answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("executions.mine")}
+    return call.fitting(answer, "executions", [_summary(call, execution) for execution in found]) | {
+        "total_count": total
+    }
+
+
+def get_execution_log(
+    call: Call,
+    execution_id: str,
+    tail: Annotated[int, Field(ge=1, le=1000)] | None = None,
+    offset: Annotated[int, Field(ge=0)] | None = None,
+) -> Answer:
+    """The log of one of your executions: the last lines (tail, 100), or those from line offset on."""
+    execution = call.services.executions.get(call.me.id, execution_id)
+    page = call.services.executions.read_log(execution, tail=tail, offset=offset)
+    newest_count = offset is None  # the part farthest from the requested end is left out if not all fits
+    wanted = page.lines[::-1] if newest_count else page.lines
+    fitting = call.fitting({}, "log_content", wanted)["log_content"]
+    lines = fitting[::-1] if newest_count else fitting
+    truncated = (offset or 0) + len(lines) < page.total
+    return {
+        "execution_id": execution.id,
+        "task_id": execution.task_id,
+        "status": execution.status,
+        "log_file_path": str(call.services.executions.log_path(execution)),
+        "log_content": lines,
+        "total_lines": page.total,
+        "returned_lines": len(lines),
+        "truncated": truncated,
+        "instruction": call.services.texts("log.truncated" if truncated else "log.whole"),
+    }
+
+
+def _summary(call: Call, execution: Execution) -> dict[str, Any]:
+    return {
+        "execution_id": execution.id,
+        "task_id": execution.task_id,
+        "task_title": call.services.task_changes.title(execution.task_id),
+        "status": execution.status,
+        "started_at": format_time(execution.started_at),
+        "completed_at": format_time(execution.completed_at) if execution.completed_at else None,
+        "duration_seconds": execution.duration_seconds,
+        "exit_code": execution.exit_code,
+        "has_log": call.services.executions.has_log(execution),
+    }
+
+
+# Tools for agents that work in one repository (docs/protocol.md, Reservations).
+
+
+def reserve_files(call: Call, paths: list[str], reason: str | None = None, minutes: float | None = None) -> Answer:
+    """Reserve files before you edit them (patterns as in .gitignore), until released or your task ends."""
+    services = call.services
+    task = services.task_changes.in_hand(call.me.id, call.session.record.task_id)
+    made, conflicts = services.reservations.reserve(
+        call.me,
+        paths,
+        reason=reason,
+        minutes=minutes,
+        task_id=task.id if task is not None else None,
+        session_id=call.session.record.id,
+    )
+    answer = {
+        "reservation_id": made.id,
+        "expires_at": reservation_answer(made)["expires_at"],
+        "instruction": services.texts("reservation.shared" if conflicts else "reservation.made"),
+    }
+    return call.fitting(answer, "conflicts", list(map(reservation_answer, conflicts)))
+
+
+def release_files(call: Call, reservation_id: str | None = None) -> Answer:
+    """Release a reservation, or all of yours."""
+    return {"released": [one.id for one in call.services.reservations.release(call.me, reservation_id)]}
+
+
+TOOLS = (
+    Tool(get_my_tasks, "My tasks", read_only=True),
+    Tool(hand_off, "Hand off"),
+    Tool(get_my_execution_history, "My executions", read_only=True),
+    Tool(get_execution_log, "Execution log", read_only=True),
+    Tool(reserve_files, "Reserve files"),
+    Tool(release_files, "Release files"),
+)

@@ -1,1 +1,0 @@
-"""Messages: sending, storing, searching, and how far each was delivered."""

@@ -1,1 +1,0 @@
-"""Questions: asking and answering, and what follows from a question's file."""

@@ -1,1 +1,0 @@
-"""Search: words in mail, tasks, conversations and logs, by a derived index."""

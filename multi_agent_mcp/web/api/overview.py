@@ -1,0 +1,158 @@
+"""What concerns the whole session: the data of every page's frame, what waits, the findings of `doctor`, machines,
+search, statistics and the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from multi_agent_mcp import __version__
+from multi_agent_mcp.domain.agent import in_tree_order
+from multi_agent_mcp.domain.entity import fields_of
+from multi_agent_mcp.domain.hosts.usage import UsageRow, grouped
+from multi_agent_mcp.domain.overview.timeline import Timeline
+from multi_agent_mcp.domain.times import asked_time
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.services.search import SearchQuery, parts
+from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.serializers import moment
+from multi_agent_mcp.web.timeline import draw, plot
+from multi_agent_mcp.wiring import Services
+
+
+def show_session(call: ApiRequest) -> dict[str, Any]:
+    """The session, the acting agent, its number of unread messages, and its wait-lock."""
+    services = call.services
+    wait = services.owner_waits.of(call.me.id)
+    return {
+        "session": services.session,
+        "language": services.texts.language,
+        "version": __version__,
+        "me": {"id": call.me.id, "role": call.me.role, "name": call.me.name},
+        "unread": services.unread_mail_count(call.me.id),
+        "waiting_for": wait.admin_id if wait else None,
+        **homes(services),
+    }
+
+
+def team(call: ApiRequest) -> dict[str, Any]:
+    """The agents by name, in tree order: cheaper than what they do (`/agents`)."""
+    agents = in_tree_order(call.services.agents.all())
+    return {
+        "agents": [fields_of(agent, "id", "name", "role", "parent_id") | {"depth": depth} for agent, depth in agents]
+    }
+
+
+def homes(services: Services) -> dict[str, Any]:
+    """Every agent's home machine and its state; empty unless the session is shared."""
+    if services.machine is None:
+        return {}
+    return {"homes": {name: vars(home) for name, home in services.machines.homes().items()}}
+
+
+def health(call: ApiRequest) -> dict[str, Any]:
+    """The findings of `doctor`, problems first; they include quarantined files with their reason. Nothing is examined
+    again while nothing changes; `?again=1` examines anyway, as an edit in place or a mode(7) shows in no directory."""
+    findings = call.services.examined() if call.parameter("again") is None else call.services.doctor().examine()
+    call.services.recent_attention.found(findings)
+    return {
+        "findings": [finding.as_answer() for finding in findings],
+        "problems": sum(finding.level == "problem" for finding in findings),
+    }
+
+
+def attention(call: ApiRequest) -> dict[str, Any]:
+    """All items, most serious first. Requests cause looks at the panes, at most every two seconds."""
+    return {"items": [item.as_answer() for item in call.services.recent_attention.of(call.me)]}
+
+
+def machines(call: ApiRequest) -> dict[str, Any]:
+    """This machine's exchange with the hub, every machine, and the edits set aside here. Raises `InvalidArguments`
+    unless the session is shared."""
+    seen = call.services.machines.look()
+    if seen is None:
+        raise InvalidArguments("not_shared")
+    answer = seen.as_answer()
+    return {**answer, "machines": [{"name": name, **facts} for name, facts in answer["machines"].items()]}
+
+
+PATIENCE_SECONDS = 1.0
+"""How long a request waits for the index."""
+
+
+def search(call: ApiRequest) -> dict[str, Any]:
+    """The newest results for the query `?q=` (docs/protocol.md, Search), and the words of the query. While the index is
+    made, which the first search starts, there are none but `reading`, with how many files were read: ask again."""
+    query = SearchQuery.parse(parts(call.parameter("q") or ""))
+    query.require_something()
+    if (reading := call.services.search.prepared(PATIENCE_SECONDS)) is not None:
+        return {"results": [], "more": False, "words": query.words, "reading": reading.as_answer()}
+    results = call.services.search.find(query, call.limit)
+    return {"results": [found.as_answer() for found in results.found], "more": results.more, "words": query.words}
+
+
+STATISTICS_DAYS = 7
+STATISTICS_DAYS_MAX = 366
+
+
+def statistics(call: ApiRequest) -> dict[str, Any]:
+    """The statistics of the last `?days=` (default: 7, at most 366), today included; days begin at midnight in `?zone=`
+    (default: UTC)."""
+    days = max(call.number("days", STATISTICS_DAYS, most=STATISTICS_DAYS_MAX), 1)
+    return call.services.statistics.last_days(days, call.zone).as_answer() | {"usage": _usage(call, days)}
+
+
+def _usage(call: ApiRequest, days: int) -> dict[str, Any]:
+    """The tokens of these days: by agent, task and model, and of each day by agent."""
+    usage = call.services.usage
+    rows = usage.rows(days, call.zone)
+    try:
+        prices = usage.prices()
+    except InvalidArguments:
+        prices = None  # `usage` says why
+    by_day = [
+        {"day": f"{start.astimezone(call.zone):%Y-%m-%d}", "tokens": _by_agent(found)}
+        for start, found in usage.by_day(days, call.zone)
+    ]
+    currency = None if prices is None else prices.currency
+    return {"rows": [row.as_answer(prices) for row in rows], "days": by_day, "currency": currency}
+
+
+def _by_agent(rows: list[UsageRow]) -> dict[str, int]:
+    return {str(row.agent_id): row.tokens.total for row in grouped(rows, "agent_id") if row.tokens is not None}
+
+
+LANES_MAX = 24
+WIDTH = 1_200
+WIDTH_MAX = 8_000
+
+
+def show_timeline(call: ApiRequest) -> dict[str, Any]:
+    """The period `?from=` to `?to=` (default: the whole session) as an SVG, `?width=` pixels wide, with times in
+    `?zone=` (default: UTC) and the colours of `?theme=light|dark` (default: as the reader's system). `?lanes=` names
+    the agents to be drawn, with commas between them (default: all, or the `LANES_MAX` that occur most)."""
+    start, end = (asked_time(name, call.parameter(name)) for name in ("from", "to"))
+    whole = call.services.timeline.of(start, end)
+    timeline = whole.on_lanes(_chosen(call.parameter("lanes"), whole))
+    width = call.number("width", WIDTH, most=WIDTH_MAX)
+    theme = call.parameter("theme")
+    dark = None if theme not in ("light", "dark") else theme == "dark"
+    left, right = plot(width)
+    return {
+        "svg": draw(timeline, texts=call.services.texts, width=width, dark=dark, zone=call.zone),
+        "from": moment(timeline.start),
+        "to": moment(timeline.end),
+        "empty": not whole.occurrences(),
+        "plot": {"left": left, "right": right},
+        "lanes": [lane.agent_id for lane in timeline.lanes],
+        "all_lanes": [lane.agent_id for lane in whole.lanes],
+    }
+
+
+def _chosen(names: str | None, whole: Timeline) -> Collection[str]:
+    lanes = [lane.agent_id for lane in whole.lanes]
+    if names is not None:
+        return names.split(",")
+    if len(lanes) <= LANES_MAX:
+        return lanes
+    return [agent_id for agent_id, _ in whole.occurrences().most_common(LANES_MAX)]

@@ -1,0 +1,510 @@
+"""The drawing of a timeline as one standalone SVG: lanes from the top of the hierarchy down, time from left to right.
+
+This module decides the elements and their places; `templates/timeline.svg` has the markup, `timeline.css` the colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
+from itertools import chain
+from math import hypot
+from typing import Any
+from unicodedata import east_asian_width
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from multi_agent_mcp.domain.overview.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
+from multi_agent_mcp.domain.task import TASK_STATUSES
+from multi_agent_mcp.domain.text import sanitize
+from multi_agent_mcp.domain.times import duration_words
+from multi_agent_mcp.texts import CONSOLE, PEOPLE, Texts, catalogue
+
+# The time axis of a timeline: pixels of moments, and ticks.
+
+SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3_600.0, 86_400.0
+STEPS = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(count * SECOND for count in (1, 2, 5, 10, 15, 30)),
+    *(count * MINUTE for count in (1, 2, 5, 10, 15, 30)),
+    *(count * HOUR for count in (1, 2, 3, 6, 12)),
+    *(count * DAY for count in (1, 2, 7, 14, 28, 91, 364)),
+)
+TICK_PIXELS = 88
+SHORTEST = timedelta(milliseconds=20)  # a period without length can still be drawn
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A time axis: `start` is at the pixel `left`, `end` at `right`; moments outside are drawn at the border."""
+
+    start: datetime
+    end: datetime
+    left: float
+    right: float
+    zone: tzinfo = UTC
+
+    @property
+    def length(self) -> timedelta:
+        return max(self.end - self.start, SHORTEST)
+
+    def x(self, moment: datetime | None) -> float:
+        """The pixel of a moment; None, for something that still lasts, is the right end."""
+        if moment is None:
+            return self.right
+        share = (moment - self.start) / self.length
+        return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
+
+    def ticks(self) -> Iterator[tuple[float, str]]:
+        """The pixel and label of each tick: round times at least `TICK_PIXELS` apart, with the day where it changes."""
+        seconds = self.length.total_seconds()
+        room = max((self.right - self.left) / TICK_PIXELS, 1.0)
+        step = next((step for step in STEPS if seconds / step <= room), STEPS[-1])
+        midnight = self.start.astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        first = int(((self.start - midnight).total_seconds()) / step)
+        day = None
+        for count in range(first, first + int(room) + 3):
+            moment = midnight + timedelta(seconds=count * step)
+            if self.start <= moment <= self.start + self.length:
+                local = moment.astimezone(self.zone)
+                yield self.x(moment), _clock_label(local, step, new_day=local.date() != day)
+                day = local.date()
+
+    def clock(self, moment: datetime) -> str:
+        """The day and time of a moment, to the millisecond."""
+        local = moment.astimezone(self.zone)
+        return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d}"
+
+
+def _clock_label(local: datetime, step: float, *, new_day: bool) -> str:
+    if step >= DAY:
+        return f"{local:%Y-%m-%d}"
+    if step >= MINUTE:
+        time = f"{local:%H:%M}"
+    elif step >= SECOND:
+        time = f"{local:%H:%M:%S}"
+    else:
+        time = f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}"
+    return f"{local:%m-%d} {time}" if new_day else time
+
+
+GUTTER, GUTTER_SHARE, MARGIN = 168.0, 0.25, 28.0
+TOP = 66.0
+LINE_ABOVE, LINE_BELOW = 20.0, 20.0  # room around the line that arrows begin and end at
+ROW, BAR = 20.0, 15.0
+ROWS_MAX = 6
+LABEL_SIZE, LABEL_PIXELS = 11.0, 150.0
+NARROW, WIDE = 0.56, 1.0  # estimated widths of letters in font sizes, rather too wide than too narrow
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A bar and its row; None means below the last row, without a label."""
+
+    bar: Bar
+    row: int | None
+
+
+@dataclass(frozen=True)
+class Band:
+    """The place of a lane; `line` is the y at which its arrows begin and end."""
+
+    lane: Lane
+    top: float
+    bars: tuple[Placed, ...]
+    rows: int
+
+    @property
+    def line(self) -> float:
+        return self.top + LINE_ABOVE
+
+    @property
+    def bottom(self) -> float:
+        return self.line + LINE_BELOW + self.rows * ROW
+
+    def bar_top(self, row: int | None) -> float:
+        return self.line + LINE_BELOW - 4 + (self.rows - 1 if row is None else row) * ROW
+
+
+@dataclass(frozen=True)
+class Layout:
+    scale: Scale
+    bands: tuple[Band, ...]
+    _by_agent: Mapping[str, Band] = field(default_factory=dict)
+
+    @property
+    def bottom(self) -> float:
+        return self.bands[-1].bottom if self.bands else TOP
+
+    def band(self, agent_id: str) -> Band | None:
+        """The agent's band, else that of the others, else None."""
+        return self._by_agent.get(agent_id, self._by_agent.get(OTHERS))
+
+
+def lay_out(timeline: Timeline, scale: Scale) -> Layout:
+    """Lays out the lanes in their order; overlapping bars of a lane get different rows."""
+    bands: list[Band] = []
+    top = TOP
+    for lane in timeline.lanes:
+        mine = [bar for bar in timeline.bars if bar.agent_id == lane.agent_id]
+        placed = tuple(_pack(mine, scale))
+        rows = max((item.row + 1 for item in placed if item.row is not None), default=0)
+        crowded = any(item.row is None for item in placed)
+        bands.append(Band(lane, top, placed, rows + crowded))
+        top = bands[-1].bottom
+    return Layout(scale, tuple(bands), {band.lane.agent_id: band for band in bands})
+
+
+def label_room(bar: Bar) -> float:
+    """The width of the shown part of the bar's title, in pixels."""
+    return min(text_width(" ".join(bar.title.split()), LABEL_SIZE), LABEL_PIXELS)
+
+
+def _pack(bars: Iterable[Bar], scale: Scale) -> Iterable[Placed]:
+    """Assigns rows to bars, first fit; the title of a short bar stands to its right and needs room, too."""
+    ends: list[float] = []
+    for bar in bars:
+        left, right = scale.x(bar.start), scale.x(bar.end)
+        label = label_room(bar) + 14
+        reach = right if right - left >= label else right + label
+        row = next((index for index, end in enumerate(ends) if end <= left), None)
+        if row is None and len(ends) < ROWS_MAX:
+            ends.append(0.0)
+            row = len(ends) - 1
+        if row is not None:
+            ends[row] = min(reach + 6, scale.right) if right < scale.right else reach + 6
+        yield Placed(bar, row)
+
+
+def text_width(text: str, size: float) -> float:
+    """The approximate width of a text in this font size, in pixels."""
+    return size * sum(WIDE if east_asian_width(character) in "WF" else NARROW for character in text)
+
+
+def fitted(text: str, pixels: float, size: float) -> str:
+    """The text cut to the width, with an ellipsis if something is left out; empty if hardly anything fits."""
+    text = " ".join(text.split())[: int(pixels) + 1]
+    if text_width(text, size) <= pixels:
+        return text
+    while text and text_width(f"{text}…", size) > pixels:
+        text = text[:-1]
+    return f"{text.rstrip()}…" if len(text) > 1 else ""
+
+
+FAMILIES: Mapping[str, str] = {
+    "task_assign": "assign",
+    "task_complete": "done",
+    "task_approved": "done",
+    "task_failed": "failed",
+    "error": "failed",
+    "task_progress": "progress",
+    "status_update": "progress",
+    "request": "ask",
+    "response": "ask",
+    "conversation": "talk",
+    "broadcast": "broadcast",
+}
+"""The families of message types, each with a colour; all other types belong to `other`."""
+
+NARROWEST = 480.0
+LEFT, HEADING_SIZE, NAME_SIZE, INDENT = 14.0, 14.0, 13.0, 12.0
+LEGEND_GAP, LEGEND_LINE, SWATCH = 22.0, 20.0, 26.0
+DENSE_PIXELS = 9.0  # arrows closer together than this, on average, are drawn thinner
+NARROWEST_BAR, CROWDED_BAR = 3.0, 5.0  # the width of the shortest bar; the height of a bar without a row of its own
+HEAD, GAP, SIGN = 6.0, 4.0, 7.0  # an arrow's head, its distance from the line it points to, the radius of a sign or key
+
+Item = dict[str, Any]
+
+
+def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | None = None, zone: tzinfo = UTC) -> str:
+    """Draws a timeline as an SVG document, `width` pixels wide (at least 480) and as high as needed. `dark` None
+    follows the reader's system. Text by agents is escaped; `data-kind` and `data-id` of an element tell what it
+    represents."""
+    width = max(width, NARROWEST)
+    texts = catalogue(texts.language, PEOPLE) | catalogue(texts.language, CONSOLE) | texts
+    scale = Scale(timeline.start, timeline.end, *plot(width), zone)
+    layout = lay_out(timeline, scale)
+    legend, height = _legend(timeline, texts, width, layout.bottom + LEGEND_GAP)
+    heading = _heading(timeline, scale, texts)
+    return (
+        _templates()
+        .get_template("timeline.svg")
+        .render(
+            style=stylesheet(dark),
+            width=width,
+            height=height,
+            left=LEFT,
+            top=TOP,
+            bottom=layout.bottom,
+            plot=(scale.left, scale.right),
+            dense=len(timeline.arrows) * DENSE_PIXELS > scale.right - scale.left,
+            heading=heading,
+            one_line=text_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
+            lanes=[_lane(band, layout, texts) for band in layout.bands],
+            ticks=list(scale.ticks()),
+            conversations=[item for talk in timeline.talks for item in _conversation(talk, layout, texts)],
+            sessions=[item for life in timeline.lives for item in _session(life, layout, texts)],
+            arrows=[item for arrow in timeline.arrows for item in _message(arrow, layout, texts)],
+            bars=[_bar(placed.bar, placed.row, band, scale, texts) for band in layout.bands for placed in band.bars],
+            interrupts=[item for mark in timeline.marks for item in _interrupt(mark, layout, texts)],
+            answers=[item for answer in timeline.answers for item in _answer(answer, layout, texts)],
+            legend=legend,
+        )
+    )
+
+
+def plot(width: float) -> tuple[float, float]:
+    """The left and right ends of the time axis in a drawing of this width, in pixels."""
+    width = max(width, NARROWEST)
+    return min(GUTTER, width * GUTTER_SHARE), width - MARGIN
+
+
+@cache
+def stylesheet(dark: bool | None = None) -> str:
+    """The style sheet of the drawing: light, dark, or (None) as the reader's system prefers. Every class begins with
+    `tl-`, so that the drawing can be embedded in a page."""
+    return _templates().get_template("timeline.css").render(dark=dark)
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("multi_agent_mcp.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: sanitize(value) if type(value) is str else value,
+    )
+    environment.filters["px"] = lambda value: f"{value:.1f}".removesuffix(".0")
+    return environment
+
+
+def _heading(timeline: Timeline, scale: Scale, texts: Texts) -> tuple[str, str]:
+    """The period, and the numbers of messages, tasks and interrupts shown."""
+    start = timeline.start.astimezone(scale.zone)
+    length = _lasted(timeline.end - timeline.start, texts)
+    counts = texts(
+        "timeline.counts",
+        messages=len(timeline.arrows),
+        tasks=len({bar.task_id for bar in timeline.bars}),
+        interrupts=len(timeline.marks),
+    )
+    left_out = texts("timeline.left_out", count=timeline.left_out) if timeline.left_out else ""
+    return texts("timeline.period", start=f"{start:%Y-%m-%d %H:%M:%S %Z}", length=length), counts + left_out
+
+
+def _lasted(length: timedelta, texts: Texts) -> str:
+    return duration_words(length, texts, units=2)
+
+
+def _lane(band: Band, layout: Layout, texts: Texts) -> Item:
+    lane = band.lane
+    x = LEFT + min(lane.depth, 6) * INDENT
+    who = texts("timeline.others") if lane.agent_id == OTHERS else lane.agent_id
+    shown = fitted(who, layout.scale.left - x - 8, NAME_SIZE)
+    role = None if lane.role == who else texts.word("role", lane.role)
+    under = fitted(" · ".join(filter(None, (role, lane.machine))), layout.scale.left - x - 8, LABEL_SIZE)
+    place = {"x": x, "y": band.line, "top": band.top, "bottom": band.bottom, "indented": lane.depth > 0}
+    return {
+        "id": lane.agent_id,
+        "title": (who, texts.word("role", lane.role), lane.machine),
+        "shown": shown,
+        "under": under,
+        **place,
+    }
+
+
+def _conversation(talk: Talk, layout: Layout, texts: Texts) -> Iterator[Item]:
+    """A strip on both lanes while two agents talked."""
+    scale, parties = layout.scale, (talk.initiator_id, talk.target_agent_id)
+    lasted = _lasted(talk.end - talk.start, texts) if talk.end else texts.word("state", talk.status)
+    title = (" ↔ ".join(parties), talk.purpose, f"{scale.clock(talk.start)} · {lasted}")
+    bands = {band.lane.agent_id: band for agent_id in parties if (band := layout.band(agent_id))}
+    for band in bands.values():
+        yield {"id": talk.conversation_id, "y": band.line, "title": title, **_extent(talk.start, talk.end, scale)}
+
+
+def _session(life: Life, layout: Layout, texts: Texts) -> Iterator[Item]:
+    """A rail on the lane while a session's process ran: task sessions on the line, chat sessions below it."""
+    if (band := layout.band(life.agent_id)) is not None:
+        lasted = _lasted(life.end - life.start, texts) if life.end else texts("timeline.still")
+        who = life.agent_id if life.machine is None else f"{life.agent_id}@{life.machine}"
+        title = (
+            f"{who}: {texts.word('agents.session', life.purpose)}",
+            life.session_id,
+            f"{layout.scale.clock(life.start)} · {lasted}",
+        )
+        place = _extent(life.start, life.end, layout.scale) | {"y": band.line, "is_task": life.purpose == "task"}
+        yield {"id": life.session_id, "title": title, **place}
+
+
+def _extent(start: datetime, end: datetime | None, scale: Scale, least: float = 2) -> Item:
+    left = scale.x(start)
+    return {"x": left, "width": max(scale.x(end) - left, least)}
+
+
+def _message(arrow: Arrow, layout: Layout, texts: Texts) -> Iterator[Item]:
+    """A message, from sending to arrival, and on until it was read; nothing for agents without a lane."""
+    sender, receiver = layout.band(arrow.sender_id), layout.band(arrow.receiver_id)
+    if sender is None or receiver is None:
+        return
+    scale = layout.scale
+    x, arrived = scale.x(arrow.sent_at), scale.x(arrow.arrived_at)
+    told = _told(arrow, arrow.sent_at, texts)
+    who = f"{arrow.sender_id} → {arrow.receiver_id}: {texts.word('type', arrow.message_type)}"
+    yield {
+        "id": arrow.message_id,
+        "ink": FAMILIES.get(arrow.message_type, "other"),
+        "path": _shaft((x, sender.line), (arrived, receiver.line)),
+        "x": x,
+        "from_y": sender.line,
+        "to_y": receiver.line,
+        "arrived": arrived,
+        "read": scale.x(arrow.read_at) if arrow.read_at else None,
+        "title": (who, arrow.subject, scale.clock(arrow.sent_at), told),
+    }
+
+
+def _told(event: Arrow | Mark, since: datetime, texts: Texts) -> str:
+    """The times of the event's delivery steps after `since`, as text."""
+    steps = {"rung": event.rung_at, "submitted": event.submitted_at, "read": event.read_at}
+    if isinstance(event, Arrow):
+        steps = {"on_hub": event.on_hub_at, "arrived": event.came_at, **steps}
+    return " · ".join(f"{texts.word('state', name)} +{_lasted(at - since, texts)}" for name, at in steps.items() if at)
+
+
+def _interrupt(mark: Mark, layout: Layout, texts: Texts) -> Iterator[Item]:
+    """A stop sign on the agent's lane, with an arrow from the agent that interrupted it."""
+    band, by = layout.band(mark.agent_id), layout.band(mark.by) if mark.by else None
+    if band is None:
+        return
+    scale, action = layout.scale, texts.word("action", mark.action)
+    x, y = scale.x(mark.at), band.line
+    edge = y - SIGN if by is not None and by.line < y else y + SIGN
+    yield {
+        "id": mark.notification_id,
+        "x": x,
+        "y": y,
+        "from_y": by.line if by else y,
+        "path": _shaft((x, by.line), (x, edge), HEAD + 2) if by is not None and by is not band else None,
+        "read": scale.x(mark.read_at) if mark.read_at else None,
+        "action": action,
+        "at_end": x + SIGN + text_width(action, LABEL_SIZE) > scale.right + MARGIN - GAP,
+        "title": (
+            f"{mark.by or '?'} → {mark.agent_id}: {action}",
+            mark.words,
+            scale.clock(mark.at),
+            _told(mark, mark.at, texts),
+        ),
+    }
+
+
+def _answer(answer: PaneAnswer, layout: Layout, texts: Texts) -> Iterator[Item]:
+    """A key on the agent's lane, with an arrow from the person who pressed it."""
+    band, by = layout.band(answer.agent_id), layout.band(answer.by)
+    if band is None or by is None:
+        return
+    x, y = layout.scale.x(answer.at), band.line
+    edge = y - SIGN if by.line < y else y + SIGN
+    yield {
+        "x": x,
+        "y": y,
+        "from_y": by.line,
+        "path": _shaft((x, by.line), (x, edge)) if by is not band else None,
+        "key": answer.choice[:1],
+        "title": (
+            f"{answer.by} → {answer.agent_id}: {answer.choice} {answer.label}",
+            answer.question,
+            f"{layout.scale.clock(answer.at)} · {texts.word('state', answer.state)}",
+        ),
+    }
+
+
+def _bar(bar: Bar, row: int | None, band: Band, scale: Scale, texts: Texts) -> Item:
+    """A task on its assignee's lane, coloured by status."""
+    extent = _extent(bar.start, bar.end, scale, NARROWEST_BAR)
+    spans = [
+        {"status": span.status if span.status in TASK_STATUSES else "todo", **_extent(span.start, span.end, scale, 1)}
+        for span in bar.spans
+    ]
+    return {
+        "id": bar.task_id,
+        "y": band.bar_top(row),
+        "height": BAR if row is not None else CROWDED_BAR,
+        "spans": spans,
+        "outcome": bar.outcome if row is not None else None,
+        "label": _bar_label(bar, extent["x"], extent["x"] + extent["width"], scale) if row is not None else None,
+        "title": tuple(_bar_title(bar, scale, texts)),
+        **extent,
+    }
+
+
+def _bar_title(bar: Bar, scale: Scale, texts: Texts) -> Iterator[str]:
+    yield from (bar.title, bar.task_id)
+    for span in bar.spans:
+        lasted = _lasted(span.end - span.start, texts) if span.end else "…"
+        yield f"{scale.clock(span.start)}  {texts.word('status', span.status)} · {lasted}"
+    if bar.outcome and bar.end:
+        yield f"{scale.clock(bar.end)}  {texts.word('status', bar.outcome)}"
+
+
+def _bar_label(bar: Bar, left: float, right: float, scale: Scale) -> Item | None:
+    """The bar's title: inside the bar if it fits, else beside it if there is more room, cut if necessary."""
+    inside = right - left - (14 if bar.outcome else 8)
+    beside = min(scale.right + MARGIN - right - 14, LABEL_PIXELS)
+    is_inside = text_width(bar.title, LABEL_SIZE) <= inside or inside >= beside
+    shown = fitted(bar.title, inside if is_inside else beside, LABEL_SIZE)
+    x = left + 5 if is_inside else right + (10 if bar.outcome else 5)
+    return {"text": shown, "x": x, "beside": not is_inside} if shown else None
+
+
+def _shaft(start: tuple[float, float], end: tuple[float, float], head: float = HEAD) -> str:
+    """The path of an arrow; one that begins and ends on the same line is a loop above it."""
+    (x1, y1), (x2, y2) = start, end
+    if y1 == y2:
+        across = max(x2 - x1, 18.0)
+        loop = f"M {x1:.1f} {y1:.1f} q {across / 2:.1f} -30 {across:.1f} {-GAP:.1f}"
+        return f"{loop} m {-head / 2:.1f} {-head:.1f} l {head / 2:.1f} {head:.1f} {head / 2:.1f} {-head:.1f}"
+    length = hypot(x2 - x1, y2 - y1)
+    ux, uy = (x2 - x1) / length, (y2 - y1) / length
+    tip_x, tip_y = x2 - ux * GAP, y2 - uy * GAP
+    back_x, back_y, side = tip_x - ux * head, tip_y - uy * head, head * 0.55
+    left, right = (back_x - uy * side, back_y + ux * side), (back_x + uy * side, back_y - ux * side)
+    ends = [f"{x:.1f} {y:.1f}" for x, y in (start, (tip_x, tip_y), left, (tip_x, tip_y), right)]
+    return "M {} L {} M {} L {} L {}".format(*ends)
+
+
+def _legend(timeline: Timeline, texts: Texts, right: float, top: float) -> tuple[list[Item], float]:
+    """The wrapped legend of the colours that occur, and the y at which it ends."""
+    entries: list[Item] = []
+    x, y = LEFT, top
+    for kind, name, label in _legend_entries(timeline, texts):
+        room = SWATCH + text_width(label, LABEL_SIZE) + 18
+        if x > LEFT and x + room > right - LEFT:
+            x, y = LEFT, y + LEGEND_LINE
+        entries.append({"kind": kind, "name": name, "label": label, "x": x, "y": y})
+        x += room
+    return entries, y + LEGEND_LINE
+
+
+def _legend_entries(timeline: Timeline, texts: Texts) -> Iterator[tuple[str, str, str]]:
+    sent = {FAMILIES.get(arrow.message_type, "other") for arrow in timeline.arrows}
+    statuses = set(chain.from_iterable((bar.outcome, *(span.status for span in bar.spans)) for bar in timeline.bars))
+    for name in dict.fromkeys([*FAMILIES.values(), "other"]):
+        if name in sent:
+            yield "arrow", name, texts(f"timeline.{name}")
+    if any(arrow.read_at is None for arrow in timeline.arrows):
+        yield "unread", "", texts("timeline.unread")
+    if timeline.marks:
+        yield "interrupt", "", texts("timeline.interrupt")
+    if timeline.answers:
+        yield "answer", "", texts("timeline.answer")
+    for name in TASK_STATUSES:
+        if name in statuses:
+            yield "status", name, texts(f"status.{name}")
+    if timeline.lives:
+        yield "session", "", texts("timeline.session")
+    if timeline.talks:
+        yield "conversation", "", texts("timeline.conversation")
