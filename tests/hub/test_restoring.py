@@ -18,8 +18,7 @@ import pytest
 
 from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_history import KEPT, Change, History
+from multi_agent_mcp.domain.task import KEPT, Change, History, Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.hub.applying import Applying
 from multi_agent_mcp.hub.restoring import PROCESSES, _Nothing, parted
@@ -64,6 +63,11 @@ def noted(task: Task, *, by: str) -> Task:
     return replace(task, history=History([*task.history, Change(by=by, at=NOON).entry(edited=["title"])]))
 
 
+def tasks_of(machine: Machine) -> dict[str, bytes]:
+    """Returns the tasks' files, to the byte, the hub's mark included."""
+    return {path.name: path.read_bytes() for path in (machine.path / "tasks").rglob("*.md")}
+
+
 def eager(machine: Machine) -> subprocess.Popen[bytes]:
     where = ["--root", str(machine.root), "--session", machine.path.name]
     return subprocess.Popen(
@@ -101,6 +105,7 @@ def test_a_joining_machine_gets_everything_from_several_processes_also_when_they
     shed = eager(made[SHED])
     wait_until_settled(made)
     assert differing(made) == []
+    assert tasks_of(laptop) == tasks_of(made[DESK])
     assert {message.content for message in laptop.services.workspace.mailbox("admin").history()} == {
         f"letter {number}" for number in range(LETTERS)
     }
