@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from multi_agent_mcp.domain.overview.timeline import Arrow, Bar, Life, Timeline
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.times import json_values
+from multi_agent_mcp.domain.times import format_time
 
 Interval = tuple[datetime, datetime]
 
@@ -79,8 +79,14 @@ class Statistics:
 
     def as_answer(self) -> dict[str, Any]:
         """The statistics as JSON-ready values."""
-        answer = asdict(self, dict_factory=json_values)
-        return answer | {"days": [day | {"day": day["day"].isoformat()} for day in answer["days"]]}
+        return {
+            "start": format_time(self.start),
+            "end": format_time(self.end),
+            "agents": [{**vars(figures)} for figures in self.agents],  # `asdict` copies each value
+            "tasks": [{**vars(figures)} for figures in self.tasks],
+            "days": [{**vars(figures), "day": figures.day.isoformat()} for figures in self.days],
+            "left_out": self.left_out,
+        }
 
 
 T = TypeVar("T")
