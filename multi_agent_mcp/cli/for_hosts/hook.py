@@ -13,8 +13,7 @@ import os
 import sys
 
 from multi_agent_mcp.environment import locale_language, variable
-from multi_agent_mcp.hooks.edited_files import Noted, look
-from multi_agent_mcp.hooks.state_file import surely_silent
+from multi_agent_mcp.hooks.first_look import Noted, look_at_call, surely_silent
 
 TYPE_CHECKING = False  # a hook cannot wait for `typing`
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
     purpose, noted = options.get("purpose", "task"), Noted(is_done=False)
     if name not in RARE and "root" in options and "session" in options and "agent" in options:
         path = f"{options['root']}/{options['session']}"
-        noted = look(path, options["agent"], event)
+        noted = look_at_call(path, options["agent"], event)
         limited = os.path.lexists(f"{path}/.limits/{options['agent']}.json")
         if not limited and noted.is_done and surely_silent(path, options["agent"], purpose, name, host_session):
             return None
