@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,9 +14,7 @@ from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sh
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.texts import Texts
 
 WHO = ("id", "role", "type", "name", "parent_id", "status")
 WHERE = ("pane_id", "socket_path", "session_name", "window_index", "pane_index")
