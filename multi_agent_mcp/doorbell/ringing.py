@@ -34,8 +34,8 @@ from multi_agent_mcp.domain.delivery import (
     due,
     item_ids_of,
 )
-from multi_agent_mcp.domain.overview.stuck import DIALOG, LOGIN
 from multi_agent_mcp.domain.question import ASKED
+from multi_agent_mcp.domain.stuck import DIALOG, LOGIN
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel
 from multi_agent_mcp.doorbell.wording import about, doorbell_line
@@ -46,10 +46,10 @@ from multi_agent_mcp.system.files import storage_errors
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.hosts.dialog import Asked
-    from multi_agent_mcp.domain.hosts.limit import Limit
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.question import Asked
+    from multi_agent_mcp.domain.usage import Limit
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.hosts.limit import Limit
+    from multi_agent_mcp.domain.usage import Limit
     from multi_agent_mcp.wiring import Services
 
 LOOK_EVERY_SECONDS = 4.0

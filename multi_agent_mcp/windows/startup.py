@@ -13,7 +13,7 @@ from multi_agent_mcp.windows.up_down import begin_anew, open_agent, open_own_win
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.hosts.dialog import Dialog
+    from multi_agent_mcp.domain.question import Dialog
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
 

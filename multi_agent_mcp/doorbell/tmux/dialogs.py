@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.hosts.dialog import Answered, Choice, Dialog
+from multi_agent_mcp.domain.question import Answered, Choice, Dialog
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT

@@ -45,7 +45,7 @@ from multi_agent_mcp.doorbell.wording import sanitized
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.hosts.dialog import Answered, Dialog
+    from multi_agent_mcp.domain.question import Answered, Dialog
 
 QUIET_SECONDS = 3.0
 UNTOUCHABLE = ("copy_mode", "input_off", "synchronized")

@@ -22,7 +22,7 @@ from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.hosts.dialog import Answered, Dialog
+    from multi_agent_mcp.domain.question import Answered, Dialog
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.store.workspace import Workspace
 
