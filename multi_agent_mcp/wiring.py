@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
-    from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
-    from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
+    from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
     from multi_agent_mcp.hooks.answers import Hooks
     from multi_agent_mcp.hooks.tool_calls import ToolCalls
-    from multi_agent_mcp.host_config.configuration import HostConfigurations
+    from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention, RecentAttention, WhileUnchanged
     from multi_agent_mcp.services.chat import ChatTaskOperations, Conversations, Delegations, HumanConversations
@@ -116,7 +115,7 @@ class Services:
         """The channel that was passed in, else the channel chain."""
         if self.chosen_notifier is not None:
             return self.chosen_notifier
-        from multi_agent_mcp.doorbell.chain import default_chain  # most commands ring nobody
+        from multi_agent_mcp.doorbell.channels import default_chain  # most commands ring nobody
 
         return default_chain(self.workspace, self.settings, self.texts)
 
@@ -291,7 +290,7 @@ class Services:
     @cached_property
     def pane_notifier(self) -> TmuxNotifier:
         """The channel that types into panes, even for agents whose chain does not contain it."""
-        from multi_agent_mcp.doorbell.chain import pane_notifier
+        from multi_agent_mcp.doorbell.channels import pane_notifier
 
         return pane_notifier(self.workspace, self.settings)
 
@@ -908,13 +907,13 @@ class Services:
 
     @part
     def panes(self) -> Panes:
-        from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
+        from multi_agent_mcp.doorbell.tmux.notifier import Panes
 
         return Panes(self.workspace, self.pane_notifier, self.audit)
 
     @part
     def host_configurations(self) -> HostConfigurations:
-        from multi_agent_mcp.host_config.configuration import HostConfigurations
+        from multi_agent_mcp.host_config import HostConfigurations
 
         return HostConfigurations(self.workspace)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.host_config.templates import HOOK_SECONDS, filled
+from multi_agent_mcp.host_config import HOOK_SECONDS, filled
 from multi_agent_mcp.hosts import description, hosts
 from multi_agent_mcp.texts import LANGUAGES, skill
 from releasing import facts

@@ -53,8 +53,12 @@ OTHERS = (
 """What programs import besides our own modules, and only when they need it."""
 UNIMPORTED = ("multi_agent_mcp.__main__", "multi_agent_mcp.telemetry.exporting")
 """Our modules that are not imported: the program itself, and what needs an extra."""
-UNUSUAL = re.compile(r"LANG=(?!C\.UTF-8$)|LANGUAGE=|LC_|PYTHON(?!(PATH|DONTWRITEBYTECODE|UNBUFFERED)=)")
+UNUSUAL = re.compile(
+    r"(LANG|LC_CTYPE)=(?!C\.UTF-8$)|LANGUAGE=|LC_(?!CTYPE=)|PYTHON(?!(PATH|DONTWRITEBYTECODE|UNBUFFERED)=)"
+)
 """Variables that tell the interpreter itself how to start, otherwise than the warm one was started."""
+STARTING = {"demo", "join", "share"}
+"""Our commands that start more programs of ours: each is given a warm process of its own."""
 DETACHING = ["sh", "-c", DETACHED, "sh"]
 """Before the log and the command."""
 PR_SET_CHILD_SUBREAPER = 36
@@ -114,6 +118,10 @@ class _Stove:
             line.sendall(json.dumps(asked).encode() + b"\n")
             return int(_line_from(line))
 
+    def take(self, line: socket.socket) -> None:
+        """From now on, forks from the process at the other end of the line."""
+        self._line = line
+
     def _lit(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         environment = {name: value for name, value in os.environ.items() if not _is_unusual({name: value})}
@@ -134,7 +142,8 @@ def _adopting() -> Iterator[None]:
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-_forked = _Stove().fork
+_stove = _Stove()
+_forked = _stove.fork
 
 
 def _asked_for(words: Sequence[str], environment: Mapping[Any, Any], cwd: Any, *, session: bool) -> dict[str, Any]:
@@ -211,7 +220,7 @@ def _become(asked: Mapping[str, Any]) -> None:
     at_once = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdin, sys.stdout = (
         io.TextIOWrapper(
-            open(number, mode, buffering=0 if at_once and mode == "wb" else -1),  # noqa: SIM115
+            open(number, mode, buffering=0 if at_once and mode == "wb" else -1, closefd=False),  # noqa: SIM115
             encoding="utf-8",
             errors="surrogateescape",
             newline="\n",
@@ -219,7 +228,7 @@ def _become(asked: Mapping[str, Any]) -> None:
         )
         for number, mode in enumerate(("rb", "wb"))
     )
-    sys.stderr = io.TextIOWrapper(open(2, "wb"), "utf-8", "backslashreplace", "\n", line_buffering=True)  # noqa: SIM115
+    sys.stderr = io.TextIOWrapper(open(2, "wb", closefd=False), "utf-8", "backslashreplace", "\n", line_buffering=True)  # noqa: SIM115
     sys.argv = [asked["program"], *asked["arguments"]]
     sys.path[0] = asked["directory"]
 
@@ -254,16 +263,38 @@ def _run(program: str) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def main(line: socket.socket) -> None:
-    _prepare()
-    sys.dont_write_bytecode = True  # as `quiet_environment` wants it of every process
-    gc.freeze()
+def _serve(line: socket.socket) -> None:
+    """Forks what is asked for, and returns when nobody can ask any more; in the forked processes it does not return."""
     try:
         asked = _asked(line)
     except EOFError:
         return
     _become(asked)
+    if STARTING.intersection(asked["arguments"][:1]):
+        _keep_warm()
     _run(asked["program"])
+
+
+def _keep_warm() -> None:
+    """Forks a warm process for the programs that this one will start, while this one has done nothing yet."""
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        ours.close()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nothing, stream)  # whoever reads what this program says reads to its end
+        _serve(theirs)
+        os._exit(0)
+    theirs.close()
+    _stove.take(ours)
+    install()
+
+
+def main(line: socket.socket) -> None:
+    _prepare()
+    sys.dont_write_bytecode = True  # as `quiet_environment` wants it of every process
+    gc.freeze()
+    _serve(line)
 
 
 if __name__ == "__main__":

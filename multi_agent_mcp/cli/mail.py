@@ -36,7 +36,7 @@ from multi_agent_mcp.cli.rendering import (
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time, parse_time
-from multi_agent_mcp.doorbell.wording import SYSTEM
+from multi_agent_mcp.doorbell.channel import SYSTEM
 from multi_agent_mcp.errors import MessageNotFound, Refusal, StorageError
 from multi_agent_mcp.services.validation import Draft
 

@@ -21,7 +21,7 @@ from multi_agent_mcp.windows.readiness import OPEN, READY, AgentState
 if TYPE_CHECKING:
     from multi_agent_mcp.texts import Texts
     from multi_agent_mcp.windows.readiness import Preflight, Report
-    from multi_agent_mcp.windows.startup import Startup
+    from multi_agent_mcp.windows.up_down import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
 
@@ -153,7 +153,7 @@ def up(
     Exit code 1 when somebody is not ready.
     """
     from multi_agent_mcp.config import tmux_socket
-    from multi_agent_mcp.windows.startup import Startup
+    from multi_agent_mcp.windows.up_down import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
     if context.services.machine is not None:
@@ -186,7 +186,7 @@ def restart(context: SessionContext, agent_id: str, socket: str | None, fresh: b
 
     Exit code 1 when it is not ready.
     """
-    from multi_agent_mcp.windows.startup import Startup
+    from multi_agent_mcp.windows.up_down import Startup
 
     startup = Startup(_team_windows(context, socket), [agent_id])
     _warn(context, startup)

@@ -7,18 +7,15 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from multi_agent_mcp.cli.context import people_texts, print_error, print_line, refuse
 from multi_agent_mcp.cli.machines import require_client
 from multi_agent_mcp.cli.statistics import picture, write
+from multi_agent_mcp.demo.stage import Stage
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.texts import LANGUAGES, Texts
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.demo.stage import Stage
 
 MACHINES = "machines"
 NAMES = ("main", "interrupt", "shiritori", "proven", "question", "morning", "office", MACHINES)

@@ -16,15 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multi_agent_mcp.cli.context import print_line
 from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.hub.sharing import Sharing
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.texts import Texts
 
 SESSION = "demo"
 SECONDS = 90.0

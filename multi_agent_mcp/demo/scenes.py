@@ -11,22 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 from multi_agent_mcp.cli.context import print_line
 from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.cli.statistics import lines_of, since
-from multi_agent_mcp.demo.sample_session import read_story
+from multi_agent_mcp.demo.stage import Stage, read_story
+from multi_agent_mcp.domain.agent import Execution, HandOff
+from multi_agent_mcp.domain.message import Conversation, Message
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.windows.agent_command import examples_directory
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.demo.stage import Stage
-    from multi_agent_mcp.domain.agent import Execution, HandOff
-    from multi_agent_mcp.domain.message import Conversation, Message
-    from multi_agent_mcp.domain.task import Task
 
 
 class SceneFailed(Exception):

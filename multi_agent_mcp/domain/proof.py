@@ -29,7 +29,7 @@ they were not met."""
 @dataclass(frozen=True, kw_only=True)
 class Receipt(Identified):
     """One run of a check, written once. `head`, `dirty` and `diff_sha256` are the working directory after it (see
-    `system/work_state.py`); `changed_during`: it was another one before. `failure` says why a run counts as failed
+    `system/git.py`); `changed_during`: it was another one before. `failure` says why a run counts as failed
     whatever its exit code."""
 
     BODY: ClassVar[str | None] = "output"

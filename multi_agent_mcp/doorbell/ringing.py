@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from multi_agent_mcp.domain.agent import owners, superiors
+from multi_agent_mcp.config import Settings
+from multi_agent_mcp.domain.agent import Agent, owners, superiors
 from multi_agent_mcp.domain.delivery import (
     NAMED,
     About,
@@ -34,24 +35,21 @@ from multi_agent_mcp.domain.delivery import (
     due,
     item_ids_of,
 )
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.question import ASKED
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
-from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel
-from multi_agent_mcp.doorbell.wording import about, doorbell_line
+from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, about, doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
 from multi_agent_mcp.store.locks import serving_lock
+from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import storage_errors
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Settings
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.question import Asked
     from multi_agent_mcp.domain.usage import Limit
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 
 @dataclass(frozen=True)

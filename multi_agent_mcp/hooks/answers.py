@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.delivery import DoorbellItem, Due, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.doorbell.wording import doorbell_line
+from multi_agent_mcp.doorbell.channel import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.hooks import state_file
 from multi_agent_mcp.hooks.hook_state import FORGOTTEN, START, ChangedMail, HookState, HostMemory, Unread, ids

@@ -12,8 +12,7 @@ import time
 from collections import namedtuple
 
 from multi_agent_mcp.store import edit_log
-from multi_agent_mcp.system.file_status import is_settled, modified_at
-from multi_agent_mcp.system.working_tree import tree_of, within
+from multi_agent_mcp.system.file_status import is_settled, modified_at, tree_of, within
 
 TYPE_CHECKING = False  # a hook cannot wait for `typing`, nor for its NamedTuple
 if TYPE_CHECKING:

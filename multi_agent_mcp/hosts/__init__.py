@@ -7,7 +7,7 @@ add its file, and fixtures of its screens.
 In `configuration`, `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that the host
 reads in a directory automatically. `words` replace {mcp_config} in a command, with the variables of `environment`.
 `start` is the command with which a person starts the host, `start_shared` the one in such a directory. `{name}` is
-replaced by one of our values (`host_config/templates.py`), or by the path of one of the files.
+replaced by one of our values (`host_config.py`), or by the path of one of the files.
 
 `plugin` is what `scripts/plugins` makes the host's plugin of, with the same values, but for the program on PATH: its
 `files`, where its `skill` lies, and the files at the top of the repository by which the host finds it (`marketplace`).

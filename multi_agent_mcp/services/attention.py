@@ -29,8 +29,7 @@ from multi_agent_mcp.services.overview.snapshot import (
     Machines,
 )
 from multi_agent_mcp.services.questions import Questions, as_answer
-from multi_agent_mcp.system.file_status import signature_of
-from multi_agent_mcp.system.tree_state import TreeState
+from multi_agent_mcp.system.file_status import TreeState, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.question import Dialog, Question

@@ -12,8 +12,7 @@ import os
 import time
 from collections import namedtuple
 
-from multi_agent_mcp.system.file_status import careful, modified_at
-from multi_agent_mcp.system.working_tree import common_directory, tree_of, within
+from multi_agent_mcp.system.file_status import careful, common_directory, modified_at, tree_of, within
 
 TYPE_CHECKING = False  # a hook cannot wait for `typing`, nor for its NamedTuple
 if TYPE_CHECKING:

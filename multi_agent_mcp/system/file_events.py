@@ -77,6 +77,7 @@ class Watch:
         # watchdog warns when an event arrives while its thread ends, and when it comes to know a directory twice that
         # appears while its parent is looked through. Both are harmless.
         logging.getLogger("watchdog").setLevel(logging.ERROR)
+        logging.getLogger("watchdog.observers.inotify").addFilter(_is_of_a_living_thread)
         warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
         if _has_inotify():
             _report_moves_at_once()
@@ -217,6 +218,12 @@ def instances_max() -> int | None:
         return int(INSTANCES.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
+
+
+def _is_of_a_living_thread(record: logging.LogRecord) -> bool:
+    """Whether a line of watchdog's log says something else than that one of its threads has found itself stopped, as a
+    thread that was stopped between two events does."""
+    return "called when the thread is inactive" not in str(record.msg)
 
 
 def _has_inotify() -> bool:

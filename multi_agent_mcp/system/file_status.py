@@ -1,17 +1,20 @@
-"""The status of files and directories (stat(2)), and whether it may be cached.
+"""The status of files and directories (stat(2)), whether it may be cached and whether anything in a tree has changed;
+and git's working trees, by their files alone (gitrepository-layout(5)).
 
-`hook` imports this module, and a host waits for it at every tool call: so it imports nothing slow, not even pathlib.
+`hook` imports this module, and a host waits for it at every tool call: so it starts no program and imports nothing
+slow, not even pathlib.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import time
 from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 RACY_NS = 50_000_000
 
@@ -78,3 +81,86 @@ def in_place(directory: str | os.PathLike[str]) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+class TreeState:
+    """The state of a directory and of those in it, down to `DEPTH` levels below it, which archives lie beneath.
+    `left_out` and `growing` are names in the directory itself: what nobody asks for, and what is appended to.
+
+    It costs one stat(2) for each directory: every atomic change in one sets its modification time (`modified_at`). What
+    is edited in place or appended to does not; directories whose files grow are therefore looked at file by file.
+    """
+
+    DEPTH = 2
+
+    def __init__(self, base: str | os.PathLike[str], *, left_out: Collection[str], growing: Collection[str]) -> None:
+        self._base = os.fspath(base)
+        self._left_out = left_out
+        self._growing = growing
+        self._known: dict[str, tuple[int, list[str]]] = {}
+
+    def now(self) -> int | None:
+        """A number that differs once anything has changed; None while the last change is so recent that another one
+        might not be seen (`is_settled`)."""
+        looked_at = time.time_ns()
+        times = tuple(self._times(self._base, self.DEPTH))
+        return hash(times) if is_settled(max(times), looked_at) else None
+
+    def _times(self, directory: str, depth: int) -> Iterator[int]:
+        try:
+            modified = os.stat(directory).st_mtime_ns  # noqa: PTH116 - a `Path` takes ten times as long
+        except OSError:
+            yield 0
+            return
+        yield modified
+        for below in self._below(directory, modified) if depth else ():
+            yield from self._times(below, depth - 1)
+
+    def _below(self, directory: str, modified: int) -> list[str]:
+        """What has to be looked at in a directory, listed again only when it has changed."""
+        known = self._known.get(directory)
+        if known is None or known[0] != modified:
+            known = self._known[directory] = modified, sorted(self._listed(directory))
+        return known[1]
+
+    def _listed(self, directory: str) -> Iterator[str]:
+        grows = directory != self._base and directory[len(self._base) + 1 :] in self._growing
+        try:
+            with os.scandir(directory) as found:
+                for item in found:
+                    is_asked_for = directory != self._base or item.name not in self._left_out
+                    if is_asked_for and (grows or stat.S_ISDIR(item.stat(follow_symlinks=False).st_mode)):
+                        yield item.path
+        except OSError:  # gone, or going
+            return
+
+
+def tree_of(path: str) -> str | None:
+    """The working tree that contains this absolute path, whether it exists or not; None outside of any."""
+    place = os.path.realpath(os.path.dirname(path))  # noqa: PTH120 - see above
+    while not os.path.lexists(f"{place}/.git"):
+        place, before = os.path.dirname(place), place  # noqa: PTH120 - see above
+        if place == before:
+            return None
+    return place
+
+
+def within(tree: str, path: str) -> str | None:
+    """The path relative to the tree, as git spells it; None for one outside of it."""
+    place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120
+    return place.removeprefix(f"{tree.rstrip('/')}/") if place.startswith(f"{tree.rstrip('/')}/") else None
+
+
+def common_directory(tree: str) -> str:
+    """The directory that all worktrees of a repository share (git-worktree(1), DETAILS): the repository's own."""
+    try:
+        with open(f"{tree}/.git", encoding="utf-8", errors="surrogateescape") as file:
+            link = file.read().removeprefix("gitdir:").strip()
+    except OSError:  # a directory: the main working tree
+        return f"{tree}/.git"
+    own = os.path.join(tree, link)  # noqa: PTH118 - see above
+    try:
+        with open(f"{own}/commondir", encoding="utf-8", errors="surrogateescape") as file:
+            return os.path.normpath(os.path.join(own, file.read().strip()))  # noqa: PTH118 - see above
+    except OSError:
+        return os.path.normpath(own)

@@ -1,16 +1,21 @@
-"""Runs git(1), for what its files alone do not tell."""
+"""Runs git(1), for what its files alone do not tell, such as the state of a working directory."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import stat
 import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, NamedTuple, cast
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.working_tree import tree_of
 
 GIT_SECONDS = 120.0
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
@@ -107,3 +112,133 @@ def copy_untracked(source: Path, target: Path, patterns: str, *, but: Path) -> N
         with storage_errors(copy):
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(found, copy)
+
+
+NO_HEAD = "none"
+"""The head of a directory that is not in a git repository, or in one without a commit."""
+HASHED_BYTES = 16 << 20
+"""Larger untracked files are known by size and times."""
+LEFT_OUT = frozenset({"__pycache__", "node_modules"})
+"""Directories that are left out without git, beside hidden ones: what programs put there is no work of anybody."""
+
+Update = Callable[[bytes], object]
+
+
+class WorkState(NamedTuple):
+    """The state of a working directory, so that two states can be compared: of a git repository its commit and what
+    differs from it, of another directory the names, sizes and times of its files. `head`: the commit; `dirty`: whether
+    anything differs from it; `digest`: a SHA-256 of that, with the untracked files."""
+
+    head: str
+    dirty: bool
+    digest: str
+
+
+def state_of(directory: Path, excluded: Iterable[Path] = ()) -> WorkState:
+    """The state of the repository that the directory is in, else of the directory, without the `excluded` paths. Raises
+    `OSError`."""
+    outside = [Path(os.path.realpath(path)) for path in excluded]
+    with suppress(subprocess.SubprocessError, FileNotFoundError, UnicodeError):
+        top = Path(_output(directory, "rev-parse", "--show-toplevel").rstrip(b"\n").decode())
+        head = _output(top, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
+        return _of_repository(top, head, outside)
+    digest = hashlib.sha256()
+    _add_tree(digest.update, directory, outside)
+    return WorkState(NO_HEAD, dirty=True, digest=digest.hexdigest())
+
+
+def _of_repository(top: Path, head: str, outside: Sequence[Path]) -> WorkState:
+    """Compares the files with the commit. What git was told not to look at (`update-index --assume-unchanged`), or not
+    to see (`info/exclude`), is looked at here."""
+    digest = hashlib.sha256()
+    within = [path.relative_to(top).as_posix() for path in outside if path.is_relative_to(top) and path != top]
+    paths = ["--", ".", *(f":(exclude,literal){path}" for path in within)]
+    plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--binary", "--full-index")
+    dirty = _stream(digest.update, top, "diff", *plain, "--submodule=diff", head, *paths)
+    for path in _names(top, "ls-files", "-z", "--others", "--exclude-standard", *paths):
+        dirty = True
+        _add_file(digest.update, top / os.fsdecode(path), os.fsdecode(path))
+    for line in _names(top, "ls-files", "-z", "-v", *paths):
+        if line[:1].islower() or line[:1] == b"S":
+            _add_file(digest.update, top / os.fsdecode(line[2:]), os.fsdecode(line[2:]))
+    hidden = top / os.fsdecode(_output(top, "rev-parse", "--git-path", "info/exclude").rstrip(b"\n"))
+    if any(line.strip() and not line.startswith(b"#") for line in _lines(hidden)):
+        _add_file(digest.update, hidden, "info/exclude")
+    return WorkState(head, dirty, digest.hexdigest())
+
+
+def _lines(path: Path) -> Sequence[bytes]:
+    with suppress(OSError):
+        return path.read_bytes().splitlines()
+    return ()
+
+
+def _plain_environment() -> dict[str, str]:
+    """Ours, without what would make git look elsewhere, and without locks: others may be at work there."""
+    plain = {name: value for name, value in child_environment().items() if not name.startswith("GIT_")}
+    return {**plain, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+def _call(top: Path, arguments: Sequence[str]) -> list[str]:
+    """A call of git that starts no program of the repository's choice to find out what has changed."""
+    return ["git", "-C", str(top), "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
+
+
+def _output(top: Path, *arguments: str) -> bytes:
+    """The output of git. Raises `SubprocessError`, and `FileNotFoundError` without git."""
+    call = _call(top, arguments)
+    return subprocess.run(
+        call, stdin=subprocess.DEVNULL, capture_output=True, env=_plain_environment(), timeout=GIT_SECONDS, check=True
+    ).stdout
+
+
+def _stream(update: Update, top: Path, *arguments: str) -> bool:
+    """Adds the output of git, of any length; returns whether there was any. Raises as `_output`."""
+    some = False
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        _call(top, arguments), stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env=_plain_environment()
+    ) as running:
+        output = cast("IO[bytes]", running.stdout)
+        while data := output.read(1 << 20):
+            some = True
+            update(data)
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, "git")
+    return some
+
+
+def _names(top: Path, *arguments: str) -> Iterator[bytes]:
+    yield from filter(None, _output(top, *arguments).split(b"\0"))
+
+
+def _add_file(update: Update, path: Path, name: str) -> None:
+    """Adds a file: its name, kind and content; of a large one, or of a directory, what its status says."""
+    try:
+        status = path.lstat()
+    except OSError:
+        update(f"\0{name}\0gone\0".encode(errors="surrogateescape"))
+        return
+    update(f"\0{name}\0{status.st_mode:o}\0{status.st_size}\0".encode(errors="surrogateescape"))
+    if stat.S_ISLNK(status.st_mode):
+        update(os.fsencode(path.readlink()))
+    elif stat.S_ISDIR(status.st_mode):
+        _add_tree(update, path, ())
+    elif stat.S_ISREG(status.st_mode) and status.st_size <= HASHED_BYTES:
+        with suppress(OSError):
+            update(path.read_bytes())
+    else:
+        update(f"{status.st_mtime_ns} {status.st_ctime_ns}".encode())
+
+
+def _add_tree(update: Update, directory: Path, outside: Sequence[Path]) -> None:
+    """Adds the names, kinds, sizes and times of all files below a directory."""
+    for place, names, files in os.walk(directory):
+        here = Path(place)
+        names[:] = sorted(name for name in names if not (name.startswith(".") or name in LEFT_OUT))
+        names[:] = [name for name in names if Path(os.path.realpath(here / name)) not in outside]
+        for name in sorted([*files, *(name for name in names if (here / name).is_symlink())]):
+            with suppress(OSError):
+                status = (here / name).lstat()
+                facts = f"{status.st_mode:o} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+                update(f"\0{(here / name).relative_to(directory)}\0{facts}".encode(errors="surrogateescape"))

@@ -141,17 +141,18 @@ async def _serve(console: Console, listening: socket.socket, ready: Callable[[],
         server_header=False,
         timeout_graceful_shutdown=1,
     )
-    logging.getLogger("uvicorn.error").addFilter(_is_no_stop)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_giving_up)
     server = _Server(config, ready, console)
     await server.serve(sockets=[listening])
     if server.failed is not None:
         raise server.failed
 
 
-def _is_no_stop(record: logging.LogRecord) -> bool:
-    """Whether a line of the log tells of anything but a request that was given up because the console stops, which one
-    line says already, without a traceback."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+def _is_no_giving_up(record: logging.LogRecord) -> bool:
+    """Whether a line of the log tells of anything but requests that are given up because the console stops, which its
+    person wanted."""
+    is_cancelled = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not is_cancelled and "timeout graceful shutdown exceeded" not in str(record.msg)
 
 
 class _Server(uvicorn.Server):

@@ -1,24 +1,176 @@
-"""The command that runs in an agent's window, and the prompt its host begins with (docs/protocol.md, Team in tmux)."""
+"""The command that runs in an agent's window: with which conversation of its host, and with which prompt it begins
+(docs/protocol.md, Team in tmux, Continuing a conversation)."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import signal
 import sys
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.agent import ROLES, Agent
+from multi_agent_mcp.config import home_of
+from multi_agent_mcp.domain.agent import ROLES, Agent, AgentSession
+from multi_agent_mcp.domain.entity import age
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, load_profiles
 from multi_agent_mcp.doorbell.tmux.team_panes import filled, is_compound
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config import SERVER_NAME, program_name
+from multi_agent_mcp.host_config import MCP_CONFIG, SERVER_NAME, program_name
+from multi_agent_mcp.hosts import Host, Resume, host_named
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.windows.continuing import ANEW, Beginning
+from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by
+from multi_agent_mcp.wiring import Services
 
-if TYPE_CHECKING:
-    from multi_agent_mcp.wiring import Services
+_CONVERSATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+RECENT_SESSIONS = 100
+"""How many ended sessions of an agent, newest first, are searched for its last conversation."""
+REFUSED_KEPT = 100
+END_SECONDS = 5.0
+PARTING_SECONDS, LOOK_SECONDS = 2.0, 0.2
+"""How long a host that still has the conversation open may take to end, and the time between two looks."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """How an agent's host begins: with the words that `words` adds to its command it continues `conversation`; else it
+    begins anew, and `why` is the reason: `asked`, `team`, `first`, `own_words`, `no_way`, `open`, `moved` or `refused`.
+    Both are None for a program that is no known host."""
+
+    conversation: str | None = None
+    words: str | None = None
+    why: str | None = None
+
+    @property
+    def continues(self) -> bool:
+        return self.conversation is not None
+
+
+ANEW = Beginning()
+ASKED, REFUSED = "asked", "refused"
+FIRST = "first"
+"""Why there is nothing to continue; it goes without saying."""
+
+
+def beginning_of(
+    services: Services, agent: Agent, purpose: str, *, fresh: bool = False, ending: Collection[int] = ()
+) -> Beginning:
+    """Chooses the agent's last conversation of this purpose in the host that its command starts, if it can be continued
+    without loss. `fresh`: it shall not; `ending` are processes that end before the host starts."""
+    host = host_named(program_name(agent.command or ""))
+    if host is None:
+        return ANEW
+    if fresh:
+        return Beginning(why=ASKED)
+    if agent.extra.get("resume", services.settings.resume) in (False, "off"):
+        return Beginning(why="team")
+    if (resume := host.resume) is None or is_compound(agent.command or ""):
+        return Beginning(why="no_way")
+    if set(shlex.split(agent.command or "")) & {*resume.own_words}:
+        return Beginning(why="own_words")
+    if resume.configured and MCP_CONFIG not in (agent.command or ""):
+        return Beginning(why="no_way")
+    session = _last(services, agent.id, purpose, host)
+    if session is None or session.host_session is None:
+        return Beginning(why=FIRST)
+    if (obstacle := _obstacle(services, session, resume, ending)) is not None:
+        return Beginning(why=obstacle)
+    words = resume.words.format(conversation=session.host_session)
+    return Beginning(session.host_session, words)
+
+
+def _last(services: Services, agent_id: str, purpose: str, host: Host) -> AgentSession | None:
+    """The agent's newest session of this purpose that was in a conversation of this host."""
+    known = services.workspace.sessions
+    sessions = [*known.open(agent_id), *known.closed(agent_id, limit=RECENT_SESSIONS)]
+    wanted = (
+        item
+        for item in sessions
+        if item.purpose == purpose and item.host == host.name and services.sessions.is_here(item)
+        if item.host_session is not None and _CONVERSATION.fullmatch(item.host_session)
+    )
+    return max(wanted, key=age, default=None)
+
+
+def _obstacle(services: Services, session: AgentSession, resume: Resume, ending: Collection[int]) -> str | None:
+    """Why a conversation is not continued, or None."""
+    conversation = session.host_session or ""
+    if (why := left(services).get(conversation)) is not None:
+        return why
+    if session.host_directory is not None and not resume.elsewhere and session.host_directory != os.getcwd():  # noqa: PTH109
+        return "moved"
+    return "open" if _stays_open(services, session, resume, ending) else None
+
+
+def _stays_open(services: Services, session: AgentSession, resume: Resume, ending: Collection[int]) -> bool:
+    """Whether a conversation is open and does not get closed: a host whose window was closed just now, or whose tmux
+    server was killed, needs a moment to end, and is ended if it does not."""
+    until = time.monotonic() + PARTING_SECONDS
+    while _is_open(services, session.host_session or "", resume, ending):
+        if time.monotonic() >= until:
+            return True
+        end_left_over(services, session.agent_id, session.purpose)
+        time.sleep(LOOK_SECONDS)
+    return False
+
+
+def _is_open(services: Services, conversation: str, resume: Resume, ending: Collection[int]) -> bool:
+    """Whether a living process, except those `ending`, has the conversation open: one of our servers says so, or the
+    host's own files, or its arguments or open files."""
+    running = (item for item in services.sessions.all(ended=False) if services.sessions.is_running(item))
+    for session in running:
+        if session.host_session == conversation and not is_below(session.pid, ending):
+            return True
+    others = holding(conversation)
+    if resume.running is not None:
+        others |= noted_by(home_of(resume.variable, resume.home) / resume.running, conversation)
+    return not all(is_below(pid, ending) for pid in others)
+
+
+# Conversations that are not continued any more: their host ended at once when it was to continue them (`refused`), or
+# a person asked for a new one (`asked`), which has no id yet when its host is killed early.
+
+
+def left(services: Services) -> Mapping[str, str]:
+    """The conversations that are not continued any more, and why."""
+    record = services.workspace.refused_conversations.read()
+    known = record.items() if isinstance(record, dict) else ()
+    return {name: ASKED if str(said).startswith(ASKED) else REFUSED for name, said in known}
+
+
+def refuse(services: Services, conversation: str, why: str = REFUSED) -> None:
+    """Records that a conversation is not continued any more. The caller holds the windows' lock."""
+    record = services.workspace.refused_conversations.read()
+    kept = [*record.items()][-REFUSED_KEPT:] if isinstance(record, dict) else []
+    at = format_time(services.clock())
+    said = at if why == REFUSED else f"{why} {at}"
+    services.workspace.refused_conversations.write({**dict(kept), conversation: said})
+
+
+def set_aside(services: Services, agent: Agent, purpose: str) -> None:
+    """A person asked for a new conversation: the agent's last one is not continued any more. The caller holds the
+    windows' lock."""
+    host = host_named(program_name(agent.command or ""))
+    session = _last(services, agent.id, purpose, host) if host is not None else None
+    if session is not None and session.host_session is not None:
+        refuse(services, session.host_session, ASKED)
+
+
+def end_left_over(services: Services, agent_id: str, purpose: str) -> None:
+    """Ends hosts of this agent's sessions that have outlived their window: they would keep its identity and its
+    conversation, and nobody sees them (docs/hosts.md, Resume and compaction)."""
+    for session in services.sessions.running(agent_id):
+        if session.purpose == purpose and services.sessions.is_here(session):
+            host = host_of(session.pid)
+            if host > 1 and has_lost_terminal(host):
+                end(host, signal.SIGTERM, END_SECONDS)
+                end(session.pid, signal.SIGTERM, END_SECONDS)
+
 
 _FIRST_WORD = re.compile(r"""^\s*(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+""", re.DOTALL)
 """The program of a simple command, as a shell reads it."""

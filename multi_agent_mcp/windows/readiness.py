@@ -8,22 +8,20 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multi_agent_mcp.config import child_environment, expanded
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.tmux.client import Tmux, require_tmux, withheld
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, load_profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topic
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import is_compound, last_lines
 from multi_agent_mcp.host_config import program_name
-from multi_agent_mcp.windows.continuing import ANEW, FIRST, Beginning
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.texts import Texts
-    from multi_agent_mcp.windows.window_registry import TeamWindows
-    from multi_agent_mcp.wiring import Services
+from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.windows.agent_command import ANEW, FIRST, Beginning
+from multi_agent_mcp.windows.window_registry import TeamWindows
+from multi_agent_mcp.wiring import Services
 
 # The state of an agent after `up`: a code and its text (docs/protocol.md, Team in tmux).
 

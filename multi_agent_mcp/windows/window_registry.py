@@ -11,7 +11,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
@@ -19,13 +19,10 @@ from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, 
 from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
-from multi_agent_mcp.system.open_files import end
+from multi_agent_mcp.system.process import end
 from multi_agent_mcp.trace import current, variables
-from multi_agent_mcp.windows.agent_command import is_prompted
-from multi_agent_mcp.windows.continuing import END_SECONDS
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.wiring import Services
+from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted
+from multi_agent_mcp.wiring import Services
 
 
 class TeamWindows:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from multi_agent_mcp.domain.delivery import DoorbellItem, UnreadNotification
 from multi_agent_mcp.domain.message import MESSAGE_TYPES, Message
 from multi_agent_mcp.domain.notification import ACTIONS, TYPES
-from multi_agent_mcp.doorbell.wording import doorbell_line, sanitized
+from multi_agent_mcp.doorbell.channel import doorbell_line, sanitized
 from multi_agent_mcp.texts import catalogue
 
 HOSTILE = ["$(reboot)", "`id`", "a;b", "x\n/exit", "\x1b[31m", "admin\u202e", "rm -rf ~", "", "a" * 65, '"', "--help"]

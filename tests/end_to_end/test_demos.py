@@ -6,17 +6,17 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from socket import create_server
 
 import pytest
 
-from tests.end_to_end.support import COMMAND, REPOSITORY, Team
+from tests.end_to_end.support import COMMAND, REPOSITORY, Team, wait_until
 
 DEMO_SECONDS = 600
-JAPANESE = {"LC_ALL": "ja_JP.UTF-8"}
+IN_JAPANESE = ("--language", "ja")
 
 
 def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
@@ -24,7 +24,7 @@ def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
     done = subprocess.run(
         command,
         cwd=cwd,
-        env={**env, **JAPANESE},
+        env=dict(env),
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -49,7 +49,7 @@ def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
     ],
 )
 def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene: str, told: list[str]) -> None:
-    output = played([*COMMAND, "demo", scene, "--directory", str(tmp_path / "place")], tmp_path, env)
+    output = played([*COMMAND, "demo", scene, *IN_JAPANESE, "--directory", str(tmp_path / "place")], tmp_path, env)
     assert output.splitlines()[-1] == "すべての段階が行われました"
     for text in told:
         assert text in output
@@ -60,22 +60,43 @@ def test_every_step_of_a_demo_happens(tmp_path: Path, env: dict[str, str], scene
 @pytest.mark.slow
 @pytest.mark.tmux
 def test_every_step_happens_across_three_machines(tmp_path: Path, env: dict[str, str]) -> None:
-    output = played([*COMMAND, "demo", "machines", "--directory", str(tmp_path / "place")], tmp_path, env)
+    output = played([*COMMAND, "demo", "machines", *IN_JAPANESE, "--directory", str(tmp_path / "place")], tmp_path, env)
     assert output.splitlines()[-1] == "すべての段階が行われました"
     assert "admin@desk → worker-b@shed" in output
+
+
+@contextmanager
+def begun(scene: str, place: Path, env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A demo that plays, in a process group of its own; it is told to end at last."""
+    with subprocess.Popen(
+        [*COMMAND, "demo", scene, *IN_JAPANESE, "--directory", str(place)],
+        cwd=place.parent,
+        env={**env, "PYTHONUNBUFFERED": "1"},  # its first line is waited for
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    ) as demo:
+        try:
+            yield demo
+        finally:
+            demo.terminate()
+
+
+def socket_of(demo: subprocess.Popen[str]) -> str:
+    """That of its tmux server, from the first line that it prints."""
+    assert demo.stdout is not None
+    return demo.stdout.readline().split()[2]
+
+
+def is_served(socket: str) -> bool:
+    return subprocess.run(["tmux", "-S", socket, "has-session"], capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.slow
 @pytest.mark.tmux
 def test_the_office_can_be_visited_until_it_is_closed(tmp_path: Path, env: dict[str, str]) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
-        cwd=tmp_path,
-        env={**env, **JAPANESE},
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        start_new_session=True,
-    ) as demo:
+    with begun("office", tmp_path / "place", env) as demo:
         assert demo.stdout is not None
         assert any("/open?ticket=" in line for line in demo.stdout)
         os.killpg(demo.pid, signal.SIGINT)
@@ -96,28 +117,27 @@ def test_a_demo_leaves_a_session_alone_that_is_there_already(bare: Team) -> None
 
 
 @pytest.mark.tmux
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(
-    tmp_path: Path, env: dict[str, str], number: signal.Signals
-) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "demo", "office", "--directory", str(tmp_path / "place")],
-        cwd=tmp_path,
-        env={**env, **JAPANESE},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    ) as demo:
-        try:
-            assert demo.stdout is not None
-            socket = demo.stdout.readline().split()[2]
-            port = next(found[1] for text in demo.stdout if (found := re.search(r":(\d+)/open\?ticket=", text)))
-            demo.send_signal(number)
-            errors = demo.communicate(timeout=DEMO_SECONDS)[1]
-        finally:
-            demo.terminate()
-    assert (demo.returncode, errors) == (128 + number, "")
-    assert subprocess.run(["tmux", "-S", socket, "has-session"], capture_output=True, check=False).returncode == 1
+def test_an_office_that_is_told_to_end_leaves_no_tmux_and_no_console(tmp_path: Path, env: dict[str, str]) -> None:
+    with begun("office", tmp_path / "place", env) as demo:
+        socket = socket_of(demo)
+        assert demo.stdout is not None
+        port = next(found[1] for text in demo.stdout if (found := re.search(r":(\d+)/open\?ticket=", text)))
+        demo.terminate()
+        errors = demo.communicate(timeout=DEMO_SECONDS)[1]
+    assert (demo.returncode, errors) == (128 + signal.SIGTERM, "")
+    assert not is_served(socket)
     assert not Path(socket).parent.exists()
     with closing(create_server(("127.0.0.1", int(port)))):
         pass  # nobody serves there any more
+
+
+@pytest.mark.tmux
+def test_a_demo_whose_terminal_is_gone_leaves_no_tmux(tmp_path: Path, env: dict[str, str]) -> None:
+    with begun("question", tmp_path / "place", env) as demo:
+        socket = socket_of(demo)
+        wait_until(lambda: is_served(socket), "its agents are there")
+        demo.send_signal(signal.SIGHUP)
+        errors = demo.communicate(timeout=DEMO_SECONDS)[1]
+    assert (demo.returncode, errors) == (128 + signal.SIGHUP, "")
+    assert not is_served(socket)
+    assert not Path(socket).parent.exists()

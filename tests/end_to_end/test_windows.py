@@ -45,6 +45,15 @@ esac
 exec {tmux} "$@"
 """
 
+ENDING_TMUX = """\
+#!/bin/sh
+# The server that is asked first for a window is about to end.
+case "$*" in
+*new-session*) if rm {armed} 2>/dev/null; then echo "server exited unexpectedly" >&2; exit 1; fi ;;
+esac
+exec {tmux} "$@"
+"""
+
 
 def windows(terminal: Terminal) -> list[str]:
     """The names of the windows on this server, but for the one that it began with."""
@@ -117,6 +126,17 @@ def test_inside_tmux_up_uses_that_server_and_down_leaves_everybody_elses_panes(b
         assert len(listed.stdout.splitlines()) == 1
     finally:
         subprocess.run([*plain, "kill-server"], env=bare.env, check=False)
+
+
+def test_windows_open_on_a_new_server_while_the_former_one_ends(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    armed, program = team.base / "armed", team.base / "silent" / "tmux"
+    armed.touch()
+    program.write_text(ENDING_TMUX.format(armed=armed, tmux=shutil.which("tmux")), encoding="utf-8")
+    program.chmod(0o755)
+    team.ask(*UP, "--socket", terminal.socket, "--no-supervisor")
+    assert not armed.exists()
+    assert windows(terminal) == list(AGENTS)
 
 
 def test_a_pane_that_somebody_respawned_is_not_closed(bare: Team, terminal: Terminal) -> None:

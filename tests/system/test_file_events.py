@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import queue
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from watchdog import observers
+from watchdog.observers.api import BaseObserver
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.store.durable_files import Files
@@ -45,6 +47,19 @@ def test_an_archived_message_is_told_as_gone(files: Files) -> None:
     with Watch([inbox.path], told.put):
         inbox.settle([name for name, _ in inbox.unread()], message(2).created_at)
         assert told.get(timeout=PATIENCE_SECONDS) == inbox.path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_a_watch_that_ends_between_two_events_says_nothing_of_it(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Watch([files.base / "first"], lambda _: None) as watch:
+        assert isinstance(watch._observer, BaseObserver)
+        emitters = list(watch._observer.emitters)
+    for emitter in emitters:
+        emitter.queue_events(0)  # as its thread does that has not seen yet that it is stopped
+    assert emitters
+    assert caplog.messages == []
 
 
 class RealPaths(observers.Observer):  # type: ignore[misc, valid-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -28,11 +29,18 @@ PHONE = (390, 844)
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 IN_PAGE = (Path(__file__).parent / "in_page.js").read_text(encoding="utf-8")
-LEAVE = """() => {
+LEAVE = """async () => {
+  const lies = () => Boolean(history.state?.sheets || history.state?.deep);
+  const isGoingBack = () => lies() && !document.querySelector("dialog[open]");
+  const gone = new Promise((went) => { addEventListener("popstate", went, { once: true }); setTimeout(went, 1000); });
+  if (isGoingBack()) await gone;
+  if (isGoingBack()) return false;
   try { localStorage.clear(); sessionStorage.clear(); } catch { /* an empty page has none */ }
   location.replace("about:blank");
+  return true;
 }"""
-"""What the page does itself: it keeps its process then, which is dear to start."""
+"""What the page does itself: it keeps its process then, which is dear to start. After a sheet was closed the window is
+still going back to the page below it; on an empty page it would go back to the console of somebody who has left."""
 
 expect.set_options(timeout=PATIENCE_SECONDS * 1000)
 
@@ -56,14 +64,17 @@ class Windows:
             for other in page.context.pages:
                 if other is not page:
                     other.close()
-            page.evaluate(LEAVE)
-            page.wait_for_url("about:blank")
-            page.context.clear_cookies()
-            page.mouse.move(-1, -1)
+            has_left = page.evaluate(LEAVE)
+            if has_left:
+                page.wait_for_url("about:blank")
+                page.context.clear_cookies()
+                page.mouse.move(-1, -1)
         except Error:
-            page.context.close()
-        else:
+            has_left = False
+        if has_left:
             self._free.append(page)
+        else:
+            page.context.close()
 
 
 class Person:
@@ -185,11 +196,18 @@ class Person:
         form.locator("button[type=submit]").click()
 
     def open_card(self, title: str) -> Locator:
-        """Opens the details of a task."""
-        self.card(title).locator(".title a").click()
+        """Opens the details of a task. Its link is clicked at once, without a mouse: a card is drawn anew when its
+        agent reports, and a button pressed on one link and released on the next is no click."""
+        self.card(title).locator(".title a").evaluate("(link) => link.click()")
         sheet = self.page.locator("dialog.sheet:not(.small)[open]")
         expect(sheet).to_be_visible()
         return sheet
+
+    def leave_picture(self, name: str) -> None:
+        """Of the window, for a person to look at, in the directory that `PICTURES` (environment) names. Otherwise no
+        picture is drawn: it costs as much as all that is asked of a page."""
+        if directory := os.environ.get("PICTURES"):
+            self.page.screenshot(path=Path(directory, f"{name}.png"))
 
     def look(self, function: str) -> Any:
         """Returns the result of a function in `in_page.js`, run on the page."""

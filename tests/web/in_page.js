@@ -4,8 +4,15 @@
 const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
 const brush = canvas.getContext("2d", { willReadFrequently: true });
 
-// One colour painted over another; both as CSS writes them or as [r, g, b].
+// One colour painted over another; both as CSS writes them or as [r, g, b]. A page has few pairs, and many texts.
+const painted = new Map();
 function over(colour, ground) {
+  const pair = `${colour}/${ground}`;
+  if (!painted.has(pair)) painted.set(pair, paint(colour, ground));
+  return painted.get(pair);
+}
+
+function paint(colour, ground) {
   for (const layer of [`rgb(${ground})`, colour]) {
     brush.fillStyle = layer;
     brush.fillRect(0, 0, 1, 1);

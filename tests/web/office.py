@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from multi_agent_mcp.demo.sample_session import read_story
+from multi_agent_mcp.demo.stage import read_story
 from tests.end_to_end.support import REPOSITORY, Team
 
 OFFICE = REPOSITORY / "examples" / "office.yaml"

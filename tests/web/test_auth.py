@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,19 @@ def test_it_ends_at_once_on_a_signal_although_a_page_listens(web: Web, visitor: 
     with visitor.listen() as events:
         next(events)
         assert web.stop(signal.SIGINT) in (0, -signal.SIGINT)
+    assert web.errors.read_text(encoding="utf-8") == ""
+
+
+def test_it_ends_quietly_although_a_request_never_does(web: Web, visitor: Visitor) -> None:
+    with closing(visitor._connect()) as connection:
+        connection.putrequest("POST", "/api/tasks")
+        told = {"Origin": web.address, "X-CSRF-Token": str(visitor.token), "Content-Length": "100"}
+        for name, value in visitor._headers(told).items():
+            connection.putheader(name, value)
+        connection.endheaders(b"{")
+        visitor.see("/session")  # by then the request has been begun
+        assert web.stop() in (0, -signal.SIGTERM)
+    assert web.errors.read_text(encoding="utf-8") == ""
 
 
 def test_nothing_listens_but_on_this_machine(standing: Web) -> None:

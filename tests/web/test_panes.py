@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.doorbell.tmux.pane_actions import LOOK_SECONDS
+from multi_agent_mcp.doorbell.tmux.notifier import LOOK_SECONDS
 from tests.conformance.stage import Stage
 from tests.end_to_end.support import Team, wait_until
 from tests.web.asking import Opened, asks, keys

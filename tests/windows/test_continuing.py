@@ -20,10 +20,9 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.system.open_files import end
-from multi_agent_mcp.windows import continuing
-from multi_agent_mcp.windows.agent_command import command_of
-from multi_agent_mcp.windows.continuing import Beginning, beginning_of, refuse, set_aside
+from multi_agent_mcp.system.process import end
+from multi_agent_mcp.windows import agent_command
+from multi_agent_mcp.windows.agent_command import Beginning, beginning_of, command_of, refuse, set_aside
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import send
@@ -147,7 +146,7 @@ class TestStillOpen:
 
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(continuing, "PARTING_SECONDS", 0.0)
+        monkeypatch.setattr(agent_command, "PARTING_SECONDS", 0.0)
 
     def test_by_one_of_our_servers(self, services: Services) -> None:
         command(services, "claude")
@@ -177,7 +176,7 @@ class TestStillOpen:
                 assert begun(services).continues
 
     def test_not_by_one_that_ends_just_then(self, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(continuing, "PARTING_SECONDS", 60.0)
+        monkeypatch.setattr(agent_command, "PARTING_SECONDS", 60.0)
         command(services, "claude")
         conversed(services, "claude")
         with running("", f"--resume={ID}") as process:

@@ -11,19 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.question import Answered, Choice, Dialog
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT
+from multi_agent_mcp.doorbell.tmux.profiles import ChoiceShape, Profile
 from multi_agent_mcp.doorbell.tmux.screens import DIALOG, UNKNOWN, Screen, classify, topic_of, up_to
 from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION, KEY_SECONDS, PaneMarker, machine_time
 from multi_agent_mcp.doorbell.tmux.typing import ATTEMPTS, CHANGED, Attempt, guarded, program_changed
 from multi_agent_mcp.doorbell.tmux.view import pieces
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.doorbell.tmux.profiles import ChoiceShape, Profile
 
 FEWEST, MOST = 2, 9
 _BETWEEN = "   "

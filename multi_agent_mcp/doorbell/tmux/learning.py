@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, Tmux
 from multi_agent_mcp.doorbell.tmux.profiles import (
@@ -30,11 +31,8 @@ from multi_agent_mcp.doorbell.tmux.screens import BUSY, DRAFT, IDLE, Screen, cla
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, take_snapshot
 from multi_agent_mcp.doorbell.tmux.typing import literal
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.process import Foreground, foreground
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.store.durable_files import Files
 
 # Screens of known hosts that no profile describes, saved so that the profile can be corrected without a release.
 

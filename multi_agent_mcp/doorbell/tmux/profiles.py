@@ -10,15 +10,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from multi_agent_mcp.config import NOT_YAML, load_yaml
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.question import Choice
 from multi_agent_mcp.hosts import descriptions
 from multi_agent_mcp.system.process import Foreground, Process, foreground
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
 
 # The description of the choices of a host's dialogs: `choices` in a profile (docs/hosts.md, Fixing a profile).
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.tmux.client import Tmux, columns_format, number, pane_filter, parse_columns
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import Screen, parsed
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
 
 MARKER_OPTION = "@ipc_line"
 """The tmux option of the pane that is set in the same command as a paste or a key, whichever process sends it. A host
@@ -26,34 +23,6 @@ KEY_SECONDS = 10.0
 """How long a host may take to act on a key. Meanwhile a line that is still shown proves nothing."""
 GONE = ("no_pane", "pane_gone", "pane_changed", "tmux_gone", "tmux_restarted", "no_tmux")
 """Results of `probe` that mean that the registered pane no longer exists."""
-_NUMBERS = {
-    "pane_pid": "pane_pid",
-    "tmux_pid": "pid",
-    "height": "pane_height",
-    "cursor_x": "cursor_x",
-    "cursor_y": "cursor_y",
-    "output": "window_activity",
-}
-_FLAGS = {
-    "dead": "pane_dead",
-    "in_mode": "pane_in_mode",
-    "input_off": "pane_input_off",
-    "synchronized": "pane_synchronized",
-    "cursor_flag": "cursor_flag",
-}
-_TEXTS = {
-    "pane_id": "pane_id",
-    "window_id": "window_id",
-    "command": "pane_current_command",
-    "marker": MARKER_OPTION,
-    "answered": ANSWER_OPTION,
-    "title": "pane_title",
-}
-_COLUMNS = {**_NUMBERS, **_FLAGS, **_TEXTS}
-"""The fields of `PaneFacts` and tmux's names for them."""
-FACTS_FORMAT = columns_format(_COLUMNS.values())
-_CLIENT, _SCREEN = "client", "screen"
-_CLIENT_FORMAT = f"{_CLIENT}\t#{{window_id}}\t#{{client_activity}}\t#{{client_readonly}}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +55,34 @@ class PaneMarker:
 def machine_time() -> int:
     """Whole seconds since the machine's start."""
     return int(time.monotonic())
+
+
+_NUMBERS = {
+    "pane_pid": "pane_pid",
+    "tmux_pid": "pid",
+    "height": "pane_height",
+    "cursor_x": "cursor_x",
+    "cursor_y": "cursor_y",
+    "output": "window_activity",
+}
+_FLAGS = {
+    "dead": "pane_dead",
+    "in_mode": "pane_in_mode",
+    "input_off": "pane_input_off",
+    "synchronized": "pane_synchronized",
+    "cursor_flag": "cursor_flag",
+}
+_TEXTS = {
+    "pane_id": "pane_id",
+    "window_id": "window_id",
+    "command": "pane_current_command",
+    "marker": MARKER_OPTION,
+    "answered": ANSWER_OPTION,
+    "title": "pane_title",
+}
+_COLUMNS = {**_NUMBERS, **_FLAGS, **_TEXTS}
+"""The fields of `PaneFacts` and tmux's names for them."""
+FACTS_FORMAT = columns_format(_COLUMNS.values())
 
 
 @dataclass(frozen=True)
@@ -160,6 +157,10 @@ class PaneSnapshot:
     last_key: int
     activity: str
     settled: bool = False
+
+
+_CLIENT, _SCREEN = "client", "screen"
+_CLIENT_FORMAT = f"{_CLIENT}\t#{{window_id}}\t#{{client_activity}}\t#{{client_readonly}}"
 
 
 def take_snapshot(server: Tmux, pane_id: str) -> PaneSnapshot | str:

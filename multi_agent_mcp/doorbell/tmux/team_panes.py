@@ -24,9 +24,12 @@ USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 
 _QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
 _COMPOUND = re.compile(r"[;&|<>()`\n]|^\s*(\w+=|exec\s)|(^|\s)#")
-_NO_SERVER = re.compile(r"no server running|error connecting")
+_ENDING = re.compile(r"server exited|lost server")
+_NO_SERVER = re.compile(rf"no server running|error connecting|{_ENDING.pattern}")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+\.[a-z-]+")
 LAST_LINES = 8
+ENDING_SERVERS = 3
+"""How often a call is repeated that was taken by a tmux server about to end (`kill-server` does not wait for it)."""
 _SIZE = ("-x", "160", "-y", "48")
 
 
@@ -152,6 +155,9 @@ class Panes:
 
     def _run(self, *arguments: str) -> None:
         done = self._server.cmd(*arguments)
+        for _ in range(ENDING_SERVERS):
+            if any(map(_ENDING.search, done.stderr)):
+                done = self._server.cmd(*arguments)
         if done.failure:
             raise self._refused(done)
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.doorbell.tmux.client import Tmux, printable
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, Profiles, recognise
@@ -40,9 +40,6 @@ from multi_agent_mcp.doorbell.tmux.snapshot import (
     parse_facts,
     take_snapshot,
 )
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
 
 # Conditions that tmux itself evaluates, in the same command that types (docs/protocol.md, Typing into a pane, One
 # command).

@@ -21,12 +21,6 @@ _COLUMNS = {
     "pane_pid": "pane_pid",
     "history": "history_size",
 }
-_SEQUENCE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
-_DRAWING = str.maketrans("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
-"""DEC's line drawing characters, switched on by SO (0x0e) and off by SI."""
-_FLAGS = {"1": "bold", "2": "faint", "3": "italic", "4": "underline", "7": "inverse", "9": "strike"}
-_OFF = {"22": ("bold", "faint"), "23": ("italic",), "24": ("underline",), "27": ("inverse",), "29": ("strike",)}
-_STEPS = (0, 95, 135, 175, 215, 255)
 
 
 @dataclass(frozen=True)
@@ -78,6 +72,14 @@ def view_pane(server: Tmux, pane_id: str, pane_pid: int | None, *, scrollback: b
     shown = facts["cursor_flag"] and not scrollback
     cursor = (facts["cursor_x"], facts["cursor_y"]) if shown else None
     return PaneView(facts["width"], facts["height"], tuple(pieces(lines)), cursor, facts["history"])
+
+
+_SEQUENCE = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;:?]*[A-Za-z]|[\x0e\x0f]")
+_DRAWING = str.maketrans("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
+"""DEC's line drawing characters, switched on by SO (0x0e) and off by SI."""
+_FLAGS = {"1": "bold", "2": "faint", "3": "italic", "4": "underline", "7": "inverse", "9": "strike"}
+_OFF = {"22": ("bold", "faint"), "23": ("italic",), "24": ("underline",), "27": ("inverse",), "29": ("strike",)}
+_STEPS = (0, 95, 135, 175, 215, 255)
 
 
 def pieces(lines: Iterable[str]) -> Iterable[tuple[dict[str, Any], ...]]:

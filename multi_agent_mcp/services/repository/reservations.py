@@ -41,10 +41,9 @@ from multi_agent_mcp.services.validation import words_or_none
 from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.store.authority import Superseded
 from multi_agent_mcp.store.records import Record
-from multi_agent_mcp.system.file_status import modified_at
+from multi_agent_mcp.system.file_status import common_directory, modified_at, tree_of
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.git import root_commit
-from multi_agent_mcp.system.working_tree import common_directory, tree_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task

@@ -25,8 +25,8 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.records import Record
+from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.git import GitFailed, add_worktree, copy_untracked, git
-from multi_agent_mcp.system.working_tree import common_directory, tree_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent

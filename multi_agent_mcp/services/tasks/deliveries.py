@@ -28,7 +28,7 @@ from multi_agent_mcp.services.validation import require_text, words_or_none
 from multi_agent_mcp.store.locks import CHECKING as CHECKING_LOCK
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
 from multi_agent_mcp.system.file_status import Signature, signature_of
-from multi_agent_mcp.system.work_state import WorkState, state_of
+from multi_agent_mcp.system.git import WorkState, state_of
 from multi_agent_mcp.trace import current, variables
 
 if TYPE_CHECKING:

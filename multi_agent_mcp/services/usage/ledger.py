@@ -32,8 +32,7 @@ from multi_agent_mcp.domain.usage import (
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.store.derived_databases import DerivedDatabase, writing
 from multi_agent_mcp.system.file_status import signature_of
-from multi_agent_mcp.system.growing_file import BEGINNING, GrowingFile, Place
-from multi_agent_mcp.system.other_files import matching, named_from
+from multi_agent_mcp.system.other_files import BEGINNING, GrowingFile, Place, matching, named_from
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace

@@ -12,9 +12,8 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import ChannelReport, Delivery
-from multi_agent_mcp.doorbell.chain import ChannelChain
 from multi_agent_mcp.doorbell.channel import Channel, Recorder
-from multi_agent_mcp.doorbell.channels import CodexQueue, DesktopNotifier, HookChannel
+from multi_agent_mcp.doorbell.channels import ChannelChain, CodexQueue, DesktopNotifier, HookChannel
 from multi_agent_mcp.store.durable_files import Files
 
 NAMES = ("hook", "codex_queue", "tmux", "desktop", "status_line")

@@ -15,8 +15,7 @@ from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery, Due
 from multi_agent_mcp.domain.question import Asked
-from multi_agent_mcp.doorbell.chain import default_chain
-from multi_agent_mcp.doorbell.channels import NotifyCommand
+from multi_agent_mcp.doorbell.channels import NotifyCommand, default_chain
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.environment import PASSKEY
 from multi_agent_mcp.services.questions import Asking

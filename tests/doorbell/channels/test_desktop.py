@@ -9,8 +9,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.doorbell.chain import default_chain
-from multi_agent_mcp.doorbell.channels import DesktopNotifier
+from multi_agent_mcp.doorbell.channels import DesktopNotifier, default_chain
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.wiring import Services
 from tests.services.support import by_hand, send

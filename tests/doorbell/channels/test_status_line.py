@@ -6,8 +6,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.doorbell.chain import ChannelChain
-from multi_agent_mcp.doorbell.channels import OPTION, StatusLine
+from multi_agent_mcp.doorbell.channels import OPTION, ChannelChain, StatusLine
 from tests.conformance.stage import Stage
 
 pytestmark = pytest.mark.tmux

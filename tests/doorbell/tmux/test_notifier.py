@@ -21,14 +21,12 @@ from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.doorbell.chain import ChannelChain
-from multi_agent_mcp.doorbell.channels import StatusLine
+from multi_agent_mcp.doorbell.channels import ChannelChain, StatusLine
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.doorbell.thread import DoorbellThread
 from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place
 from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
-from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
-from multi_agent_mcp.doorbell.tmux.pane_actions import Panes
+from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import Screen, classify
 from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,11 +75,3 @@ def person(people: Callable[..., Person]) -> Person:
 def newcomer(people: Callable[..., Person]) -> Person:
     """A person who is admitted and has seen no page yet."""
     return people().admit()
-
-
-@pytest.fixture(scope="session")
-def pictures() -> Path:
-    """The directory in which screenshots are left for inspection."""
-    directory = Path(__file__).parents[3] / ".cache" / "pictures"
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory

@@ -15,7 +15,7 @@ from tests.web.browsing import DESK, PHONE, THEMES, Person
 
 @pytest.mark.tmux
 def test_everything_about_an_agent_stands_on_its_page(
-    team: Team, opened: Opened, newcomer: Person, tmp_path: Path, pictures: Path
+    team: Team, opened: Opened, newcomer: Person, tmp_path: Path
 ) -> None:
     services = team.services
     admin, owner = services.agents.get("admin"), services.agents.owner()
@@ -45,7 +45,7 @@ def test_everything_about_an_agent_stands_on_its_page(
     wrong: dict[str, object] = {}
     for size, theme in zip((DESK, PHONE), THEMES, strict=True):
         newcomer.turn(size, theme)
-        newcomer.page.screenshot(path=pictures / f"agent-{theme}-{newcomer.width}.png", full_page=True)
+        newcomer.leave_picture(f"agent-{theme}-{newcomer.width}")
         wrong |= {f"{theme} {kind}": found for kind, found in newcomer.look("everythingAsked").items() if found}
     assert wrong == {}
 

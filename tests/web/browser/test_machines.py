@@ -52,8 +52,8 @@ def team(made: Machines, env: dict[str, str], seat: str) -> Team:
     return OnOneMachine(made.base, env, seat)
 
 
-def faults(person: Person, pictures: Path, *pages: str, themes: Sequence[Theme] = THEMES) -> dict[str, object]:
-    """Accessibility problems on these pages, by screenshot: what cannot be read, reached or named. The desk is seen in
+def faults(person: Person, *pages: str, themes: Sequence[Theme] = THEMES) -> dict[str, object]:
+    """Accessibility problems on these pages, by picture: what cannot be read, reached or named. The desk is seen in
     the first theme, the phone in the second."""
     found: dict[str, object] = {}
     for name in pages:
@@ -61,7 +61,7 @@ def faults(person: Person, pictures: Path, *pages: str, themes: Sequence[Theme] 
         for size, theme in zip((WIDE, PHONE), themes, strict=True):
             person.turn(size, theme)
             place = f"shared-{name}-{person.web.team.services.texts.language}-{theme}-{person.width}"
-            person.page.screenshot(path=pictures / f"{place}.png")
+            person.leave_picture(place)
             wrong = {kind: seen for kind, seen in person.look("everythingAsked").items() if seen}
             found |= {place: wrong} if wrong else {}
     person.turn(WIDE)
@@ -69,9 +69,7 @@ def faults(person: Person, pictures: Path, *pages: str, themes: Sequence[Theme] 
 
 
 @pytest.mark.parametrize("made", ["ja"], indirect=True)
-def test_whose_machine_is_which_who_is_away_and_what_waits(
-    made: Machines, team: Team, person: Person, pictures: Path
-) -> None:
+def test_whose_machine_is_which_who_is_away_and_what_waits(made: Machines, team: Team, person: Person) -> None:
     page, words = person.page, person.words
     home = person.card("Dig").locator(".home")
     expect(home).to_have_text(f"@{LAPTOP}")
@@ -93,7 +91,7 @@ def test_whose_machine_is_which_who_is_away_and_what_waits(
     edit = team.path / "agents.yaml"
     edit.write_text("mine", encoding="utf-8")
     team.services.workspace.conflicts.keep_file(edit)
-    assert faults(person, pictures, "agents", "board", "machines") == {}
+    assert faults(person, "agents", "board", "machines") == {}
     expect(page.locator("#edits code")).to_have_text(f"quarantine/{edit.name}")
 
     person.visit("board")
@@ -118,11 +116,9 @@ def test_whose_machine_is_which_who_is_away_and_what_waits(
 
 
 @pytest.mark.parametrize("made", ["en"], indirect=True)
-def test_what_waits_because_this_machine_is_cut_off_says_so(
-    made: Machines, team: Team, newcomer: Person, pictures: Path
-) -> None:
+def test_what_waits_because_this_machine_is_cut_off_says_so(made: Machines, team: Team, newcomer: Person) -> None:
     page, words = newcomer.page, newcomer.words
-    assert faults(newcomer, pictures, "agents", "board", "machines", themes=THEMES[::-1]) == {}
+    assert faults(newcomer, "agents", "board", "machines", themes=THEMES[::-1]) == {}
     made[DESK].sharing.stop_relay()
     expect(page.locator("#exchange")).to_contain_text(words("machines.no_relay"))
     expect(page.locator(f"#machine-{LAPTOP} .chip")).to_have_text(words("machines.state.unknown"))

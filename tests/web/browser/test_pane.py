@@ -33,7 +33,7 @@ def sheet(person: Person) -> Locator:
 
 
 def test_a_question_is_read_and_answered_with_one_click(
-    team: Team, opened: Opened, newcomer: Person, tmp_path: Path, pictures: Path
+    team: Team, opened: Opened, newcomer: Person, tmp_path: Path
 ) -> None:
     log = asks(team, opened, tmp_path)
     shown = sheet(newcomer)
@@ -49,7 +49,7 @@ def test_a_question_is_read_and_answered_with_one_click(
     looks = (("desk", DESK, "light"), ("dark", DESK, "dark"), ("phone", PHONE, "light"))
     for name, size, theme in looks:
         newcomer.turn(size, theme)
-        newcomer.page.screenshot(path=pictures / f"pane-{name}.png")
+        newcomer.leave_picture(f"pane-{name}")
         wrong |= {f"{name} {kind}": found for kind, found in newcomer.look("everythingAsked").items() if found}
     assert wrong == {}
     shown.locator("[data-mark=choice-3]").click()
@@ -63,7 +63,7 @@ def test_a_question_is_read_and_answered_with_one_click(
     newcomer.visit("timeline")
     drawn = newcomer.page.locator("[data-kind=answer] title")
     expect(drawn).to_contain_text(["owner → worker-a: 3 No\nBash command 0"])
-    newcomer.page.screenshot(path=pictures / "timeline-answer.png")
+    newcomer.leave_picture("timeline-answer")
 
 
 def test_a_second_click_does_not_answer_the_next_question_that_nobody_has_read(
@@ -95,9 +95,7 @@ def test_a_line_is_typed_into_an_idle_composer_only(
     assert keys(log) == []
 
 
-def test_a_hostile_screen_is_text_in_its_frame(
-    opened: Opened, newcomer: Person, tmp_path: Path, pictures: Path
-) -> None:
+def test_a_hostile_screen_is_text_in_its_frame(opened: Opened, newcomer: Person, tmp_path: Path) -> None:
     program = tmp_path / "hostile.py"
     program.write_text(
         f"import time\nprint({chr(10).join(HOSTILE)!r}, flush=True)\ntime.sleep(600)\n", encoding="utf-8"
@@ -119,7 +117,7 @@ def test_a_hostile_screen_is_text_in_its_frame(
     expect(cells).to_have_text(["日", "本", "語"])
     one = screen.evaluate("one => { const i = one.querySelector('.cursor'); return i.getBoundingClientRect().width }")
     assert cells.first.evaluate("one => one.getBoundingClientRect().width") == pytest.approx(2 * one, abs=0.1)
-    newcomer.page.screenshot(path=pictures / "pane-hostile.png")
+    newcomer.leave_picture("pane-hostile")
     shown.locator("figcaption button").click()
     back = newcomer.page.locator("dialog[open] .screen").last
     expect(back).to_contain_text("Approve")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.tree_state import TreeState
+from multi_agent_mcp.system.file_status import TreeState
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.work_state import NONE, state_of
+from multi_agent_mcp.system.git import NO_HEAD, state_of
 from tests.lies.lies import git
 
 COMMIT = ("-c", "user.name=x", "-c", "user.email=x@example", "commit", "-qm", "x")
@@ -90,11 +90,11 @@ def test_without_git_or_a_commit_names_sizes_and_times_count(tmp_path: Path) -> 
     place.mkdir()
     (place / "a.txt").write_text("a")
     before = state_of(place)
-    assert (before.head, state_of(place)) == (NONE, before)
+    assert (before.head, state_of(place)) == (NO_HEAD, before)
     (place / ".cache").mkdir()
     (place / ".cache" / "x").write_text("x")
     assert state_of(place) == before
     os.utime(place / "a.txt", (1, 1))
     assert state_of(place) != before
     git(place, "init", "-q")
-    assert state_of(place).head == NONE
+    assert state_of(place).head == NO_HEAD
