@@ -48,11 +48,11 @@ COMMANDS = {
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
     "Files": {
-        "workspace": ("repository:workspace", "Worktrees: add, list, merge, remove."),
-        "edits": ("repository:edits", "List who edits which files."),
-        "reservations": ("repository:reservations", "List which files are reserved, and by whom."),
-        "reserve": ("repository:reserve", "Reserve files, so that agents ask before editing them."),
-        "release": ("repository:release", "End a reservation."),
+        "workspace": ("agents:workspace", "Worktrees: add, list, merge, remove."),
+        "edits": ("agents:edits", "List who edits which files."),
+        "reservations": ("agents:reservations", "List which files are reserved, and by whom."),
+        "reserve": ("agents:reserve", "Reserve files, so that agents ask before editing them."),
+        "release": ("agents:release", "End a reservation."),
     },
     "Conversations": {
         "conversation": ("mail:conversation", "Start one, say something in it, end it."),

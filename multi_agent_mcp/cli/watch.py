@@ -37,8 +37,8 @@ from multi_agent_mcp.cli.rendering import (
     words_of_code,
 )
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.hosts.dialog import Choice, Dialog
-from multi_agent_mcp.domain.repository.edits import FileEdit
+from multi_agent_mcp.domain.question import Choice, Dialog
+from multi_agent_mcp.domain.reservation import FileEdit
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import local_zone

@@ -23,38 +23,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.wiring import Services
 
 HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
-USAGE = """\
-Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
-                            [--host NAME] [--unless-env] [--plugin] [--wait]
-
-{help}
-
-  --unless-env  the environment (MULTI_AGENT_MCP_AGENT, …) wins over the options
-  --plugin      say nothing where the environment names no agent, or the agent's own configuration has hooks
-  --wait        wait for mail: exit code 2 and the doorbell's line on standard error wake Claude Code
-"""
-VALUES = ("root", "session", "agent", "purpose", "host")
-FLAGS = ("unless-env", "plugin", "wait", "help")
-EVENTS = frozenset(
-    {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
-)
-OF_LIMITS = frozenset({"StopFailure", "ErrorOccurred", "Notification"})
-"""Events that may tell of a usage limit, and need no answer."""
-RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"}) | OF_LIMITS
-"""The events that have something to record however quiet it is."""
-OTHER_NAMES = {
-    "BeforeTool": "PreToolUse",
-    "AfterTool": "PostToolUse",
-    "BeforeAgent": "UserPromptSubmit",
-    "AfterAgent": "Stop",
-    "PreCompress": "PreCompact",
-}
-"""Names that other hosts (Gemini CLI) have for these events. They stand here, as a silent hook reads no YAML."""
 WAKE = 2
-
-# The server's middleware checks calls of our own tools; without ToolSearch a host that hides tools could not find the
-# tool that reads the interrupt.
-NEVER_DENIED = ("mcp__ipc", "mcp__plugin_multi-agent-mcp_ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -105,6 +74,27 @@ def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[st
 def _event() -> Any:
     """Reads the host's event from standard input."""
     return json.loads(sys.stdin.buffer.read() or b"{}")
+
+
+EVENTS = frozenset(
+    {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
+)
+OF_LIMITS = frozenset({"StopFailure", "ErrorOccurred", "Notification"})
+"""Events that may tell of a usage limit, and need no answer."""
+RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"}) | OF_LIMITS
+"""The events that have something to record however quiet it is."""
+OTHER_NAMES = {
+    "BeforeTool": "PreToolUse",
+    "AfterTool": "PostToolUse",
+    "BeforeAgent": "UserPromptSubmit",
+    "AfterAgent": "Stop",
+    "PreCompress": "PreCompact",
+}
+"""Names that other hosts (Gemini CLI) have for these events. They stand here, as a silent hook reads no YAML."""
+
+# The server's middleware checks calls of our own tools; without ToolSearch a host that hides tools could not find the
+# tool that reads the interrupt.
+NEVER_DENIED = ("mcp__ipc", "mcp__plugin_multi-agent-mcp_ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
 
 
 def _needs_nothing(event: dict[str, Any]) -> bool:
@@ -172,6 +162,20 @@ def _opened(options: dict[str, str]) -> tuple[Services, str]:
     require_choice("purpose", options.get("purpose", "task"), PURPOSES)
     root = find_root(options.get("root"), Path.cwd())
     return open_session(root, options.get("session")), agent_id(options.get("agent"))
+
+
+USAGE = """\
+Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
+                            [--host NAME] [--unless-env] [--plugin] [--wait]
+
+{help}
+
+  --unless-env  the environment (MULTI_AGENT_MCP_AGENT, …) wins over the options
+  --plugin      say nothing where the environment names no agent, or the agent's own configuration has hooks
+  --wait        wait for mail: exit code 2 and the doorbell's line on standard error wake Claude Code
+"""
+VALUES = ("root", "session", "agent", "purpose", "host")
+FLAGS = ("unless-env", "plugin", "wait", "help")
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:
