@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.hooks.tool_calls import ToolCalls
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import HandOffs
-    from multi_agent_mcp.services.turn.briefing import Briefings
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.turn.next_action import Briefings
+    from multi_agent_mcp.services.usage.usage import Limits
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
     from multi_agent_mcp.texts import Texts
 
