@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.hosts.dialog import Answered, Dialog
-    from multi_agent_mcp.domain.question import Question
+    from multi_agent_mcp.domain.question import Answered, Dialog, Question
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.texts import Texts
 

@@ -14,8 +14,7 @@ from multi_agent_mcp.cli.rendering import column_table, is_terminal, local_words
 from multi_agent_mcp.domain.text import display_id
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.repository.edits import FileEdit
-    from multi_agent_mcp.domain.repository.reservation import Reservation
+    from multi_agent_mcp.domain.reservation import FileEdit, Reservation
 
 
 WORKSPACE_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {

@@ -25,8 +25,7 @@ from typing import Any
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.entity import is_name
-from multi_agent_mcp.domain.hosts.limit import LimitRules
-from multi_agent_mcp.domain.hosts.usage import UsageRules
+from multi_agent_mcp.domain.usage import LimitRules, UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""

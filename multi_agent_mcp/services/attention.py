@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
-from multi_agent_mcp.domain.overview.stuck import DIALOG, LOGIN, PaneLook
+from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
@@ -32,15 +32,19 @@ from multi_agent_mcp.services.questions import Questions, as_answer
 from multi_agent_mcp.system.file_status import TreeState, signature_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.hosts.dialog import Dialog
-    from multi_agent_mcp.domain.question import Question
+    from multi_agent_mcp.domain.question import Dialog, Question
     from multi_agent_mcp.services.mail import DeliveryTracking
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
-    from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
-    from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.overview.supervision import (
+        LookAtPane,
+        MissingSessions,
+        PaneLooks,
+        StuckAgents,
+        Supervision,
+    )
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.sessions.executions import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts

@@ -12,7 +12,7 @@ from typing import Any
 
 from multi_agent_mcp.config import child_environment, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.hosts.dialog import Dialog
+from multi_agent_mcp.domain.question import Dialog
 from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place, require_tmux
 from multi_agent_mcp.doorbell.tmux.snapshot import probe
 from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, last_lines

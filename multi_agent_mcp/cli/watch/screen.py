@@ -29,8 +29,8 @@ from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.hosts.dialog import Choice, Dialog
-    from multi_agent_mcp.domain.repository.edits import FileEdit
+    from multi_agent_mcp.domain.question import Choice, Dialog
+    from multi_agent_mcp.domain.reservation import FileEdit
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot

@@ -22,7 +22,7 @@ from functools import partial
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import MANY, About, Delivery
-from multi_agent_mcp.domain.hosts.dialog import Answered, Dialog
+from multi_agent_mcp.domain.question import Answered, Dialog
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel, sanitized
 from multi_agent_mcp.doorbell.tmux import typing

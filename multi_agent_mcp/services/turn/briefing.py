@@ -19,7 +19,7 @@ from multi_agent_mcp.errors import Refusal
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation, Delegation
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.chat.delegations import Delegations
+    from multi_agent_mcp.services.chat import Delegations
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
     from multi_agent_mcp.services.sessions.executions import HandOffs, Kept
     from multi_agent_mcp.store.workspace import Workspace

@@ -14,8 +14,14 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import AnswerBudget, clipped, first_fitting
-from multi_agent_mcp.services.chat.conversations import ENDED, PURPOSE_CHARACTERS, Conversations, is_conversational
-from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
+from multi_agent_mcp.services.chat import (
+    ENDED,
+    PURPOSE_CHARACTERS,
+    Conversations,
+    Delegations,
+    as_answer,
+    is_conversational,
+)
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
 from multi_agent_mcp.services.turn.briefing import ITEM_CHARACTERS, LINES_SHOWN

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
-from multi_agent_mcp.domain.hosts.limit import (
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.domain.usage import (
     OFF,
     ON_LIMIT,
     SHORTEST_ON_SCREEN,
@@ -20,10 +21,10 @@ from multi_agent_mcp.domain.hosts.limit import (
     LimitSeen,
     ahead,
     limited_notice,
+    parsed,
     until_said,
+    value_at,
 )
-from multi_agent_mcp.domain.hosts.usage import parsed, value_at
-from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.system.other_files import last_lines

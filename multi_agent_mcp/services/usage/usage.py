@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from multi_agent_mcp.config import Limits as Settings
 from multi_agent_mcp.config import read_prices
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
-from multi_agent_mcp.domain.hosts.usage import Prices, Tokens, UsageRow
 from multi_agent_mcp.domain.notification import Notification, derived_id
+from multi_agent_mcp.domain.usage import Prices, Tokens, UsageRow
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.usage.ledger import FileRead, Ledger, Source, Sources
 from multi_agent_mcp.system.file_status import modified_at, signature_of
