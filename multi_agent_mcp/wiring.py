@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
     from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
-    from multi_agent_mcp.hooks.answers import Hooks
-    from multi_agent_mcp.hooks.tool_calls import ToolCalls
+    from multi_agent_mcp.hooks.answers import Hooks, ToolCalls
     from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention, RecentAttention, WhileUnchanged
@@ -936,6 +935,6 @@ class Services:
 
     @part
     def tool_calls(self) -> ToolCalls:
-        from multi_agent_mcp.hooks.tool_calls import ToolCalls
+        from multi_agent_mcp.hooks.answers import ToolCalls
 
         return ToolCalls(self.edits, self.reservations, self.guard, self.texts)

@@ -34,6 +34,7 @@ from multi_agent_mcp.cli.rendering import (
     titled_table,
 )
 from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.doctor.tree import Finding, Prunable, Pruning, Track

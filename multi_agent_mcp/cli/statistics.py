@@ -27,7 +27,7 @@ from multi_agent_mcp.cli.rendering import (
 )
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, duration_words, local_zone
-from multi_agent_mcp.domain.usage import COUNTED, UsageRow, grouped, total_of
+from multi_agent_mcp.domain.usage import COUNTED, Prices, Tokens, UsageRow, grouped, total_of
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 

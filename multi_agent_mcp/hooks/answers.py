@@ -16,28 +16,30 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.domain.agent import Agent, AgentSession
 from multi_agent_mcp.domain.delivery import DoorbellItem, Due, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.channel import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.hooks import state_file
+from multi_agent_mcp.hooks import first_look
+from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths, tool_call
 from multi_agent_mcp.hooks.hook_state import FORGOTTEN, START, ChangedMail, HookState, HostMemory, Unread, ids
 from multi_agent_mcp.hosts import BEGINNINGS, host_named
 from multi_agent_mcp.services.notifications.notifications import Notifications, as_answer
+from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from multi_agent_mcp.system.process import host_of
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent, AgentSession
-    from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.doorbell.ringing import Doorbell
-    from multi_agent_mcp.hooks.tool_calls import ToolCalls
+    from multi_agent_mcp.services.repository.reservations import Edits, Reservations
+    from multi_agent_mcp.services.repository.worktrees import Guard
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import HandOffs
     from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.usage.limits import Limits
-    from multi_agent_mcp.store.workspace import Mailbox, Workspace
-    from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +128,8 @@ class Hooks:
         if (event.name in COMPACTIONS or event.source == "compact") and not event.is_subagents:
             self._derive_hand_off(agent_id, purpose)
         with self.workspace.locks.held(_lock(agent_id)):
-            look = state_file.look(str(self.workspace.path), agent_id)  # before reading: later items are not missed
+            # before reading: later items are not missed
+            look = first_look.boxes_now(str(self.workspace.path), agent_id)
             state, seen = self._state(agent_id, purpose), look["seen"][0]
             notices, mail = self._notices(agent_id, purpose), self._mail(agent_id, state, seen)
             unread = Unread(notices, self._meant(agent_id, purpose, [item.message for item in mail]))
@@ -137,7 +140,7 @@ class Hooks:
             state.in_conversation(event.host_session, event.host, event.transcript)
             speaks = state.speaks(unread)
             state.remember(mail, notices, seen)
-            look = state_file.dated(look, str(self.workspace.path), agent_id)
+            look = first_look.dated(look, str(self.workspace.path), agent_id)
             self._write(agent_id, purpose, {**look, "speaks": speaks, **state.facts()})
         if (before.host, before.session, before.pid) != (state.host.host, state.host.session, state.host.pid):
             self._note_conversation(agent_id, purpose, state.host)
@@ -171,7 +174,7 @@ class Hooks:
 
     def state_path(self, agent_id: str, purpose: str) -> str:
         """The path of the file that decides `conversation`."""
-        return state_file.state_path(str(self.workspace.path), agent_id, purpose)
+        return first_look.state_path(str(self.workspace.path), agent_id, purpose)
 
     def conversation(self, agent_id: str, purpose: str, since: datetime) -> tuple[str | None, str | None]:
         """The host of a server that runs since `since`, and that host's own id of its conversation, as far as hooks
@@ -182,7 +185,7 @@ class Hooks:
     def have_run(self, session: AgentSession) -> bool:
         """Whether the host of a session has run a hook of ours since it started that session's server."""
         path = str(self.workspace.path)
-        state = state_file.read_state(path, session.agent_id, session.purpose)
+        state = first_look.read_state(path, session.agent_id, session.purpose)
         looked_at, began = state.get("looked_at"), session.created_at.timestamp() * NANOSECONDS
         is_newer = isinstance(looked_at, int) and looked_at >= began
         return is_newer or HookState.of(state).host.is_of(host_of(session.pid), session.created_at)
@@ -294,7 +297,7 @@ class Hooks:
         """The unread mail that arrived or changed since all mail was announced, and older urgent mail that still has to
         prevent the end of a turn. After the first look this is little, however much is unread."""
         mailbox, since = self.workspace.mailbox(agent_id), state.since(seen)
-        names = state_file.changed_since(str(mailbox.path), since) if since else mailbox.hot.names()
+        names = first_look.changed_since(str(mailbox.path), since) if since else mailbox.hot.names()
         unread = self._unread(mailbox, [*dict.fromkeys([*names, *state.urgent])], seen)
         state.announced |= {item.message.id for item in unread if item.name in state.urgent and item.name not in names}
         return unread
@@ -323,12 +326,12 @@ class Hooks:
             logger.warning("the host could not be noted: %s", refusal)
 
     def _state(self, agent_id: str, purpose: str) -> HookState:
-        return HookState.of(state_file.read_state(str(self.workspace.path), agent_id, purpose))
+        return HookState.of(first_look.read_state(str(self.workspace.path), agent_id, purpose))
 
     def _write(self, agent_id: str, purpose: str, facts: Mapping[str, Any]) -> None:
         path = str(self.workspace.path)
-        if facts != state_file.read_state(path, agent_id, purpose):
-            target = Path(state_file.state_path(path, agent_id, purpose))
+        if facts != first_look.read_state(path, agent_id, purpose):
+            target = Path(first_look.state_path(path, agent_id, purpose))
             self.workspace.files.replace(target, json.dumps(facts).encode(), durable=False)
 
 
@@ -358,3 +361,53 @@ def _has_queue(host: str | None) -> bool:
 
 def _lock(agent_id: str) -> str:
     return f"hooks-{agent_id}"
+
+
+@dataclass(eq=False)
+class ToolCalls:
+    """Judges calls that are to be made, and notes edits that were made, or that no hook will tell of afterwards."""
+
+    edits: Edits
+    reservations: Reservations
+    guard: Guard
+    texts: Texts
+
+    def look(self, agent: Agent, event: str, facts: Mapping[str, Any], *, is_noted: bool) -> str | None:
+        """Returns why the call of an event must not be made, or None. Notes the edits of one that was made, unless they
+        are noted, and tells the agents that edit the same files. `facts` is what the host says. Never raises: an
+        interrupt must reach the agent all the same."""
+        if event not in ("PreToolUse", "PostToolUse") or "tool_input" not in facts:
+            return None
+        try:
+            call = tool_call(facts, self.edits.hook_settings()["tools"])
+            if event == "PreToolUse":
+                why_not = self._reserved(agent, call) or self._guarded(agent, call)
+                if why_not is None and call.patches_in_shell:
+                    self._made(agent, call, is_noted=False)
+                return why_not
+            self._made(agent, call, is_noted=is_noted)
+        except Refusal as refusal:
+            logger.warning("a call of %s was not looked at: %s", agent.id, refusal)
+        return None
+
+    def _made(self, agent: Agent, call: ToolCall, *, is_noted: bool) -> None:
+        if call.paths:
+            if not is_noted:
+                self.edits.note(agent.id, call.paths, call.cwd)
+            self.edits.tell(agent.id, call.paths, call.cwd)
+
+    def _guarded(self, agent: Agent, call: ToolCall) -> str | None:
+        return self.guard.why_not(agent, call.command, call.cwd) if call.may_be_guarded else None
+
+    def _reserved(self, agent: Agent, call: ToolCall) -> str | None:
+        """Why files must not be edited that another agent has reserved; None where that is not enforced."""
+        if not call.paths or not self.reservations.enforces:
+            return None
+        self.reservations.settle()
+        self.reservations.index()
+        for path in relative_paths(call):
+            holder = self.reservations.holder_of(path, agent.id)
+            if holder is not None:
+                reason = self.texts.sentence(self.reservations.refusal(holder))
+                return self.texts("hook.reserved", path=path, reason=reason)
+        return None

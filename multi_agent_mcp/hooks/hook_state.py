@@ -11,16 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multi_agent_mcp.domain.delivery import NAMED, Ring, UnreadItem
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.system.file_status import RACY_NS
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.domain.notification import Notification
-
 
 TRANSCRIPTS = 50
 """The number of conversations of its host that are remembered for an agent."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from filelock import Timeout
 
-from multi_agent_mcp.hooks import state_file
+from multi_agent_mcp.hooks.first_look import state_path
 from multi_agent_mcp.store.locks import WAITER
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_events import Changes, Watch
@@ -60,7 +60,7 @@ class Waiter:
         self.host = host
         self.connected = not beginning
         self.began = time.monotonic()
-        armed_path = Path(state_file.state_path(str(self.workspace.path), agent_id, purpose, "armed"))
+        armed_path = Path(state_path(str(self.workspace.path), agent_id, purpose, "armed"))
         self.armed = Record(self.workspace.files, armed_path)
 
     def wait(self) -> str | None:

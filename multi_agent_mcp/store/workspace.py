@@ -413,7 +413,7 @@ class Workspace:
         return os.path.exists(f"{self.path}/.limits/{agent_id}.json")  # noqa: PTH110 - asked at every sending
 
     def hook_state(self, agent_id: str, purpose: str) -> Record:
-        """The state of `hook` for an agent's session of this purpose (`hooks/state_file.py`)."""
+        """The state of `hook` for an agent's session of this purpose (`hooks/first_look.py`)."""
         name = agent_id if purpose == "task" else f"{agent_id}.{purpose}"
         return Record(self.files, self.path / ".hooks" / f"{name}.json")
 

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from multi_agent_mcp.cli.rendering import ago
-from multi_agent_mcp.cli.watch.screen import NO_EDITS, Edited, meter, screen, shares, state
+from multi_agent_mcp.cli.watch import NO_EDITS, Edited, meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent, OwnerWait
 from multi_agent_mcp.domain.reservation import FileEdit
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck

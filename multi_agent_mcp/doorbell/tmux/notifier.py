@@ -30,7 +30,15 @@ from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, SilentServers
 from multi_agent_mcp.doorbell.tmux.dialogs import answer, read_dialog
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, Profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import BUSY, DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
-from multi_agent_mcp.doorbell.tmux.snapshot import ECHO_SECONDS, GONE, PaneSnapshot, probe, take_snapshot
+from multi_agent_mcp.doorbell.tmux.snapshot import (
+    ECHO_SECONDS,
+    GONE,
+    PaneSnapshot,
+    PaneView,
+    probe,
+    take_snapshot,
+    view_pane,
+)
 from multi_agent_mcp.doorbell.tmux.typing import (
     ATTEMPTS,
     CHANGED,
@@ -47,7 +55,6 @@ from multi_agent_mcp.doorbell.tmux.typing import (
     press,
     program_changed,
 )
-from multi_agent_mcp.doorbell.tmux.view import PaneView, view_pane
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
 from multi_agent_mcp.store.workspace import Workspace
 

@@ -155,7 +155,7 @@ class Reservations:
         return next((one for one in others if matcher(one.patterns)(path)), None)
 
     def index(self) -> dict[str, Any]:
-        """What a hook reads instead of all files (`hooks/edited_files.py`); it is written for the next one."""
+        """What a hook reads instead of all files (`hooks/first_look.py`); it is written for the next one."""
         path, looked_at = self.workspace.path, time.time_ns()
         seen = [modified_at(path / "reservations"), modified_at(self.workspace.settings_path)]
         reserved = [[one.agent_id, expressions(one.patterns)] for one in self.open()] if self.enforces else []
