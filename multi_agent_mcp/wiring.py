@@ -61,12 +61,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
     from multi_agent_mcp.services.tasks.deliveries import Checks, Deliveries
     from multi_agent_mcp.services.team.agents import Agents, Signatures
-    from multi_agent_mcp.services.turn.briefing import Briefings, Holds
-    from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
+    from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, Holds, NextAction
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.upkeep import Upkeep
-    from multi_agent_mcp.services.usage.limits import Limits
-    from multi_agent_mcp.services.usage.usage import Budgets, Usage
+    from multi_agent_mcp.services.usage.usage import Budgets, Limits, Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.telemetry.recording import Export, Telemetry
@@ -728,7 +726,7 @@ class Services:
 
     @part
     def limits(self) -> Limits:
-        from multi_agent_mcp.services.usage.limits import Limits
+        from multi_agent_mcp.services.usage.usage import Limits
 
         return Limits(self.workspace, self.notice_writer, self.settings.on_limit, self.texts, local_zone(), self.clock)
 
@@ -807,7 +805,7 @@ class Services:
     @part
     def briefings(self) -> Briefings:
         """The briefings; other subjects add their sections here."""
-        from multi_agent_mcp.services.turn.briefing import Briefings
+        from multi_agent_mcp.services.turn.next_action import Briefings
 
         return Briefings(
             self.workspace,

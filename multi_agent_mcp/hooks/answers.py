@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.repository.worktrees import Guard
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import HandOffs
-    from multi_agent_mcp.services.turn.briefing import Briefings
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.turn.next_action import Briefings
+    from multi_agent_mcp.services.usage.usage import Limits
 
 logger = logging.getLogger(__name__)
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.executions import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import Limits
-    from multi_agent_mcp.services.usage.usage import Usage
+    from multi_agent_mcp.services.usage.usage import Limits, Usage
     from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)

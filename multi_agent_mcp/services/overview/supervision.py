@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.usage import Limits
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
