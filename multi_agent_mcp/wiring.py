@@ -14,7 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from multi_agent_mcp.domain.agent import nearest_superior
-from multi_agent_mcp.domain.overview.stuck import Patience
+from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.store.records import KeyFile
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -23,48 +23,48 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.delivery import ChannelReport
-    from multi_agent_mcp.domain.hosts.dialog import Asked
     from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.domain.question import Asked
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
     from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
-    from multi_agent_mcp.hooks.answers import Hooks
-    from multi_agent_mcp.hooks.tool_calls import ToolCalls
+    from multi_agent_mcp.hooks.answers import Hooks, ToolCalls
     from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention, RecentAttention, WhileUnchanged
-    from multi_agent_mcp.services.chat.conversations import Conversations, HumanConversations
-    from multi_agent_mcp.services.chat.delegations import ChatTaskOperations, Delegations
+    from multi_agent_mcp.services.chat import ChatTaskOperations, Conversations, Delegations, HumanConversations
     from multi_agent_mcp.services.doctor.doctor import Doctor
-    from multi_agent_mcp.services.doctor.pruning import Pruning
-    from multi_agent_mcp.services.doctor.tree import Finding
+    from multi_agent_mcp.services.doctor.tree import Finding, Pruning
     from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch, Messages, Outbox
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
     from multi_agent_mcp.services.notifications.writing import Interrupts, Loops, NoticeWriter
     from multi_agent_mcp.services.operations import HasOperations, Operations
     from multi_agent_mcp.services.overview.snapshot import Dashboard, Machines, Snapshots
-    from multi_agent_mcp.services.overview.stuck_agents import ListedDialogs, LookAtPane, PaneLooks, StuckAgents
-    from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.overview.supervision import (
+        ListedDialogs,
+        LookAtPane,
+        MissingSessions,
+        PaneLooks,
+        StuckAgents,
+        Supervision,
+    )
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.questions import QuestionEffects, Questions
     from multi_agent_mcp.services.repository.reservations import Edits, Reservations
     from multi_agent_mcp.services.repository.worktrees import Guard, Merging, Worktrees
     from multi_agent_mcp.services.search import Lookup, Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.executions import Executions, HandOffs
-    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.sessions.executions import Executions, HandOffs, OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board, TaskCreation
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
     from multi_agent_mcp.services.tasks.deliveries import Checks, Deliveries
     from multi_agent_mcp.services.team.agents import Agents, Signatures
-    from multi_agent_mcp.services.turn.briefing import Briefings, Holds
-    from multi_agent_mcp.services.turn.next_action import AnswerAction, ChatAction, NextAction
+    from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, Holds, NextAction
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.upkeep import Upkeep
-    from multi_agent_mcp.services.usage.limits import Limits
-    from multi_agent_mcp.services.usage.usage import Budgets, Usage
+    from multi_agent_mcp.services.usage.usage import Budgets, Limits, Usage
     from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.telemetry.recording import Export, Telemetry
@@ -405,7 +405,7 @@ class Services:
 
     @part
     def owner_waits(self) -> OwnerWaits:
-        from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+        from multi_agent_mcp.services.sessions.executions import OwnerWaits
 
         return OwnerWaits(self.workspace, self.signatures, self.clock, self.audit)
 
@@ -638,19 +638,19 @@ class Services:
 
     @part
     def conversations(self) -> Conversations:
-        from multi_agent_mcp.services.chat.conversations import Conversations
+        from multi_agent_mcp.services.chat import Conversations
 
         return Conversations(self.workspace, self.agents, self.messages, self.outbox, self.operations, self.clock)
 
     @part
     def human_conversations(self) -> HumanConversations:
-        from multi_agent_mcp.services.chat.conversations import HumanConversations
+        from multi_agent_mcp.services.chat import HumanConversations
 
         return HumanConversations(self.workspace, self.agents, self.conversations, self.messages, self.mail_search)
 
     @part
     def delegations(self) -> Delegations:
-        from multi_agent_mcp.services.chat.delegations import Delegations
+        from multi_agent_mcp.services.chat import Delegations
 
         return Delegations(
             self.workspace, self.agents, self.sessions, self.conversations, self.derived_notices, self.texts, self.clock
@@ -658,7 +658,7 @@ class Services:
 
     @part
     def chat_task_operations(self) -> ChatTaskOperations:
-        from multi_agent_mcp.services.chat.delegations import ChatTaskOperations
+        from multi_agent_mcp.services.chat import ChatTaskOperations
 
         return ChatTaskOperations(
             self.workspace, self.agents, self.task_changes, self.conversations, self.audit, self.clock
@@ -726,13 +726,13 @@ class Services:
 
     @part
     def limits(self) -> Limits:
-        from multi_agent_mcp.services.usage.limits import Limits
+        from multi_agent_mcp.services.usage.usage import Limits
 
         return Limits(self.workspace, self.notice_writer, self.settings.on_limit, self.texts, local_zone(), self.clock)
 
     @part
     def listed_dialogs(self) -> ListedDialogs:
-        from multi_agent_mcp.services.overview.stuck_agents import ListedDialogs
+        from multi_agent_mcp.services.overview.supervision import ListedDialogs
 
         return ListedDialogs(self.workspace, self.clock)
 
@@ -752,13 +752,13 @@ class Services:
 
     @part
     def pane_looks(self) -> PaneLooks:
-        from multi_agent_mcp.services.overview.stuck_agents import PaneLooks
+        from multi_agent_mcp.services.overview.supervision import PaneLooks
 
         return PaneLooks(self.workspace, self.sessions, self.clock)
 
     @part
     def stuck_agents(self) -> StuckAgents:
-        from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+        from multi_agent_mcp.services.overview.supervision import StuckAgents
 
         return StuckAgents(
             self.workspace,
@@ -805,7 +805,7 @@ class Services:
     @part
     def briefings(self) -> Briefings:
         """The briefings; other subjects add their sections here."""
-        from multi_agent_mcp.services.turn.briefing import Briefings
+        from multi_agent_mcp.services.turn.next_action import Briefings
 
         return Briefings(
             self.workspace,
@@ -871,7 +871,7 @@ class Services:
 
     @part
     def pruning(self) -> Pruning:
-        from multi_agent_mcp.services.doctor.pruning import Pruning
+        from multi_agent_mcp.services.doctor.tree import Pruning
 
         return Pruning(self.workspace)
 
@@ -933,6 +933,6 @@ class Services:
 
     @part
     def tool_calls(self) -> ToolCalls:
-        from multi_agent_mcp.hooks.tool_calls import ToolCalls
+        from multi_agent_mcp.hooks.answers import ToolCalls
 
         return ToolCalls(self.edits, self.reservations, self.guard, self.texts)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import compileall
 import gc
+import importlib
 import os
 import shutil
 from collections.abc import Generator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,9 +37,16 @@ warm.install()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compiles the package before any test starts: the processes that tests start do not write what they compile."""
-    if not hasattr(config, "workerinput"):
-        compileall.compile_dir(multi_agent_mcp.__path__[0], quiet=2)
+    """Compiles the package before any test starts: the processes that tests start do not write what they compile. In a
+    new clone the tests, too: each worker of pytest-xdist would rewrite all of their assertions."""
+    if hasattr(config, "workerinput"):
+        return
+    compileall.compile_dir(multi_agent_mcp.__path__[0], quiet=2)
+    tests = Path(__file__).parent
+    if getattr(config.option, "numprocesses", None) and not any(tests.glob("*/__pycache__/test_*-pytest-*.pyc")):
+        for path in sorted(tests.rglob("test_*.py")):
+            with suppress(pytest.skip.Exception):  # `allow_module_level`
+                importlib.import_module(".".join(path.relative_to(tests.parent).with_suffix("").parts))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -103,7 +103,7 @@ TOUCH_FILES = {
     "texts": "the catalogue in the package",
     "hosts": "the descriptions of hosts in the package",
     "doorbell.tmux.profiles": "profiles of hosts beside the sessions",
-    "hooks.state_file": "the hook's own state: `hook` cannot wait for what `store` imports",
+    "hooks.first_look": "the hook's own state: `hook` cannot wait for what `store` imports",
     "doorbell.tmux.team_panes": "the directory of tmux's socket",
     "cli.statistics": "the picture, where its user wants it",
     "demo": "the demo's own temporary directories",

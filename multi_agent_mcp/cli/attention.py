@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any
 
 import click
 
@@ -22,21 +22,15 @@ from multi_agent_mcp.cli.rendering import (
     subjects_words,
     titled_table,
 )
-from multi_agent_mcp.cli.watch.screen import choice_words, choices, kind_words, likeness, said
+from multi_agent_mcp.cli.watch import choice_words, choices, kind_words, likeness, said
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.question import Answered, Dialog, Question
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
+from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.questions import as_answer as question_answer
 from multi_agent_mcp.texts import Texts
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.hosts.dialog import Answered, Dialog
-    from multi_agent_mcp.domain.question import Question
-    from multi_agent_mcp.services.attention import Item
-    from multi_agent_mcp.texts import Texts
 
 # `answer`: answers a question, or shows what hosts ask in their panes and answers it by pressing a key.
 

@@ -24,7 +24,7 @@ from multi_agent_mcp.cli.context import (
     session_command,
     text_of,
 )
-from multi_agent_mcp.cli.conversations import spoken_lines
+from multi_agent_mcp.cli.mail import spoken_lines
 from multi_agent_mcp.cli.rendering import (
     is_terminal,
     local_time,
@@ -33,7 +33,7 @@ from multi_agent_mcp.cli.rendering import (
     words_of_code,
 )
 from multi_agent_mcp.config import find_root, read_environment, session_names
-from multi_agent_mcp.domain.entity import EPOCH, as_json
+from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
 from multi_agent_mcp.domain.text import columns, display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
@@ -43,37 +43,9 @@ from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.entity import Entity
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshot
-    from multi_agent_mcp.texts import Texts
 
 SECRETS = ("token_hash",)
-APART = ("title", "subject", "history")
-"""Fields that are not among the others: they stand above or below them."""
-UNSEEN = frozenset(
-    {
-        "signature",
-        "traceparent",
-        "intent_id",
-        "interrupt_id",
-        "approval_status",
-        "message_id",
-        "host_session",
-        "pid_started_at",
-        "extra",
-    }
-)
-"""Fields that say nothing to a person: only a pipe gets them."""
-CODES = {
-    **dict.fromkeys(("status", "state"), "state"),
-    **dict.fromkeys(("type", "message_type"), "type"),
-    **dict.fromkeys(("purpose", "target_purpose"), "purpose"),
-    **{name: name for name in ("priority", "action", "role")},
-}
-"""The fields whose values are codes, and the kind of each: see `words_of_code`."""
-NEVER = format_time(EPOCH)
-"""The time of what a file written by hand does not say."""
-WIDTH = 26
 
 
 @click.command()
@@ -106,6 +78,34 @@ def _further(context: SessionContext, kind: str, id_: str) -> Iterator[str]:
         found = service.get(id_)
         spoken = [service.spoken(found, message) for message in service.messages_of(id_)]
         yield from ("", *(line for message in spoken for line in spoken_lines(message, context.texts)))
+
+
+APART = ("title", "subject", "history")
+"""Fields that are not among the others: they stand above or below them."""
+UNSEEN = frozenset(
+    {
+        "signature",
+        "traceparent",
+        "intent_id",
+        "interrupt_id",
+        "approval_status",
+        "message_id",
+        "host_session",
+        "pid_started_at",
+        "extra",
+    }
+)
+"""Fields that say nothing to a person: only a pipe gets them."""
+CODES = {
+    **dict.fromkeys(("status", "state"), "state"),
+    **dict.fromkeys(("type", "message_type"), "type"),
+    **dict.fromkeys(("purpose", "target_purpose"), "purpose"),
+    **{name: name for name in ("priority", "action", "role")},
+}
+"""The fields whose values are codes, and the kind of each: see `words_of_code`."""
+NEVER = format_time(EPOCH)
+"""The time of what a file written by hand does not say."""
+WIDTH = 26
 
 
 def entity_lines(entity: Entity, texts: Texts, facts: dict[str, Any] | None = None) -> Iterator[str]:

@@ -35,11 +35,11 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Refusal
 from multi_agent_mcp.services.overview.snapshot import AWAY, CONNECTED, MachineRow, TeamOfMachines
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.hub.joining import Token
     from multi_agent_mcp.hub.sharing import Sharing, Status
-    from multi_agent_mcp.texts import Texts
 
 LISTEN = "0.0.0.0:4222"
 QUIET_SECONDS = 2.0

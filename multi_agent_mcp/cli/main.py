@@ -1,9 +1,10 @@
-"""The command line: all commands, each imported only when it is run."""
+"""The command line: all commands, each imported only when it is run, and their man page."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from io import StringIO
@@ -20,15 +21,15 @@ from multi_agent_mcp.errors import InvalidArguments
 PROGRAM = "multi-agent-mcp"
 COMMANDS = {
     "Team": {
-        "init": ("init:init", "Create a session, and a team.yaml if there is none."),
+        "init": ("setup:init", "Create a session, and a team.yaml if there is none."),
         "up": ("up_down:up", "Open the team in tmux and say what waits for you."),
         "restart": ("up_down:restart", "Start an agent's program anew in its window."),
         "attach": ("up_down:attach", "Show the team's windows in this terminal."),
         "down": ("up_down:down", "Close what `up` opened, or some agents' windows."),
         "agent": ("agents:agent", "Manage agents: add, set, list, remove."),
         "supervise": ("up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."),
-        "host-config": ("for_hosts.hosts:host_config", "Show or write a host's configuration for an agent."),
-        "host": ("for_hosts.hosts:host", "Learn a host that has no profile."),
+        "host-config": ("setup:host_config", "Show or write a host's configuration for an agent."),
+        "host": ("setup:host", "Learn a host that has no profile."),
     },
     "Mail": {
         "send": ("mail:send", "Send a message and ring its receiver."),
@@ -47,22 +48,22 @@ COMMANDS = {
         "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
     },
     "Files": {
-        "workspace": ("repository:workspace", "Worktrees: add, list, merge, remove."),
-        "edits": ("repository:edits", "List who edits which files."),
-        "reservations": ("repository:reservations", "List which files are reserved, and by whom."),
-        "reserve": ("repository:reserve", "Reserve files, so that agents ask before editing them."),
-        "release": ("repository:release", "End a reservation."),
+        "workspace": ("agents:workspace", "Worktrees: add, list, merge, remove."),
+        "edits": ("agents:edits", "List who edits which files."),
+        "reservations": ("agents:reservations", "List which files are reserved, and by whom."),
+        "reserve": ("agents:reserve", "Reserve files, so that agents ask before editing them."),
+        "release": ("agents:release", "End a reservation."),
     },
     "Conversations": {
-        "conversation": ("conversations:conversation", "Start one, say something in it, end it."),
-        "conversations": ("conversations:conversations", "List them, or print one with its messages."),
-        "say": ("conversations:say", "Say something in a conversation of yours."),
-        "end": ("conversations:end", "End a conversation of yours."),
+        "conversation": ("mail:conversation", "Start one, say something in it, end it."),
+        "conversations": ("mail:conversations", "List them, or print one with its messages."),
+        "say": ("mail:say", "Say something in a conversation of yours."),
+        "end": ("mail:end", "End a conversation of yours."),
     },
     "Looking": {
         "attention": ("attention:attention", "What waits for you, most serious first, and what helps."),
         "show": ("looking:show", "Show anything by its id, or by its first digits."),
-        "watch": ("watch.command:watch", "Show agents, tasks and messages, live."),
+        "watch": ("watch:watch", "Show agents, tasks and messages, live."),
         "web": ("looking:web", "The same and more in a browser."),
         "questions": ("attention:questions", "Who owes whom an answer, and what was answered."),
         "answer": ("attention:answer", "Answer a question, or what a host asks in its pane."),
@@ -70,7 +71,7 @@ COMMANDS = {
         "timeline": ("statistics:timeline", "Show what happened when, or draw it."),
         "stats": ("statistics:stats", "Count what each agent did, and how long tasks took."),
         "usage": ("statistics:usage", "Count the tokens that agents and tasks took."),
-        "sessions": ("conversations:sessions", "List agent sessions: which agent runs, and for what."),
+        "sessions": ("mail:sessions", "List agent sessions: which agent runs, and for what."),
         "log": ("tasks:log", "List executions, or print the log of one."),
         "demo": (".demo.command:demo", "Play a scene with scripted agents."),
         "help": ("main:help_command", "Explain a command."),
@@ -196,9 +197,7 @@ def help_command(context: click.Context, command: tuple[str, ...], as_man: bool)
     """Explain a command."""
     root = context.find_root()
     if as_man:
-        from multi_agent_mcp.cli.man import page
-
-        click.echo(page(PROGRAM, __version__, app, COMMANDS), nl=False)
+        click.echo(man_page(PROGRAM, __version__, app, COMMANDS), nl=False)
         return
     root.command.main([*command, "--help"], prog_name=root.info_name, standalone_mode=False)
 
@@ -266,3 +265,64 @@ def _bad_parameter(error: click.BadParameter, parameter: click.Parameter) -> Inv
     if isinstance(kind, click.Choice):
         return InvalidArguments("not_one_of", name=name, allowed=", ".join(kind.choices))
     return InvalidArguments("bad_parameter", name=name)
+
+
+SECTION = 1
+
+
+# The man page, man(7), from what `--help` says: every command with its arguments and options.
+
+
+def man_page(
+    program: str, version: str, root: click.Group, commands: Mapping[str, Mapping[str, tuple[str, str]]]
+) -> str:
+    """Returns the page as roff(7): the commands by subject, in the order of `--help`."""
+    context = click.Context(root, info_name=program)
+    lines = [
+        f'.TH {program.upper()} {SECTION} "" "{_roff(f"{program} {version}")}"',
+        ".SH NAME",
+        f"{_roff(program)} \\- {_roff((root.help or '').partition(chr(10))[0].rstrip('.'))}",
+        ".SH SYNOPSIS",
+        f".B {_roff(program)}",
+        "[OPTIONS] COMMAND [ARGS]...",
+    ]
+    for subject, named in commands.items():
+        lines.append(f'.SH "{_roff(subject.upper())}"')
+        for name in named:
+            command = root.get_command(context, name)
+            if command is not None:
+                lines += _man_command(command, click.Context(command, context, info_name=name))
+    lines += [
+        ".SH EXIT STATUS",
+        "0 done, 1 refused or failed, 2 wrong use.",
+        ".SH ENVIRONMENT",
+        _roff("MULTI_AGENT_MCP_ROOT, MULTI_AGENT_MCP_SESSION: the defaults of --root and --session."),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _man_command(command: click.Command, context: click.Context) -> Iterator[str]:
+    """Yields a command, and after it those of a group."""
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f'.SS "{_roff(f"{context.command_path} {usage}")}"'
+    for paragraph in re.split(r"\n\s*\n", (command.help or "").replace("\b\n", "").strip()):
+        yield ".PP"
+        yield _roff(" ".join(paragraph.split()))
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and "--help" not in record[0]:
+            yield ".TP"
+            yield f".B {_roff(record[0])}"
+            yield _roff(record[1]) or "\\&"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None:
+                yield from _man_command(below, click.Context(below, context, info_name=name))
+
+
+def _roff(words: str) -> str:
+    """Escapes text: backslashes, hyphens that are to be copied, quotes, and a dot or quote that begins a line."""
+    escaped = words.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    escaped = "".join(char if char.isascii() else f"\\[u{ord(char):04X}]" for char in escaped)
+    return f"\\&{escaped}" if escaped[:1] in (".", "'") else escaped

@@ -34,10 +34,10 @@ from multi_agent_mcp.cli.rendering import (
     titled_table,
 )
 from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.doctor.pruning import Prunable, Pruning
-    from multi_agent_mcp.services.doctor.tree import Finding, Track
+    from multi_agent_mcp.services.doctor.tree import Finding, Prunable, Pruning, Track
     from multi_agent_mcp.texts import Texts
     from multi_agent_mcp.wiring import Services
 

@@ -15,63 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.text import columns, one_line, shortened
 from multi_agent_mcp.domain.times import duration_words, local_zone, parse_time
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from multi_agent_mcp.texts import Texts
-
 Item = TypeVar("Item")
-
-WORDS = frozenset(
-    {
-        "title",
-        "words",
-        "says",
-        "purpose",
-        "reason",
-        "finding",
-        "repair",
-        "note",
-        "now",
-        "command",
-        "question",
-        "path",
-        "patterns",
-    }
-)
-"""The columns of free text, which take the room that the others leave."""
-WRAPPED = frozenset({"now", "note", "reason"})
-"""The columns of free text that go on in the next line instead of being cut."""
-COMMANDS = frozenset({"command"})
-"""The columns with something to copy: never cut, never wrapped."""
-GIVE_WAY = (
-    *("until_submitted", "until_rung", "pid", "priority", "calls", "lead"),
-    *("type", "messages", "received", "parent"),
-)
-"""The columns that are left out where there is no room for all, in this order."""
-NUMBERS = frozenset(
-    {
-        *("unread", "progress", "messages", "calls", "sent", "received", "done"),
-        *("files", "size", "for", "ahead", "behind", "changes"),
-    }
-)
-"""The columns whose cells stand at the right."""
-NAMED = frozenset({"ahead", "behind", "changes", "delivered", "minutes", "directory"})
-"""The columns whose cells say nothing without their title, which each gets where a row becomes a few lines."""
-LARGEST, LEAST = 32, 16
-"""The most columns of a cell that is no free text, and the least of one that is."""
-EASY = 40
-"""How wide text has to be that goes on in the next line."""
-GAP = 2
-SENTENCES = COMMANDS | {"finding", "repair"}
-"""The columns of text that is ours, in which ids are shortened."""
-INDENT = "   "
-_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
-_ENTITY_ID = re.compile(
-    r"\b(?:[a-z]{3,4}_(?P<ours>[0-9a-f]{8})[0-9a-f]{4}|(?P<mail>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f-]{22})\b"
-)
 
 
 class Painted(str):
@@ -98,6 +48,10 @@ def is_terminal() -> bool:
 
 # Words for times, lengths, ids and states.
 
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_ENTITY_ID = re.compile(
+    r"\b(?:[a-z]{3,4}_(?P<ours>[0-9a-f]{8})[0-9a-f]{4}|(?P<mail>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f-]{22})\b"
+)
 STATUS_STYLES = {
     **dict.fromkeys(("in_progress", "active", "running", "rung", "submitted"), "cyan"),
     **dict.fromkeys(("blocked", "failed", "died"), "bold red"),
@@ -192,6 +146,51 @@ def folded(items: Iterable[Item], key: Callable[[Item], object], *, most: int = 
 
 
 # Tables.
+
+WORDS = frozenset(
+    {
+        "title",
+        "words",
+        "says",
+        "purpose",
+        "reason",
+        "finding",
+        "repair",
+        "note",
+        "now",
+        "command",
+        "question",
+        "path",
+        "patterns",
+    }
+)
+"""The columns of free text, which take the room that the others leave."""
+WRAPPED = frozenset({"now", "note", "reason"})
+"""The columns of free text that go on in the next line instead of being cut."""
+COMMANDS = frozenset({"command"})
+"""The columns with something to copy: never cut, never wrapped."""
+GIVE_WAY = (
+    *("until_submitted", "until_rung", "pid", "priority", "calls", "lead"),
+    *("type", "messages", "received", "parent"),
+)
+"""The columns that are left out where there is no room for all, in this order."""
+NUMBERS = frozenset(
+    {
+        *("unread", "progress", "messages", "calls", "sent", "received", "done"),
+        *("files", "size", "for", "ahead", "behind", "changes"),
+    }
+)
+"""The columns whose cells stand at the right."""
+NAMED = frozenset({"ahead", "behind", "changes", "delivered", "minutes", "directory"})
+"""The columns whose cells say nothing without their title, which each gets where a row becomes a few lines."""
+LARGEST, LEAST = 32, 16
+"""The most columns of a cell that is no free text, and the least of one that is."""
+EASY = 40
+"""How wide text has to be that goes on in the next line."""
+GAP = 2
+SENTENCES = COMMANDS | {"finding", "repair"}
+"""The columns of text that is ours, in which ids are shortened."""
+INDENT = "   "
 
 
 def titled_table(texts: Texts, names: Iterable[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

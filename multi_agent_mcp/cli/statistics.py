@@ -25,16 +25,15 @@ from multi_agent_mcp.cli.rendering import (
     titled_table,
     words_of_code,
 )
-from multi_agent_mcp.domain.hosts.usage import COUNTED, UsageRow, grouped, total_of
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, duration_words, local_zone
+from multi_agent_mcp.domain.usage import COUNTED, Prices, Tokens, UsageRow, grouped, total_of
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.hosts.usage import Prices, Tokens
-    from multi_agent_mcp.domain.overview.statistics import AgentFigures, Statistics
-    from multi_agent_mcp.domain.overview.timeline import Arrow, Bar, Mark, PaneAnswer, Timeline
+    from multi_agent_mcp.domain.timeline import AgentFigures, Arrow, Bar, Mark, PaneAnswer, Statistics, Timeline
+    from multi_agent_mcp.domain.usage import Prices, Tokens
     from multi_agent_mcp.texts import Texts
 
 STDOUT = Path("-")

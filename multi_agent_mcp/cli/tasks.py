@@ -21,7 +21,7 @@ from multi_agent_mcp.cli.rendering import (
     titled_table,
     words_of_code,
 )
-from multi_agent_mcp.config import parse_done_when
+from multi_agent_mcp.config import Check, parse_done_when
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.text import one_line
@@ -29,14 +29,13 @@ from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.snapshot import AWAY
 from multi_agent_mcp.services.tasks.deliveries import FAILED, PASSED
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Check
     from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.proof import Receipt
     from multi_agent_mcp.services.sessions.executions import Executions
-    from multi_agent_mcp.texts import Texts
 
 ACTIONS = ("blocked", "cancel", "pause")
 

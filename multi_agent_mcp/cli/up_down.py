@@ -16,11 +16,10 @@ from multi_agent_mcp.cli.looking import first_command
 from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.windows.readiness import OPEN, READY, AgentState
+from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.windows.up_down import OPEN, READY, AgentState, Preflight, Report
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.texts import Texts
-    from multi_agent_mcp.windows.readiness import Preflight, Report
     from multi_agent_mcp.windows.up_down import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
 

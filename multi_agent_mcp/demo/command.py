@@ -91,7 +91,7 @@ def _place(directory: Path | None, *, stays: bool) -> Iterator[Path]:
 
 
 def _play_on_machines(place: Path, texts: Texts, *, stays: bool) -> None:
-    from multi_agent_mcp.demo.machines import MachinesDemo
+    from multi_agent_mcp.demo.scenes import MachinesDemo
 
     missing = MachinesDemo(place, texts).play()
     if missing or stays:

@@ -37,8 +37,8 @@ from multi_agent_mcp.domain.delivery import (
 )
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.overview.stuck import DIALOG, LOGIN
 from multi_agent_mcp.domain.question import ASKED
+from multi_agent_mcp.domain.stuck import DIALOG, LOGIN
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, about, doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
@@ -48,8 +48,8 @@ from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.hosts.dialog import Asked
-    from multi_agent_mcp.domain.hosts.limit import Limit
+    from multi_agent_mcp.domain.question import Asked
+    from multi_agent_mcp.domain.usage import Limit
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.delivery import Delivery, Due, FirstPrompt
-    from multi_agent_mcp.domain.hosts.dialog import Asked
+    from multi_agent_mcp.domain.question import Asked
 
 logger = logging.getLogger(__name__)
 

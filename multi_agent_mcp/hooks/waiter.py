@@ -1,9 +1,5 @@
 """The waiter: a process that a host keeps in the background and that ends when the agent is to be woken
-(docs/protocol.md, Waiter).
-
-Claude's `asyncRewake` hooks work so: every SessionStart and Stop starts another one, and they may outlive their host.
-So only one per agent waits, and it watches the host.
-"""
+(docs/protocol.md, Waiter)."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from filelock import Timeout
 
-from multi_agent_mcp.hooks import state_file
+from multi_agent_mcp.hooks.first_look import state_path
 from multi_agent_mcp.store.locks import WAITER
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_events import Changes, Watch
@@ -50,7 +46,10 @@ class Host:
 
 class Waiter:
     """Waits for mail and notifications for an agent's session of this purpose. `beginning`: the host's session has just
-    begun."""
+    begun.
+
+    Claude's `asyncRewake` hooks work so: every SessionStart and Stop starts another one, and they may outlive their
+    host. So only one per agent waits, and it watches the host."""
 
     def __init__(self, hooks: Hooks, agent_id: str, purpose: str, host: Host, *, beginning: bool = False) -> None:
         self.hooks = hooks
@@ -60,7 +59,7 @@ class Waiter:
         self.host = host
         self.connected = not beginning
         self.began = time.monotonic()
-        armed_path = Path(state_file.state_path(str(self.workspace.path), agent_id, purpose, "armed"))
+        armed_path = Path(state_path(str(self.workspace.path), agent_id, purpose, "armed"))
         self.armed = Record(self.workspace.files, armed_path)
 
     def wait(self) -> str | None:

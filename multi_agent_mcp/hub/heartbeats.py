@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nats.aio.msg import Msg
 
 from multi_agent_mcp.domain.entity import is_name
-from multi_agent_mcp.domain.hosts.dialog import Asked
+from multi_agent_mcp.domain.question import Asked
 from multi_agent_mcp.domain.times import format_time, json_values, now
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from multi_agent_mcp.store.locks import RELAY, Lasting
 from multi_agent_mcp.system.process import own_start
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.hosts.dialog import Asked
+    from multi_agent_mcp.domain.question import Asked
     from multi_agent_mcp.store.authority import Shared
     from multi_agent_mcp.store.workspace import Workspace
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import psutil
 
-from multi_agent_mcp.domain.repository.reservation import CLAIMS
+from multi_agent_mcp.domain.reservation import CLAIMS
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.store.shared_collection import LINE
 

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
-from multi_agent_mcp.domain.overview.stuck import DIALOG, LOGIN, PaneLook
+from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
@@ -32,56 +32,32 @@ from multi_agent_mcp.services.questions import Questions, as_answer
 from multi_agent_mcp.system.file_status import TreeState, signature_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.hosts.dialog import Dialog
-    from multi_agent_mcp.domain.question import Question
+    from multi_agent_mcp.domain.question import Dialog, Question
     from multi_agent_mcp.services.mail import DeliveryTracking
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
-    from multi_agent_mcp.services.overview.stuck_agents import LookAtPane, PaneLooks, StuckAgents
-    from multi_agent_mcp.services.overview.supervision import MissingSessions, Supervision
+    from multi_agent_mcp.services.overview.supervision import (
+        LookAtPane,
+        MissingSessions,
+        PaneLooks,
+        StuckAgents,
+        Supervision,
+    )
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.sessions.executions import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
 KINDS = (
-    "dialog",
-    "question",
-    "login",
-    "down",
-    "ended",
-    "tmux",
-    "machine",
-    "stuck",
-    "budget",
-    "request",
-    "review",
-    "conversation",
-    "blocked",
-    "paused",
-    "limited",
-    "undelivered",
-    "kept",
-    "wait",
-    "mail",
-    "doctor",
-)
+    "dialog", "question", "login", "down", "ended", "tmux", "machine", "stuck", "budget", "request",
+    "review", "conversation", "blocked", "paused", "limited", "undelivered", "kept", "wait", "mail", "doctor",
+)  # fmt: skip
 """The kinds of items, worst first."""
-HELPS = {
-    CUT_OFF: "multi-agent-mcp machines",
-    SHUT_OUT: "multi-agent-mcp machines",
-    NO_RELAY: "multi-agent-mcp relay --start",
-    RELAY_HANGS: "multi-agent-mcp relay --stop; multi-agent-mcp relay --start",
-    REPLACED: "multi-agent-mcp share --reseed",
-}
 LIFELESS = frozenset(
     {"no_pane", "pane_gone", "pane_changed", "pane_dead", "tmux_gone", "tmux_restarted", "no_tmux", "shell"}
 )
 """Reasons for which a pane cannot be seen that mean that no agent runs there."""
-APART = frozenset({"dialog", "machine", "question"})
-"""The fields of an item that are not plain, or left out while there is none."""
-SOLVED_IN_PANES = frozenset({"dialog", "login", "stuck"})
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
 RUNG_AT_HOME = "other_machine"
@@ -95,6 +71,10 @@ class Item:
     """One item that waits for the human. `agent_id` is the agent concerned, `id` the task, message or machine; `since`
     is None if unknown. `text` describes it, `command` solves it, on `machine` if that is not this one; `dialog` is the
     question with its choices, if a profile describes them, and `question` one to this person."""
+
+    APART: ClassVar[frozenset[str]] = frozenset({"dialog", "machine", "question"})
+    """The fields that are not plain, or left out while there is none."""
+    SOLVED_IN_PANES: ClassVar[frozenset[str]] = frozenset({"dialog", "login", "stuck"})
 
     kind: str
     agent_id: str | None
@@ -110,11 +90,11 @@ class Item:
     def solved_in_pane(self) -> bool:
         """Whether the item is solved in the agent's pane, so that `machine` is the agent's home; else it is the home of
         the person it waits for."""
-        return self.kind in SOLVED_IN_PANES
+        return self.kind in self.SOLVED_IN_PANES
 
     def as_answer(self) -> dict[str, Any]:
         """Returns the item as plain values for JSON."""
-        known = {name: plain_value(value) for name, value in vars(self).items() if name not in APART}
+        known = {name: plain_value(value) for name, value in vars(self).items() if name not in self.APART}
         place = {"machine": self.machine} if self.machine is not None else {}
         asked = {"question": as_answer(self.question)} if self.question is not None else {}
         return known | place | asked | {"dialog": self.dialog.as_answer() if self.dialog else None}
@@ -318,15 +298,22 @@ class Attention:
         seen = self.machines.look()
         if seen is None:
             return
+        helps = {
+            CUT_OFF: "multi-agent-mcp machines",
+            SHUT_OUT: "multi-agent-mcp machines",
+            NO_RELAY: "multi-agent-mcp relay --start",
+            RELAY_HANGS: "multi-agent-mcp relay --stop; multi-agent-mcp relay --start",
+            REPLACED: "multi-agent-mcp share --reseed",
+        }
         if seen.exchange != CONNECTED:
             text = self.people(f"attention.{seen.exchange}", pid=seen.relay_pid)
             yield Item(
-                kind="machine", agent_id=None, id=seen.here, since=seen.since, text=text, command=HELPS[seen.exchange]
+                kind="machine", agent_id=None, id=seen.here, since=seen.since, text=text, command=helps[seen.exchange]
             )
         for row in seen.machines:
             if row.state == AWAY:
                 text = self.people("attention.machine", machine=row.name)
-                command = HELPS[CUT_OFF]
+                command = helps[CUT_OFF]
                 yield Item(kind="machine", agent_id=None, id=row.name, since=row.since, text=text, command=command)
 
     def _stuck(self, looks: Mapping[str, PaneLook], known: Collection[str | None]) -> Iterator[Item]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ from multi_agent_mcp.domain.message import Conversation, Delegation, Message, re
 from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
 from multi_agent_mcp.domain.proof import Receipt
 from multi_agent_mcp.domain.question import Question, answered_notice, asking_order, is_parked_by
-from multi_agent_mcp.domain.repository.reservation import RELEASED, Reservation
+from multi_agent_mcp.domain.reservation import RELEASED, Reservation
 from multi_agent_mcp.domain.task import UNASSIGNED, Task, status_order
 from multi_agent_mcp.errors import (
     AlreadyExists,
@@ -46,77 +45,6 @@ from multi_agent_mcp.system.files import make_directories, make_directory, stora
 from multi_agent_mcp.system.ownership import require_entered, require_own
 
 CONVERSATION = "conversation.md"
-_TASKS = Layout(
-    entity_type=Task,
-    partition=lambda task: task.assignee_id or UNASSIGNED,
-    missing=lambda task_id: TaskNotFound(task_id=task_id),
-    over=lambda task: task.status if task.final else "",
-    group=lambda task: task.parent_task_id or "",
-    order=status_order,
-    by_id=True,
-)
-_SESSIONS = Layout(
-    entity_type=AgentSession,
-    partition=lambda session: session.agent_id,
-    partition_field="agent_id",
-    missing=lambda _: InvalidSession(),
-    over=lambda session: session.state if session.ended_at is not None else "",
-)
-_DELEGATIONS = Layout(  # over with their conversation: `Workspace.retire_delegations`
-    entity_type=Delegation,
-    partition=lambda delegation: delegation.agent_id,
-    partition_field="agent_id",
-    missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
-)
-_CONVERSATIONS = Layout(
-    entity_type=Conversation,
-    partition=lambda _: WHOLE,
-    missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
-    file_name=CONVERSATION,
-    over=lambda conversation: "ended" if conversation.status == "ended" else "",
-)
-_QUESTIONS = Layout(
-    entity_type=Question,
-    partition=lambda _: WHOLE,
-    missing=lambda question_id: QuestionNotFound(question_id=question_id),
-    flat=True,
-    over=lambda question: question.status if question.settled else "",
-    group=lambda question: question.task_id or "",
-    order=asking_order,
-)
-_EXECUTIONS = Layout(
-    entity_type=Execution,
-    partition=lambda execution: execution.agent_id,
-    partition_field="agent_id",
-    missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
-    over=lambda execution: "" if execution.running else execution.status,
-    group=lambda execution: execution.task_id or "",
-)
-_RECEIPTS = Layout(
-    entity_type=Receipt,
-    partition=lambda receipt: receipt.task_id,
-    partition_field="task_id",
-    missing=lambda receipt_id: InvalidId("invalid_entity_id", value=receipt_id, prefix="rcp"),
-)
-_RESERVATIONS = Layout(
-    entity_type=Reservation,
-    partition=lambda _: WHOLE,
-    missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
-    flat=True,
-    over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
-    order=age,
-)
-_HAND_OFFS = Layout(  # over when there is a newer one, or with their task: `HandOffs.settle`
-    entity_type=HandOff,
-    partition=lambda hand_off: hand_off.agent_id,
-    missing=lambda hand_off_id: InvalidId(value=hand_off_id),
-    group=lambda hand_off: hand_off.task_id or "",
-    order=age,
-)
-_PAUSES = Standing[Notification](
-    stays=lambda notice: notice.action == "pause",
-    ends=lambda notice, pause: notice.action == "resume" and notice.created_at > pause.created_at,
-)
 
 R = TypeVar("R", bound=Readable)
 Mailbox = Inbox[Message]
@@ -198,7 +126,11 @@ class Workspace:
         if agent_id not in self._notices:
             path = self.path / "notifications" / parse_agent_id(agent_id)
             lock = f"notifications-{agent_id}"
-            kept = {"standing": _PAUSES, "order": pressing_order}
+            pauses = Standing[Notification](
+                stays=lambda notice: notice.action == "pause",
+                ends=lambda notice, pause: notice.action == "resume" and notice.created_at > pause.created_at,
+            )
+            kept = {"standing": pauses, "order": pressing_order}
             self._notices[agent_id] = self._inbox(path, Notification, lock, **kept, target_agent_id=agent_id)
         return self._notices[agent_id]
 
@@ -264,7 +196,16 @@ class Workspace:
 
     @cached_property
     def tasks(self) -> Tasks:
-        layout = replace(_TASKS, may_leave=self._has_told)
+        layout = Layout(
+            entity_type=Task,
+            partition=lambda task: task.assignee_id or UNASSIGNED,
+            missing=lambda task_id: TaskNotFound(task_id=task_id),
+            over=lambda task: task.status if task.final else "",
+            group=lambda task: task.parent_task_id or "",
+            order=status_order,
+            by_id=True,
+            may_leave=self._has_told,
+        )
         return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")
 
     def _has_told(self, task: Task) -> bool:
@@ -275,16 +216,36 @@ class Workspace:
 
     @cached_property
     def sessions(self) -> Collection[AgentSession]:
-        return Collection(self.files, self.path / "sessions", _SESSIONS)
+        layout = Layout(
+            entity_type=AgentSession,
+            partition=lambda session: session.agent_id,
+            partition_field="agent_id",
+            missing=lambda _: InvalidSession(),
+            over=lambda session: session.state if session.ended_at is not None else "",
+        )
+        return Collection(self.files, self.path / "sessions", layout)
 
     @cached_property
     def delegations(self) -> SharedCollection[Delegation]:
-        return SharedCollection(self.files, self.path / "delegations", _DELEGATIONS, self.authority, "dlg")
+        layout = Layout(  # over with their conversation: `Workspace.retire_delegations`
+            entity_type=Delegation,
+            partition=lambda delegation: delegation.agent_id,
+            partition_field="agent_id",
+            missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
+        )
+        return SharedCollection(self.files, self.path / "delegations", layout, self.authority, "dlg")
 
     @cached_property
     def conversations(self) -> SharedCollection[Conversation]:
         """The conversations, each in its own directory with its messages: `conversations/{id}/conversation.md`."""
-        return SharedCollection(self.files, self.path / "conversations", _CONVERSATIONS, self.authority, "cnv")
+        layout = Layout(
+            entity_type=Conversation,
+            partition=lambda _: WHOLE,
+            missing=lambda conversation_id: ConversationNotFound(conversation_id=conversation_id),
+            file_name=CONVERSATION,
+            over=lambda conversation: "ended" if conversation.status == "ended" else "",
+        )
+        return SharedCollection(self.files, self.path / "conversations", layout, self.authority, "cnv")
 
     def conversation_messages(self, conversation_id: str) -> Directory[Message]:
         """Returns the messages of a conversation, beside its own file."""
@@ -301,7 +262,16 @@ class Workspace:
 
     @cached_property
     def questions(self) -> SharedCollection[Question]:
-        layout = replace(_QUESTIONS, may_leave=self._has_told_answer)
+        layout = Layout(
+            entity_type=Question,
+            partition=lambda _: WHOLE,
+            missing=lambda question_id: QuestionNotFound(question_id=question_id),
+            flat=True,
+            over=lambda question: question.status if question.settled else "",
+            group=lambda question: question.task_id or "",
+            order=asking_order,
+            may_leave=self._has_told_answer,
+        )
         return SharedCollection(self.files, self.path / "questions", layout, self.authority, "qst")
 
     def _has_told_answer(self, question: Question) -> bool:
@@ -317,7 +287,15 @@ class Workspace:
 
     @cached_property
     def reservations(self) -> SharedCollection[Reservation]:
-        return SharedCollection(self.files, self.path / "reservations", _RESERVATIONS, self.authority, "rsv")
+        layout = Layout(
+            entity_type=Reservation,
+            partition=lambda _: WHOLE,
+            missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
+            flat=True,
+            over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
+            order=age,
+        )
+        return SharedCollection(self.files, self.path / "reservations", layout, self.authority, "rsv")
 
     @property
     def reservation_index(self) -> Record:
@@ -326,12 +304,26 @@ class Workspace:
 
     @cached_property
     def executions(self) -> Collection[Execution]:
-        return Collection(self.files, self.path / "executions", _EXECUTIONS)
+        layout = Layout(
+            entity_type=Execution,
+            partition=lambda execution: execution.agent_id,
+            partition_field="agent_id",
+            missing=lambda execution_id: ExecutionNotFound(execution_id=execution_id),
+            over=lambda execution: "" if execution.running else execution.status,
+            group=lambda execution: execution.task_id or "",
+        )
+        return Collection(self.files, self.path / "executions", layout)
 
     @cached_property
     def receipts(self) -> Collection[Receipt]:
         """The receipts of checks, by task."""
-        return Collection(self.files, self.path / "receipts", _RECEIPTS)
+        layout = Layout(
+            entity_type=Receipt,
+            partition=lambda receipt: receipt.task_id,
+            partition_field="task_id",
+            missing=lambda receipt_id: InvalidId("invalid_entity_id", value=receipt_id, prefix="rcp"),
+        )
+        return Collection(self.files, self.path / "receipts", layout)
 
     def working_directory(self, agent_id: str) -> Record:
         """The record of the directory in which the agent's checks last ran, on this machine."""
@@ -351,7 +343,14 @@ class Workspace:
             rated: Callable[[HandOff], tuple[str, str]] = lambda item: (item.kind, item.task_id or "")  # noqa: E731
             made = partial(FinishedMonth, self.files, entity_type=HandOff, lock=lock, rated=rated, **kept)
             home = Directory(self.files, path, HandOff, **kept)
-            self._hand_offs[agent_id] = Partition(home, Archive(path, lock, made), _HAND_OFFS)
+            layout = Layout(  # over when there is a newer one, or with their task: `HandOffs.settle`
+                entity_type=HandOff,
+                partition=lambda hand_off: hand_off.agent_id,
+                missing=lambda hand_off_id: InvalidId(value=hand_off_id),
+                group=lambda hand_off: hand_off.task_id or "",
+                order=age,
+            )
+            self._hand_offs[agent_id] = Partition(home, Archive(path, lock, made), layout)
         return self._hand_offs[agent_id]
 
     @cached_property
@@ -415,7 +414,7 @@ class Workspace:
         return os.path.exists(f"{self.path}/.limits/{agent_id}.json")  # noqa: PTH110 - asked at every sending
 
     def hook_state(self, agent_id: str, purpose: str) -> Record:
-        """The state of `hook` for an agent's session of this purpose (`hooks/state_file.py`)."""
+        """The state of `hook` for an agent's session of this purpose (`hooks/first_look.py`)."""
         name = agent_id if purpose == "task" else f"{agent_id}.{purpose}"
         return Record(self.files, self.path / ".hooks" / f"{name}.json")
 

@@ -7,30 +7,41 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
+from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
+from multi_agent_mcp.domain.text import HIDDEN
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.system.file_events import TreeWatch
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
-from multi_agent_mcp.web import pages
 from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, overview
+from multi_agent_mcp.web.api.overview import homes
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import COOKIE_SECONDS, Auth, SecurityMiddleware, is_own_origin
 from multi_agent_mcp.wiring import Services
@@ -74,7 +85,7 @@ def create_app(console: Console) -> Starlette:
             Route("/api/events", partial(stream, console)),
             *(_api_route(console, *endpoint) for endpoint in ENDPOINTS),
             Route("/timeline.svg", partial(download, console)),
-            *pages.routes(
+            *page_routes(
                 console.services, console.access, lambda: {"me": console.me.id, "event": console.live.position}
             ),
             Mount("/static", StaticFiles(packages=[("multi_agent_mcp.web", "static")])),
@@ -176,6 +187,12 @@ STATUS_OF_CODE = {
 def _status(code: str) -> int:
     return STATUS_OF_CODE.get(code, 404 if code.endswith("_not_found") else 400)
 
+
+# Change notifications for open pages: numbered events with topics, as server-sent events (WHATWG HTML, 9.2).
+#
+# An event only names topics whose files changed, and the page fetches them again. Lost events do no harm: a
+# reconnecting page passes the last number that it saw and gets every topic that changed since, or all topics if another
+# server has been started meanwhile.
 
 TOPIC_OF_DIRECTORY = {
     "agents.json": "agents",
@@ -299,3 +316,125 @@ class Live:
 
     def _event(self, number: int, topics: Iterable[str]) -> str:
         return f"id: {self._id(number)}\nevent: changed\ndata: {json.dumps(list(topics))}\n\n"
+
+
+# The pages: one template each, with texts of the catalogue; their data comes from the API.
+
+PAGES = (
+    "board",
+    "agents",
+    "machines",
+    "messages",
+    "conversations",
+    "timeline",
+    "executions",
+    "stats",
+    "health",
+    "search",
+)
+SECTIONS = {"agent": "agents"}
+"""The page of `PAGES` to which one that is not in the side bar belongs."""
+ICONS = (
+    ("icon-192.png", 192, "any"),
+    ("icon-512.png", 512, "any"),
+    ("icon-maskable-192.png", 192, "maskable"),
+    ("icon-maskable-512.png", 512, "maskable"),
+)
+"""The file, size in pixels and purpose of each icon that `scripts/icons` draws."""
+MANIFEST = "application/manifest+json"
+SHARED = ("reason.", "attention.kind.", "up.dialog:", "type.", "action.")
+"""Prefixes of the people's texts that pages choose from by data."""
+
+
+def page_routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
+    """The routes: `/` is the board, every other page has its name as path, and an agent's own page lies below that of
+    all. `now` returns the current event and agent. The page of machines exists only in shared sessions."""
+    manifest = Route("/manifest.webmanifest", lambda _: JSONResponse(_manifest(services), media_type=MANIFEST))
+    return [
+        manifest,
+        *(
+            Route("/" if name == "board" else f"/{name}", _page(name, services, access, now))
+            for name in _page_names(services)
+        ),
+        Route("/agents/{agent_id}", _page("agent", services, access, now)),
+    ]
+
+
+def _page_names(services: Services) -> list[str]:
+    return [name for name in PAGES if name != "machines" or services.machine is not None]
+
+
+def _manifest(services: Services) -> dict[str, Any]:
+    """The manifest with which browsers install the console as an application (W3C Web Application Manifest)."""
+    return {
+        "id": "/",
+        "name": f"{services.session} · multi-agent-mcp",
+        "short_name": services.session,
+        "lang": services.texts.language,
+        "start_url": "/",
+        "display": "standalone",
+        "background_color": "#f4f5f8",
+        "theme_color": "#4353d6",
+        "icons": [
+            {"src": "/static/icon.svg", "sizes": "any", "type": "image/svg+xml", "purpose": "any"},
+            *(
+                {"src": f"/static/{name}", "sizes": f"{size}x{size}", "type": "image/png", "purpose": purpose}
+                for name, size, purpose in ICONS
+            ),
+        ],
+    }
+
+
+def _page(
+    name: str, services: Services, access: Auth, now: Callable[[], dict[str, Any]]
+) -> Callable[[Request], Response]:
+    def show(request: Request) -> Response:
+        agent_id = request.path_params.get("agent_id")
+        agent = services.agents.known().get(agent_id) if agent_id is not None else None
+        if agent_id is not None and agent is None:
+            raise HTTPException(404)
+        cookie = request.cookies[access.cookie_name]
+        texts, people = catalogue(services.texts.language, CONSOLE), services.people
+        shared = {key: people(key) for key in sorted(people.keys()) if key.startswith(SHARED)}
+        facts = {
+            "page": name,
+            "agent": agent_id,
+            "removed": agent is not None and agent.removed,
+            "language": texts.language,
+            "session": services.session,
+            "csrf": access.csrf_token(cookie),
+            **now(),
+            "statuses": TASK_STATUSES,
+            "priorities": TASK_PRIORITIES,
+            "messagePriorities": MESSAGE_PRIORITIES,
+            "hidden": HIDDEN,
+            "answers": services.settings.console_answers,
+            "acts": services.agents.elsewhere(services.agents.get(now()["me"])) is None,
+            **homes(services),
+            "texts": {key: texts(key) for key in sorted(texts.keys())} | shared,
+        }
+        frame = {
+            "title": agent_id or texts(f"page.{name}"),
+            "section": SECTIONS.get(name),
+            "pages": _page_names(services),
+        }
+        return HTMLResponse(_template(name, t=texts, facts=_embedded(facts), **frame, **facts))
+
+    return show
+
+
+def _template(name: str, **values: Any) -> str:
+    return _environment().get_template(f"{name}.html").render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("multi_agent_mcp.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+
+
+def _embedded(facts: dict[str, Any]) -> str:
+    """JSON for use inside a `<script>` element, escaped so that nothing can end the element (HTML 4.12.1.3)."""
+    text = json.dumps(facts, ensure_ascii=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

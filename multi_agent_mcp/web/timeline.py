@@ -16,9 +16,9 @@ from unicodedata import east_asian_width
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from multi_agent_mcp.domain.overview.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.text import sanitize
+from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.times import duration_words
 from multi_agent_mcp.texts import CONSOLE, PEOPLE, Texts, catalogue
 

@@ -3,39 +3,255 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from multi_agent_mcp.config import child_environment, read_environment
+from multi_agent_mcp.config import child_environment, expanded, read_environment
 from multi_agent_mcp.domain.agent import PURPOSES, Agent
-from multi_agent_mcp.domain.hosts.dialog import Dialog
-from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place, require_tmux
-from multi_agent_mcp.doorbell.tmux.snapshot import probe
-from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, last_lines
+from multi_agent_mcp.domain.question import Dialog
+from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place, require_tmux, withheld
+from multi_agent_mcp.doorbell.tmux.profiles import Profile, load_profiles, recognise
+from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topic
+from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, probe, take_snapshot
+from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, is_compound, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
-from multi_agent_mcp.windows.agent_command import Beginning, beginning_of, command_of, end_left_over, refuse, set_aside
-from multi_agent_mcp.windows.readiness import (
-    ELSEWHERE,
-    ENDED,
-    NO_COMMAND,
-    NO_PROGRAM,
-    ON_DEMAND,
-    OPEN,
-    REFUSED,
-    RUNNING,
-    STARTING,
-    AgentState,
-    Readiness,
-    Report,
-    missing_program,
-    preflight,
+from multi_agent_mcp.texts import Texts
+from multi_agent_mcp.windows.agent_command import (
+    ANEW,
+    FIRST,
+    Beginning,
+    beginning_of,
+    command_of,
+    end_left_over,
+    refuse,
+    set_aside,
 )
 from multi_agent_mcp.windows.window_registry import TeamWindows
+from multi_agent_mcp.wiring import Services
+
+# The state of an agent after `up`: a code and its text (docs/protocol.md, Team in tmux).
+
+READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "open", "elsewhere"
+ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
+NO_COMMAND, ON_DEMAND, NO_PROGRAM, REFUSED = "no_command", "on_demand", "no_program", "refused"
+DIALOG, LIMITED = "dialog", "limited"
+FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
+"""States that need no action."""
+
+
+@dataclass(frozen=True)
+class AgentState:
+    """The state of an agent, or of one of the team's other windows. `state` is a code; that of a dialog has its topic
+    (`dialog:trust`). `facts` are the values in its text, `last_lines` the last lines of an ended program, `earlier` the
+    agent's sessions that ran before its window was opened, `beginning` how its host was started now."""
+
+    agent_id: str
+    state: str
+    socket_path: str | None = None
+    pane_id: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    last_lines: tuple[str, ...] = ()
+    earlier: frozenset[str] = frozenset()
+    beginning: Beginning = ANEW
+
+    @property
+    def is_fine(self) -> bool:
+        return self.state in FINE
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether a known host was started now."""
+        return self.beginning.continues or self.beginning.why is not None
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the program has ended by itself: its pane is still there, and says so (tmux(1), remain-on-exit)."""
+        return bool(self.last_lines) and not any(line.startswith("Pane is dead (signal") for line in self.last_lines)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a dialog in the pane waits for a human."""
+        return self.state.partition(":")[0] == DIALOG
+
+    def note(self, texts: Texts) -> str:
+        """Returns the text of the state, and how the host began; a topic of a dialog without a text (from a user's own
+        profile) gets the general one."""
+        key = f"up.{self.state}"
+        note = texts(key if key in texts else f"up.{DIALOG}", **self.facts)
+        if self.beginning.continues:
+            return texts("up.continued", note=note)
+        why = self.beginning.why
+        return note if why in (None, FIRST) else texts("up.fresh", note=note, reason=texts(f"fresh.{why}"))
+
+    def as_answer(self, texts: Texts) -> dict[str, Any]:
+        told = {name: getattr(self, name) for name in ("agent_id", "state", "socket_path", "pane_id")}
+        begun = {"continued": self.beginning.continues, "fresh": self.beginning.why is not None}
+        why = {"why": self.beginning.why, "host_session": self.beginning.conversation}
+        limit = {"limited_until": self.facts.get("until")} if self.state == LIMITED else {}
+        return told | begun | why | limit | {"note": self.note(texts), "last_lines": list(self.last_lines)}
+
+
+# Checks before `up` opens windows: tmux, the agents' programs, and variables that would not reach them.
+
+_ACCOUNTS = ".*_(API_KEY|AUTH_TOKEN|ACCESS_TOKEN|BASE_URL)|(https?|HTTPS?|no|NO|all|ALL)_(proxy|PROXY)"
+"""Variables of any host that choose the account a program uses, and the way to reach it."""
+_FOR_THE_SHELL = re.compile(r"[$`*?\[]")
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The results of the checks. `withheld` are the names of variables that would not reach the agents, never their
+    values; there are none if no tmux server runs yet."""
+
+    version: str
+    socket_path: str
+    was_running: bool
+    withheld: tuple[str, ...]
+
+    @property
+    def remedy(self) -> str:
+        """The shell commands that set the variables in the tmux server, from this terminal's environment."""
+        tmux = f"tmux -S {shlex.quote(self.socket_path)} set-environment -g"
+        return "; ".join(f'{tmux} {name} "${name}"' for name in self.withheld)
+
+
+def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
+    """Checks tmux, the team's open windows and the variables. Raises `InvalidArguments` without a usable tmux."""
+    version = require_tmux(windows.socket_path)
+    windows.look()
+    missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
+    return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())))
+
+
+def missing_program(command: str) -> str | None:
+    """Returns the program of a simple command if it cannot be found, else None. tmux passes our PATH and directory to a
+    new window."""
+    if is_compound(command):
+        return None  # it may begin with a word of the shell
+    try:
+        program = shlex.split(command)[0]
+    except (ValueError, IndexError):
+        return None  # the shell will report the error
+    if _FOR_THE_SHELL.search(program):
+        return None
+    return None if shutil.which(expanded(program)) else program
+
+
+def _account_variables(services: Services, agents: Iterable[Agent]) -> Mapping[str, str]:
+    profiles = load_profiles(services.root / "hosts")
+    hosts = [profiles.started_by(program_name(agent.command)) for agent in agents if agent.command]
+    patterns = {_ACCOUNTS, *(text for host in hosts if host is not None for text in host.environment)}
+    wanted = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+    return {name: value for name, value in child_environment().items() if value and wanted.fullmatch(name)}
+
+
+LOOK_AGAIN_SECONDS = 0.3
+LASTS_SECONDS = 10.0
+"""The time after which an unrecognised screen is reported: a starting host shows many for a moment."""
+_UNSETTLED = (STARTING, RUNNING)
+
+Report = Callable[[Sequence[AgentState]], None]
+
+
+class Readiness:
+    """Examines the opened panes repeatedly, without typing anything. `begin_anew` is called for a host that has ended
+    instead of continuing its conversation, and returns the new state."""
+
+    def __init__(
+        self, services: Services, opened: Sequence[AgentState], begin_anew: Callable[[AgentState], AgentState]
+    ) -> None:
+        self.services = services
+        self._begin_anew = begin_anew
+        self._profiles = load_profiles(services.root / "hosts")
+        self._seen = list(opened)
+        self._unknown_since: dict[str, float] = {}
+
+    def wait(self, seconds: float, report: Report) -> list[AgentState]:
+        """Returns the states once two consecutive looks find all agents settled, after the given seconds, or on Ctrl-C.
+        Agents that are then still starting have `no_server` or `unknown_screen`. `report` gets the states of each
+        look."""
+        end = time.monotonic() + seconds
+        try:
+            while True:
+                before, self._seen = self._seen, [self._examined(item) for item in self._seen]
+                report(self._seen)
+                is_settled = before == self._seen and all(item.state not in _UNSETTLED for item in before)
+                if is_settled or time.monotonic() >= end:
+                    break
+                time.sleep(LOOK_AGAIN_SECONDS)
+        except KeyboardInterrupt:
+            pass
+        return list(map(self._at_the_end, self._seen))
+
+    def _examined(self, item: AgentState) -> AgentState:
+        seen = self._look(item)
+        has_refused = seen.state == ENDED and item.state != ENDED and seen.has_exited
+        return self._begin_anew(seen) if has_refused and item.beginning.continues else seen
+
+    def _look(self, item: AgentState) -> AgentState:
+        if item.pane_id is None or item.socket_path is None:
+            return item
+        snapshot = take_snapshot(Tmux(item.socket_path), item.pane_id)
+        if snapshot == "tmux_timeout":
+            return item
+        is_agent = item.agent_id in self.services.agents.all()
+        is_served = is_agent and self._is_served(item)
+        if isinstance(snapshot, str):
+            return replace(item, state=READY if is_served else ENDED, last_lines=())
+        if snapshot.facts.dead and not is_served:
+            return replace(item, state=ENDED, last_lines=last_lines(item.socket_path, item.pane_id))
+        state = self._state(item, snapshot, is_served=is_served) if is_agent else OPEN
+        limit = self.services.limits.now(item.agent_id) if state == READY else None
+        if limit is not None:
+            return replace(item, state=LIMITED, facts={"until": limit.until_said}, last_lines=())
+        return replace(item, state=state, last_lines=())
+
+    def _state(self, item: AgentState, snapshot: PaneSnapshot, *, is_served: bool) -> str:
+        """Returns the state of an agent whose program runs. A dialog takes precedence over a live server, which some
+        hosts start behind it: the agent does nothing until it is answered."""
+        shown = self._shown(item, snapshot)
+        if shown == "login":
+            return f"{DIALOG}:login"
+        if shown is not None and shown.startswith(DIALOG):
+            return shown
+        if shown == UNKNOWN:
+            since = self._unknown_since.setdefault(item.agent_id, time.monotonic())
+            return UNKNOWN_SCREEN if time.monotonic() - since >= LASTS_SECONDS else STARTING
+        self._unknown_since.pop(item.agent_id, None)
+        return READY if is_served else STARTING
+
+    def _shown(self, item: AgentState, snapshot: PaneSnapshot) -> str | None:
+        """Returns the state of a known host's screen, with the topic of a dialog; None without a profile for its
+        screen, or if it is still blank."""
+        agent = self.services.agents.get(item.agent_id)
+        profile = recognise(agent, snapshot.facts.pane_pid, self._profiles)
+        screen = snapshot.screen
+        if not isinstance(profile, Profile) or profile.composer is None or not any(map(str.strip, screen.rows)):
+            return None
+        state = classify(profile, screen).state
+        topic = dialog_topic(profile, screen) if state == DIALOG else None
+        return state if topic is None else f"{DIALOG}:{topic}"
+
+    def _is_served(self, item: AgentState) -> bool:
+        sessions = self.services.sessions
+        if any(session.id not in item.earlier for session in sessions.running(item.agent_id)):
+            return True
+        return not item.earlier and sessions.alive(item.agent_id)  # it has logged out, and waits for its next call
+
+    def _at_the_end(self, item: AgentState) -> AgentState:
+        if item.state not in _UNSETTLED:
+            return item
+        return replace(item, state=UNKNOWN_SCREEN if item.agent_id in self._unknown_since else NO_SERVER)
+
 
 # The way from a terminal to a team's windows: attaching to its tmux server, or switching a client of it.
 

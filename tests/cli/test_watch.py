@@ -11,10 +11,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from multi_agent_mcp.cli.rendering import ago
-from multi_agent_mcp.cli.watch.screen import NO_EDITS, Edited, meter, screen, shares, state
+from multi_agent_mcp.cli.watch import NO_EDITS, Edited, meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent, OwnerWait
-from multi_agent_mcp.domain.overview.stuck import AgentFacts, Stuck
-from multi_agent_mcp.domain.repository.edits import FileEdit
+from multi_agent_mcp.domain.reservation import FileEdit
+from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot

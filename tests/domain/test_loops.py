@@ -9,7 +9,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.overview.stuck import Exchange, Letter, common_superior, loop_in
+from multi_agent_mcp.domain.stuck import Exchange, Letter, common_superior, loop_in
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

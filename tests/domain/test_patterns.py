@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.domain.repository.patterns import can_overlap, expressions, matcher, parsed_patterns
+from multi_agent_mcp.domain.reservation import can_overlap, expressions, matcher, parsed_patterns
 from multi_agent_mcp.errors import InvalidArguments
 
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from multi_agent_mcp.domain.overview.statistics import Statistics, compute, merged, overlap, total
-from multi_agent_mcp.domain.overview.timeline import Arrow, Bar, Lane, Life, Span, Timeline
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.timeline import (
+    Arrow,
+    Bar,
+    Lane,
+    Life,
+    Span,
+    Statistics,
+    Timeline,
+    compute,
+    merged,
+    overlap,
+    total,
+)
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from multi_agent_mcp.domain.overview.stuck import AgentFacts, PaneLook, Patience, stuck, stuck_notice
+from multi_agent_mcp.domain.stuck import AgentFacts, PaneLook, Patience, stuck, stuck_notice
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PATIENCE = Patience(timedelta(minutes=30))

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from multi_agent_mcp.domain.overview.timeline import OTHERS, Bar, Span, Timeline, bars_of
 from multi_agent_mcp.domain.task import Change, History, Task
+from multi_agent_mcp.domain.timeline import OTHERS, Bar, Span, Timeline, bars_of
 from multi_agent_mcp.domain.times import format_time
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

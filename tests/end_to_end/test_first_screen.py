@@ -1,4 +1,5 @@
-"""The first screen of the READMEs: every command as it stands there, in order, with an empty home."""
+"""The first screen of the READMEs: every command as it stands there, in order, with an empty home, by the wheel alone
+that `pip` builds and installs."""
 
 from __future__ import annotations
 
@@ -74,6 +75,8 @@ def test_every_command_works(shell: dict[str, str], tmp_path: Path) -> None:
     empty.mkdir()
 
     shown = _typed(first, shell, REPOSITORY)
+    package = _typed("python -c 'import multi_agent_mcp; print(multi_agent_mcp.__path__[0])'", shell, empty)
+    assert Path(package.strip()).is_relative_to(tmp_path / "environment")
     project, scripted_project = (Path(shell["HOME"]) / name for name in ("shop", "try"))
     assert "admin: ready" in shown
     assert open_session(project / ".multi-agent-mcp", "shop").unread_mail_count("admin") == 1
@@ -82,7 +85,8 @@ def test_every_command_works(shell: dict[str, str], tmp_path: Path) -> None:
     _typed("multi-agent-mcp down", shell, project)
 
     *begin, read = demo.splitlines(keepends=True)
-    _typed("".join(begin), shell, project)
+    shown = _typed("".join(begin), shell, project)
+    assert all(f"{agent}: ready" in shown for agent in ("admin", "worker-a", "worker-b"))
     scripted = open_session(scripted_project / ".multi-agent-mcp", None)
     wait_until(lambda: scripted.unread_mail_count("owner"), "the scripted team has answered")
     assert "admin → owner" in _typed(f"{read}multi-agent-mcp down", shell, scripted_project)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.hooks import state_file
+from multi_agent_mcp.hooks import first_look
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.system.file_status import RACY_NS, modified_at
 from multi_agent_mcp.wiring import Services
@@ -27,11 +27,11 @@ def said(services: Services, event: str) -> str | None:
 
 
 def state(services: Services) -> dict[str, Any]:
-    return state_file.read_state(str(services.path), AGENT, "task")
+    return first_look.read_state(str(services.path), AGENT, "task")
 
 
 def is_silent(services: Services, event: str) -> bool:
-    return state_file.surely_silent(str(services.path), AGENT, "task", event, None)
+    return first_look.surely_silent(str(services.path), AGENT, "task", event, None)
 
 
 def settle(services: Services) -> None:

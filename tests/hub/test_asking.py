@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.hosts.dialog import Asked, Choice, Dialog
+from multi_agent_mcp.domain.question import Asked, Choice, Dialog
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.services.attention import Item, Panes
-from multi_agent_mcp.services.overview.stuck_agents import LOOK_EVERY
+from multi_agent_mcp.services.overview.supervision import LOOK_EVERY
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from tests.conformance.stage import Stage

@@ -28,6 +28,8 @@ from tests.hub.test_security import Asker, arrived_elsewhere, questions
 AGENTS = (Agent(id="owner", role="owner", type="human"), Agent(id="admin", role="admin", parent_id="owner"))
 MORE = 8
 """The number of changes made after each disturbance."""
+PAUSE_SECONDS = 0.05
+"""After each change and each vain try: the writers would take the processor from the servers that elect a leader."""
 
 
 @dataclass
@@ -102,8 +104,9 @@ class Writer(threading.Thread):
             name = f"{self.agent_id} {len(self.done)}"
             send(self.machine, self.agent_id, self.receiver_id, name)
             while not self._is_made(name):
-                continue
+                self.stop.wait(PAUSE_SECONDS)
             self.done.append(name)
+            self.stop.wait(PAUSE_SECONDS)
 
     def _is_made(self, name: str) -> bool:
         def change(task: Task) -> Task:

@@ -44,7 +44,7 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(machine: None) -> None
 
 
 def test_a_program_that_forgets_fsync_is_found_out(machine: None) -> None:
-    done = cut("--cuts", "6", "--unsynced")
+    done = cut("--cuts", "2", "--unsynced")
     assert done.returncode == 1, done.stdout + done.stderr
 
 

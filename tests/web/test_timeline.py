@@ -12,7 +12,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from multi_agent_mcp.domain.overview.timeline import (
+from multi_agent_mcp.domain.text import sanitize
+from multi_agent_mcp.domain.timeline import (
     OTHERS,
     Arrow,
     Bar,
@@ -24,7 +25,6 @@ from multi_agent_mcp.domain.overview.timeline import (
     Talk,
     Timeline,
 )
-from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.texts import LANGUAGES, catalogue
 from multi_agent_mcp.web.timeline import ROWS_MAX, Scale, draw, lay_out, stylesheet
 

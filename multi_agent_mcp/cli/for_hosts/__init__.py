@@ -1,1 +1,1 @@
-"""The commands that hosts run or need: their server, their hooks, their configuration."""
+"""The commands that hosts run: their server and their hooks."""

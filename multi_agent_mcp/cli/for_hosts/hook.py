@@ -13,8 +13,7 @@ import os
 import sys
 
 from multi_agent_mcp.environment import locale_language, variable
-from multi_agent_mcp.hooks.edited_files import Noted, look
-from multi_agent_mcp.hooks.state_file import surely_silent
+from multi_agent_mcp.hooks.first_look import Noted, look_at_call, surely_silent
 
 TYPE_CHECKING = False  # a hook cannot wait for `typing`
 if TYPE_CHECKING:
@@ -24,38 +23,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.wiring import Services
 
 HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
-USAGE = """\
-Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
-                            [--host NAME] [--unless-env] [--plugin] [--wait]
-
-{help}
-
-  --unless-env  the environment (MULTI_AGENT_MCP_AGENT, …) wins over the options
-  --plugin      say nothing where the environment names no agent, or the agent's own configuration has hooks
-  --wait        wait for mail: exit code 2 and the doorbell's line on standard error wake Claude Code
-"""
-VALUES = ("root", "session", "agent", "purpose", "host")
-FLAGS = ("unless-env", "plugin", "wait", "help")
-EVENTS = frozenset(
-    {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
-)
-OF_LIMITS = frozenset({"StopFailure", "ErrorOccurred", "Notification"})
-"""Events that may tell of a usage limit, and need no answer."""
-RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"}) | OF_LIMITS
-"""The events that have something to record however quiet it is."""
-OTHER_NAMES = {
-    "BeforeTool": "PreToolUse",
-    "AfterTool": "PostToolUse",
-    "BeforeAgent": "UserPromptSubmit",
-    "AfterAgent": "Stop",
-    "PreCompress": "PreCompact",
-}
-"""Names that other hosts (Gemini CLI) have for these events. They stand here, as a silent hook reads no YAML."""
 WAKE = 2
-
-# The server's middleware checks calls of our own tools; without ToolSearch a host that hides tools could not find the
-# tool that reads the interrupt.
-NEVER_DENIED = ("mcp__ipc", "mcp__plugin_multi-agent-mcp_ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -108,6 +76,27 @@ def _event() -> Any:
     return json.loads(sys.stdin.buffer.read() or b"{}")
 
 
+EVENTS = frozenset(
+    {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
+)
+OF_LIMITS = frozenset({"StopFailure", "ErrorOccurred", "Notification"})
+"""Events that may tell of a usage limit, and need no answer."""
+RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"}) | OF_LIMITS
+"""The events that have something to record however quiet it is."""
+OTHER_NAMES = {
+    "BeforeTool": "PreToolUse",
+    "AfterTool": "PostToolUse",
+    "BeforeAgent": "UserPromptSubmit",
+    "AfterAgent": "Stop",
+    "PreCompress": "PreCompact",
+}
+"""Names that other hosts (Gemini CLI) have for these events. They stand here, as a silent hook reads no YAML."""
+
+# The server's middleware checks calls of our own tools; without ToolSearch a host that hides tools could not find the
+# tool that reads the interrupt.
+NEVER_DENIED = ("mcp__ipc", "mcp__plugin_multi-agent-mcp_ipc", "mcp_ipc_", "ipc-", "ipc_", "ToolSearch")
+
+
 def _needs_nothing(event: dict[str, Any]) -> bool:
     """Returns whether the event needs no answer."""
     name = event.get("hook_event_name")
@@ -122,7 +111,7 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
     purpose, noted = options.get("purpose", "task"), Noted(is_done=False)
     if name not in RARE and "root" in options and "session" in options and "agent" in options:
         path = f"{options['root']}/{options['session']}"
-        noted = look(path, options["agent"], event)
+        noted = look_at_call(path, options["agent"], event)
         limited = os.path.lexists(f"{path}/.limits/{options['agent']}.json")
         if not limited and noted.is_done and surely_silent(path, options["agent"], purpose, name, host_session):
             return None
@@ -173,6 +162,20 @@ def _opened(options: dict[str, str]) -> tuple[Services, str]:
     require_choice("purpose", options.get("purpose", "task"), PURPOSES)
     root = find_root(options.get("root"), Path.cwd())
     return open_session(root, options.get("session")), agent_id(options.get("agent"))
+
+
+USAGE = """\
+Usage: multi-agent-mcp hook [--root DIR] [--session NAME] [--agent ID] [--purpose task|chat]
+                            [--host NAME] [--unless-env] [--plugin] [--wait]
+
+{help}
+
+  --unless-env  the environment (MULTI_AGENT_MCP_AGENT, …) wins over the options
+  --plugin      say nothing where the environment names no agent, or the agent's own configuration has hooks
+  --wait        wait for mail: exit code 2 and the doorbell's line on standard error wake Claude Code
+"""
+VALUES = ("root", "session", "agent", "purpose", "host")
+FLAGS = ("unless-env", "plugin", "wait", "help")
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:

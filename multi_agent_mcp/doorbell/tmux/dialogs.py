@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from multi_agent_mcp.domain.hosts.dialog import Answered, Choice, Dialog
+from multi_agent_mcp.domain.question import Answered, Choice, Dialog
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT
 from multi_agent_mcp.doorbell.tmux.profiles import ChoiceShape, Profile
 from multi_agent_mcp.doorbell.tmux.screens import DIALOG, UNKNOWN, Screen, classify, topic_of, up_to
-from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION, KEY_SECONDS, PaneMarker, machine_time
+from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION, KEY_SECONDS, PaneMarker, machine_time, pieces
 from multi_agent_mcp.doorbell.tmux.typing import ATTEMPTS, CHANGED, Attempt, guarded, program_changed
-from multi_agent_mcp.doorbell.tmux.view import pieces
 
 FEWEST, MOST = 2, 9
 _BETWEEN = "   "

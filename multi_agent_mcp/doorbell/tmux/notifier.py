@@ -1,11 +1,5 @@
-"""The channel that types one line into an agent's pane, or nothing at all (docs/protocol.md, Typing into a pane).
-
-One snapshot decides; a pane with a draft or a dialog costs no second call. Then all conditions and the paste are one
-tmux command, so nothing can change in between (One command). The line goes through a paste buffer of its own (Paste
-buffer, Harmless text) into a pane that is addressed by `%id` and identified by its process and its server (Pane
-identity). The submit key follows only while the composer contains our own line, with its tag, and nothing else (Own
-line only). Nothing but the line and that key is ever sent (No other keys).
-"""
+"""The channel that types one line into an agent's pane, or nothing at all, and a person's use of panes from elsewhere
+(docs/protocol.md, Typing into a pane, Answering a dialog)."""
 
 from __future__ import annotations
 
@@ -22,7 +16,7 @@ from functools import partial
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import MANY, About, Delivery
-from multi_agent_mcp.domain.hosts.dialog import Answered, Dialog
+from multi_agent_mcp.domain.question import Answered, Dialog
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel, sanitized
 from multi_agent_mcp.doorbell.tmux import typing
@@ -30,7 +24,15 @@ from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, SilentServers
 from multi_agent_mcp.doorbell.tmux.dialogs import answer, read_dialog
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, Profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import BUSY, DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
-from multi_agent_mcp.doorbell.tmux.snapshot import ECHO_SECONDS, GONE, PaneSnapshot, probe, take_snapshot
+from multi_agent_mcp.doorbell.tmux.snapshot import (
+    ECHO_SECONDS,
+    GONE,
+    PaneSnapshot,
+    PaneView,
+    probe,
+    take_snapshot,
+    view_pane,
+)
 from multi_agent_mcp.doorbell.tmux.typing import (
     ATTEMPTS,
     CHANGED,
@@ -47,7 +49,6 @@ from multi_agent_mcp.doorbell.tmux.typing import (
     press,
     program_changed,
 )
-from multi_agent_mcp.doorbell.tmux.view import PaneView, view_pane
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -65,7 +66,15 @@ SaveScreen = Callable[[str, Screen], None]
 
 class TmuxNotifier(Channel):
     """Rings an agent in its registered pane. `save_screen` gets the host's name and screen when the profile does not
-    describe the screen."""
+    describe the screen.
+
+    One snapshot decides; a pane with a draft or a dialog costs no second call. Then all conditions and the paste
+    are one tmux command, so nothing can change in between (docs/protocol.md, One command). The line goes through a
+    paste buffer of its own (Paste buffer, Harmless text) into a pane that is addressed by `%id` and identified by
+    its process and its server (Pane identity). The submit key follows only while the composer contains our own
+    line, with its tag, and nothing else (Own line only). Nothing but the line and that key is ever sent (No other
+    keys).
+    """
 
     name = "tmux"
 

@@ -13,8 +13,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, TaskNotFound
 from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Tool, from_json_text
 from multi_agent_mcp.services.answer_budget import clipped
-from multi_agent_mcp.services.chat.conversations import PURPOSE_CHARACTERS
-from multi_agent_mcp.services.chat.delegations import as_answer
+from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, as_answer
 from multi_agent_mcp.services.questions import Asking
 
 Choices = Annotated[list[str], BeforeValidator(from_json_text)]

@@ -36,9 +36,9 @@ from multi_agent_mcp.domain.notification import (
     update_of,
     was_reopened,
 )
-from multi_agent_mcp.domain.overview.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
 from multi_agent_mcp.domain.question import ASKED, DEADLOCK, OVERDUE, cycles, deadlock_notice
+from multi_agent_mcp.domain.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Task, old_value, open_reviews
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge, Refusal, StorageError

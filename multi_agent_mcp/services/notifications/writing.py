@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.overview.stuck import (
+from multi_agent_mcp.domain.stuck import (
     LOOP_ANSWERS,
     LOOP_MESSAGES,
     LOOP_MESSAGES_ASKED_FOR,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, AgentSession, OwnerWait, in_tree_order
 from multi_agent_mcp.domain.entity import age, fields_of
-from multi_agent_mcp.domain.hosts.dialog import Asked
+from multi_agent_mcp.domain.question import Asked
 from multi_agent_mcp.domain.task import TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time, from_timestamp, json_values, local_zone, parse_time
@@ -21,18 +21,17 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.hosts.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.overview.stuck import Stuck
     from multi_agent_mcp.domain.question import Question
+    from multi_agent_mcp.domain.stuck import Stuck
+    from multi_agent_mcp.domain.usage import Limit
     from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
-    from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+    from multi_agent_mcp.services.overview.supervision import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.sessions.executions import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import Limits
-    from multi_agent_mcp.services.usage.usage import Usage
+    from multi_agent_mcp.services.usage.usage import Limits, Usage
     from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.overview.statistics import Statistics, compute
-from multi_agent_mcp.domain.overview.timeline import (
+from multi_agent_mcp.domain.question import ANSWERED
+from multi_agent_mcp.domain.timeline import (
     OTHERS,
     Arrow,
     Bar,
@@ -21,11 +21,12 @@ from multi_agent_mcp.domain.overview.timeline import (
     Life,
     Mark,
     PaneAnswer,
+    Statistics,
     Talk,
     Timeline,
     bars_of,
+    compute,
 )
-from multi_agent_mcp.domain.question import ANSWERED
 from multi_agent_mcp.domain.times import parse_time, stamp
 from multi_agent_mcp.services.mail import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running

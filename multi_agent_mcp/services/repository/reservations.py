@@ -16,17 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, age, entity_id, fields_of, new_id
-from multi_agent_mcp.domain.repository.edits import EDIT_OVERLAP, FileEdit, episode, overlap_notice
-from multi_agent_mcp.domain.repository.patterns import expressions, matcher, parsed_patterns
-from multi_agent_mcp.domain.repository.reservation import (
+from multi_agent_mcp.domain.reservation import (
     CLAIMS,
+    EDIT_OVERLAP,
     EXPIRED,
     HOLDER_GONE,
     RELEASED,
     RESERVATION_CONFLICT,
     RESERVATION_ENDED,
     TASK_ENDED,
+    FileEdit,
     Reservation,
+    episode,
+    expressions,
+    matcher,
+    overlap_notice,
+    parsed_patterns,
     reservation_notice,
 )
 from multi_agent_mcp.domain.times import format_time, parse_time
@@ -150,7 +155,7 @@ class Reservations:
         return next((one for one in others if matcher(one.patterns)(path)), None)
 
     def index(self) -> dict[str, Any]:
-        """What a hook reads instead of all files (`hooks/edited_files.py`); it is written for the next one."""
+        """What a hook reads instead of all files (`hooks/first_look.py`); it is written for the next one."""
         path, looked_at = self.workspace.path, time.time_ns()
         seen = [modified_at(path / "reservations"), modified_at(self.workspace.settings_path)]
         reserved = [[one.agent_id, expressions(one.patterns)] for one in self.open()] if self.enforces else []

@@ -23,11 +23,11 @@ from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.services.chat.conversations import Conversations
+    from multi_agent_mcp.services.chat import Conversations
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.snapshot import Dashboard
     from multi_agent_mcp.services.sessions.agent_sessions import Lease
-    from multi_agent_mcp.services.sessions.owner_waits import OwnerWaits
+    from multi_agent_mcp.services.sessions.executions import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
 

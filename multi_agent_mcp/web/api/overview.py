@@ -9,9 +9,9 @@ from typing import Any
 from multi_agent_mcp import __version__
 from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
-from multi_agent_mcp.domain.hosts.usage import UsageRow, grouped
-from multi_agent_mcp.domain.overview.timeline import Timeline
+from multi_agent_mcp.domain.timeline import Timeline
 from multi_agent_mcp.domain.times import asked_time
+from multi_agent_mcp.domain.usage import UsageRow, grouped
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search import SearchQuery, parts
 from multi_agent_mcp.web.request import ApiRequest

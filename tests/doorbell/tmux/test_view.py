@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from multi_agent_mcp.doorbell.tmux.screens import parsed
-from multi_agent_mcp.doorbell.tmux.view import pieces
+from multi_agent_mcp.doorbell.tmux.snapshot import pieces
 from tests.doorbell.tmux.test_screens import FIXTURES, SCREENS
 
 

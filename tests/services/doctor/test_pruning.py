@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.doctor.pruning import Prunable
+from multi_agent_mcp.services.doctor.tree import Prunable
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

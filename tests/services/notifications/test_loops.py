@@ -11,7 +11,7 @@ import pytest
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.overview.stuck import Exchange
+from multi_agent_mcp.domain.stuck import Exchange
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.services.notifications.writing import RecentMail
 from multi_agent_mcp.services.validation import Draft

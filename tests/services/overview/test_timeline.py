@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from multi_agent_mcp.domain.overview.timeline import OTHERS, Timeline
+from multi_agent_mcp.domain.timeline import OTHERS, Timeline
 from multi_agent_mcp.services.overview import timeline as module
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

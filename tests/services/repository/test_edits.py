@@ -13,7 +13,7 @@ import pytest
 
 from multi_agent_mcp.cli.for_hosts import hook
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.hooks import edited_files
+from multi_agent_mcp.hooks import first_look
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.hosts import tool_inputs
 from multi_agent_mcp.store import edit_log
@@ -35,7 +35,7 @@ def repository(place: Path) -> Path:
 def edited(services: Services, agent_id: str, path: Path, tool: str = "Edit", event: str = "PostToolUse") -> Any:
     """What a host's hook answers after an edit: the quick look first, as `hook` does."""
     facts = {"hook_event_name": event, "tool_name": tool, "tool_input": {"file_path": str(path)}, "cwd": "/"}
-    noted = edited_files.look(str(services.path), agent_id, facts)
+    noted = first_look.look_at_call(str(services.path), agent_id, facts)
     if noted.is_done:
         return None
     return services.hooks.answer(agent_id, "task", Event(event, facts=facts, is_noted=noted.is_noted))
@@ -71,13 +71,13 @@ def test_the_hooks_of_a_host_say_what_was_edited(services: Services, host: str, 
 
 def test_opencodes_plugin_says_what_was_edited() -> None:
     facts = {"tool_name": "write", "tool_input": {"filePath": "/project/b.txt", "content": "x"}, "cwd": "/project"}
-    assert edited_files.tool_call(facts, tool_inputs()).paths == ["/project/b.txt"]
+    assert first_look.tool_call(facts, tool_inputs()).paths == ["/project/b.txt"]
 
 
 def test_a_patch_in_a_shell_names_the_files_that_it_moves() -> None:
     patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.txt\n*** Move to: b/c.txt\n*** End Patch\nEOF"
     facts = {"tool_name": "Bash", "tool_input": {"command": patch}, "cwd": "/project"}
-    assert edited_files.tool_call(facts, tool_inputs()).paths == ["/project/a.txt", "/project/b/c.txt"]
+    assert first_look.tool_call(facts, tool_inputs()).paths == ["/project/a.txt", "/project/b/c.txt"]
 
 
 def test_a_patch_in_a_shell_is_noted_before_it_is_made_as_codex_runs_no_hook_after_it(
@@ -89,7 +89,7 @@ def test_a_patch_in_a_shell_is_noted_before_it_is_made_as_codex_runs_no_hook_aft
     edited(services, "worker-a", tree / "a.txt")
     patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch\nEOF"
     facts = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": patch}, "cwd": str(tree)}
-    noted = edited_files.look(str(services.path), "worker-b", facts)
+    noted = first_look.look_at_call(str(services.path), "worker-b", facts)
     assert not noted.is_done
     services.hooks.answer("worker-b", "task", Event("PreToolUse", host="codex", facts=facts))
     assert [line["path"] for line in lines(services, "worker-b")] == ["a.txt"]
@@ -159,7 +159,7 @@ def test_a_told_overlap_is_silent_beside_ten_thousand_lines(services: Services, 
     for agent_id in ("admin", "worker-b"):
         edit_log.append(str(services.path), agent_id, many, None)
     facts = {"hook_event_name": "PostToolUse", "tool_name": "Edit", "tool_input": {"file_path": str(tree / "a.txt")}}
-    assert edited_files.look(str(services.path), "worker-a", facts) == (True, True)
+    assert first_look.look_at_call(str(services.path), "worker-a", facts) == (True, True)
 
 
 def test_where_reservations_are_enforced_an_edit_of_a_reserved_file_is_denied(

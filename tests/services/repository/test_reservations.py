@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.repository.reservation import Reservation
+from multi_agent_mcp.domain.reservation import Reservation
 from multi_agent_mcp.errors import InvalidArguments, ReservationNotFound, Reserved, Unauthorized
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows

@@ -7,7 +7,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain.hosts.usage import Tokens, UsageRow
+from multi_agent_mcp.domain.usage import Tokens, UsageRow
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.wiring import Services
 

@@ -1,16 +1,124 @@
-"""Patterns of files, those of gitignore(5), relative to the working tree (docs/protocol.md, Reservations).
-
-Which files they match is decided by `pathspec`; whether two lists of patterns can match the same file is decided here,
-without looking at any file, so that it is the same on every machine.
-"""
+"""Reservations: files that an agent has to itself for a while, and patterns of files (docs/protocol.md, Reservations,
+Edits)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, TypeVar
 
+from multi_agent_mcp.domain.entity import EPOCH, Identified
+from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.errors import InvalidArguments
+
+RESERVATION_CONFLICT, RESERVATION_ENDED = "reservation_conflict", "reservation_ended"
+CLAIMS = "rsvs.open"
+"""The key of the open reservations on a hub, where they are enforced: each one is decided by replacing that value."""
+RELEASED, TASK_ENDED, HOLDER_GONE, EXPIRED = "released", "task_ended", "holder_gone", "expired"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation(Identified):
+    """A reservation. `released_at` is when it ended, `ended` why. `session_id` is the agent session that made it; None
+    for one that a person made by a command. `asked_by` are the agents to whom it was named as a conflict."""
+
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"session_id", "asked_by", "ended"})
+
+    id: str
+    agent_id: str = ""
+    task_id: str | None = None
+    patterns: tuple[str, ...] = ()
+    reason: str | None = None
+    created_at: datetime = EPOCH
+    expires_at: datetime | None = None
+    released_at: datetime | None = None
+    session_id: str | None = None
+    asked_by: tuple[str, ...] | None = None
+    ended: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.released_at is None
+
+    def has_expired(self, at: datetime) -> bool:
+        return self.expires_at is not None and at >= self.expires_at
+
+    def end(self, at: datetime, why: str) -> Reservation:
+        """The reservation after its end; the first end counts."""
+        return replace(self, released_at=at, ended=why) if self.is_open else self
+
+    def asked_for_by(self, agent_id: str) -> Reservation:
+        known = self.asked_by or ()
+        return self if agent_id in known or not self.is_open else replace(self, asked_by=(*known, agent_id))
+
+    def overlaps(self, other: Reservation) -> bool:
+        """Whether both can match the same file."""
+        return can_overlap(self.patterns, other.patterns)
+
+
+def reservation_notice(
+    action: str, subject: Reservation, target_id: str, by: str | None, at: datetime, reason: str, *cause: str
+) -> Notification:
+    """A notification about a reservation, without its text, one for each cause and target."""
+    return Notification(
+        id=derived_id(action, subject.id, target_id, *cause),
+        target_agent_id=target_id,
+        target_purpose=None,
+        type="status_change",
+        action=action,
+        task_id=subject.task_id if subject.agent_id == target_id else None,
+        created_at=at,
+        sender_id=by,
+        reason=reason,
+    )
+
+
+# Files that several agents edit (docs/protocol.md, Edits).
+
+EDIT_OVERLAP = "edit_overlap"
+
+
+@dataclass(frozen=True)
+class FileEdit:
+    """An edit of one file by an agent, while it worked on a task (None: on none)."""
+
+    path: str
+    repository: str | None
+    agent_id: str
+    task_id: str | None
+    at: datetime
+
+
+def episode(edits: Sequence[FileEdit], window: timedelta) -> list[FileEdit]:
+    """The edits of one file that belong together with the last one, oldest first: without a gap of `window`."""
+    ordered = sorted(edits, key=lambda edit: (edit.at, edit.agent_id))
+    for index in range(len(ordered) - 1, 0, -1):
+        if ordered[index].at - ordered[index - 1].at > window:
+            return ordered[index:]
+    return ordered
+
+
+def overlap_notice(of: Sequence[FileEdit], target: FileEdit, other_id: str, reason: str) -> Notification:
+    """The notification of an agent that another one edits the same file in this episode, without its text."""
+    first, last = of[0], of[-1]
+    return Notification(
+        id=derived_id(EDIT_OVERLAP, first.repository, first.path, first.at, first.agent_id, target.agent_id),
+        target_agent_id=target.agent_id,
+        target_purpose=None,
+        type="status_change",
+        action=EDIT_OVERLAP,
+        task_id=target.task_id,
+        created_at=last.at,
+        sender_id=other_id,
+        reason=reason,
+    )
+
+
+# Patterns of files, those of gitignore(5), relative to the working tree. Which files they match is decided by
+# `pathspec`; whether two lists of patterns can match the same file is decided here, without looking at any file, so
+# that it is the same on every machine.
 
 PATTERNS_MAX, PATTERN_CHARACTERS = 50, 300
 

@@ -1,4 +1,5 @@
-"""Decides from the known facts whether an agent is stuck, and why (docs/protocol.md, Stuck agents)."""
+"""Decides from the known facts whether an agent is stuck, and why; and whether two only answer each other
+(docs/protocol.md, Stuck agents, Loops)."""
 
 from __future__ import annotations
 

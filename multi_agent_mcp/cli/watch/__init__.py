@@ -1,1 +1,0 @@
-"""`watch`: a live snapshot of the session in a terminal pane."""

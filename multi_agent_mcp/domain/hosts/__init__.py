@@ -1,1 +1,0 @@
-"""What the hosts of agents show and write: dialogs, usage limits, tokens."""

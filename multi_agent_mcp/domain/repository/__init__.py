@@ -1,1 +1,0 @@
-"""Agents in one repository: what they edit, and what they reserve."""

@@ -1,0 +1,235 @@
+"""What `hook` looks at first, at every tool call, nearly always to find that there is nothing to announce
+(docs/protocol.md, Hooks, Edits). This module imports only what the interpreter loads quickly: pathlib and dataclasses
+alone take longer than the whole look.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections import namedtuple
+
+from multi_agent_mcp.store import edit_log
+from multi_agent_mcp.system.file_status import (
+    RACY_NS,
+    careful,
+    in_place,
+    is_settled,
+    modified_at,
+    signature_of,
+    tree_of,
+    within,
+)
+
+TYPE_CHECKING = False  # a hook cannot wait for `typing`, nor for its NamedTuple
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+# The state of `hook` between its runs, per agent: `{session}/.hooks/{agent}.json`. Derived, may be deleted.
+#
+# One small file says which events have something to announce while three directories are unchanged; if mail or
+# notifications have changed, only the heads of the files changed since are examined. The file stays small, however much
+# is unread.
+
+HEAD_BYTES = 4096
+EMPTY_NS = 5_000_000_000
+"""For so long an empty file counts as one that is being written (docs/format.md, Quarantine)."""
+_KINDS = ("ipc", "notifications", "tasks")
+
+
+def state_path(session_path: str, agent_id: str, purpose: str, suffix: str = "json") -> str:
+    """The path of the state file; ids contain no dots, so a chat session's file belongs to no other agent."""
+    name = agent_id if purpose == "task" else f"{agent_id}.{purpose}"
+    return f"{session_path}/.hooks/{name}.{suffix}"
+
+
+def boxes_now(session_path: str, agent_id: str) -> dict[str, Any]:
+    """The modification times of the agent's mail, notifications and tasks directories, which determine announcements
+    (`seen`), and the present time (`looked_at`), in nanoseconds."""
+    looked_at = time.time_ns()
+    return {"seen": [modified_at(f"{session_path}/{kind}/{agent_id}") for kind in _KINDS], "looked_at": looked_at}
+
+
+def dated(look: Mapping[str, Any], session_path: str, agent_id: str) -> dict[str, Any]:
+    """The look (see `boxes_now`) as it may be trusted: if a file that has just come is still empty, as if it had been
+    at the time of that change, since what is written into the file changes no directory."""
+    looked_at, places = look["looked_at"], [f"{session_path}/{kind}/{agent_id}" for kind in _KINDS]
+    recent = {place: at for place, at in zip(places, look["seen"], strict=True) if looked_at - at < EMPTY_NS}
+    files = (f"{place}/{name}" for place in recent for name in changed_since(place, looked_at - EMPTY_NS))
+    is_written = any((found := signature_of(path)) is not None and not found[1] for path in files)
+    return {**look, "looked_at": min(recent.values())} if is_written else {**look}
+
+
+def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]:
+    """Reads the state; empty if there is none that can be read."""
+    try:
+        with open(state_path(session_path, agent_id, purpose), "rb", opener=careful) as file:
+            state = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, host_session: str | None) -> bool:
+    """Whether this event certainly has nothing to announce: the last run has announced everything, and nothing was
+    added since. False for an unknown session of the host, which has to be recorded."""
+    state = read_state(session_path, agent_id, purpose)
+    try:
+        if event in state["speaks"] or host_session not in (None, state["host_session"]):
+            return False
+        looked_at, now = state["looked_at"], boxes_now(session_path, agent_id)["seen"]
+        mail, notices, tasks = (
+            before == after and is_settled(before, looked_at) for before, after in zip(state["seen"], now, strict=True)
+        )
+        boxes = zip((mail, notices), ("ipc", "notifications"), state["seen"], now, strict=False)
+        changed = ((kind, before, after) for unchanged, kind, before, after in boxes if not unchanged)
+        return tasks and not any(
+            after < before or _has_news(f"{session_path}/{kind}/{agent_id}", before) for kind, before, after in changed
+        )
+    except (KeyError, TypeError, ValueError, OSError):
+        return False  # damaged by hand, or not written yet
+
+
+def changed_since(directory: str, moment: int) -> list[str]:
+    """The names of the files that were added or changed at `moment` or later (nanoseconds), by their change times,
+    which cannot be set by hand."""
+    changed = []
+    with in_place(directory) as place, os.scandir(place) as found:
+        for item in found:
+            if item.name.endswith(".md") and item.name[0] != ".":
+                try:
+                    if item.stat(follow_symlinks=False).st_ctime_ns > moment - RACY_NS:
+                        changed.append(item.name)
+                except FileNotFoundError:  # archived at this moment
+                    continue
+    return changed
+
+
+def _has_news(directory: str, moment: int) -> bool:
+    """Whether a file that has changed since `moment` may be unread, by the files' heads."""
+    return not all(_is_read(f"{directory}/{name}") for name in changed_since(directory, moment))
+
+
+def _is_read(path: str) -> bool:
+    """Whether a file's head has `read_at` as this program writes it; other forms are left to the full parser."""
+    with open(path, "rb", opener=careful) as file:
+        header, _, _ = file.read(HEAD_BYTES).partition(b"\n---")
+    return b"\nread_at: '2" in header or b"\nread_at: 2" in header
+
+
+# What a tool call of a host does to files. Which tools edit which files is data of the hosts (`hosts/*.yaml`: `edits`,
+# `patches`, `shells`), here all hosts' in one, as `.edits/hook.json` has them: a tool's name and the keys of its input.
+
+_PATCHED = r"(?m)^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$"  # compiled where it is needed
+PATCH = "*** Begin Patch"
+_GUARDED = r"\b(stash|checkout|switch)\b"
+
+
+class ToolCall(namedtuple("ToolCall", ("paths", "command", "cwd"), defaults=((), "", ""))):
+    """A call of one of the host's own tools: the absolute paths of the files that it edits, the command that it runs in
+    a shell, if any, and the directory where."""
+
+    paths: Sequence[str]
+    command: str
+    cwd: str
+
+    @property
+    def patches_in_shell(self) -> bool:
+        """Whether it edits files by a patch in a shell: Codex takes that for itself, and runs no hook afterwards."""
+        return bool(self.paths) and PATCH in self.command
+
+    @property
+    def may_be_guarded(self) -> bool:
+        """Whether the command may take work from others in the same repository."""
+        _, git, rest = self.command.partition("git")
+        return bool(git) and re.search(_GUARDED, rest) is not None
+
+
+def tool_call(event: Mapping[str, Any], tools: Mapping[str, Mapping[str, Sequence[str]]]) -> ToolCall:
+    """Parses a hook's event."""
+    given, name = event.get("tool_input"), str(event.get("tool_name", ""))
+    if not isinstance(given, dict):
+        return ToolCall()
+    cwd = event.get("cwd")
+    base = cwd if isinstance(cwd, str) and cwd else os.getcwd()  # noqa: PTH109 - pathlib takes long to import
+
+    def text(kind: str) -> str:
+        values = (given.get(key) for key in tools.get(kind, {}).get(name, ()))
+        return next((value for value in values if isinstance(value, str) and "\0" not in value), "")
+
+    path, patch, command = text("edits"), text("patches"), text("shells")
+    patch = patch or (command if PATCH in command else "")
+    paths = [*([path] if path else []), *(re.findall(_PATCHED, patch) if patch else ())]
+    return ToolCall([os.path.join(base, found) for found in dict.fromkeys(paths)], command, base)  # noqa: PTH118 - as above
+
+
+class Noted(namedtuple("Noted", ("is_done", "is_noted"), defaults=(False,))):
+    """What the quick look at an event has done: whether nothing remains to be done, and whether the edits of the call
+    are in the log."""
+
+    is_done: bool
+    is_noted: bool
+
+
+def look_at_call(session_path: str, agent_id: str, event: Mapping[str, Any]) -> Noted:
+    """Notes the edits of a call that was made, or checks one that is to be made, as far as that is possible quickly."""
+    if event.get("hook_event_name") not in ("PreToolUse", "PostToolUse") or "tool_input" not in event:
+        return Noted(is_done=True)
+    known = edit_log.settings(session_path)
+    if known is None:
+        return Noted(is_done=False)
+    call = tool_call(event, known["tools"])
+    if event["hook_event_name"] == "PreToolUse":
+        is_judged = call.may_be_guarded or call.patches_in_shell or may_be_reserved(session_path, agent_id, call)
+        return Noted(is_done=not is_judged)
+    edited = edit_log.located(session_path, call.paths, call.cwd, known["repositories"])
+    if not edited:
+        return Noted(is_done=edited is not None)
+    task_id = edit_log.task_in_hand(session_path, agent_id)
+    edit_log.append(session_path, agent_id, edited, task_id)
+    since = time.time() - known["minutes"] * 60
+    is_news = task_id is not None and any(_is_news(session_path, agent_id, one, since) for one in edited)
+    return Noted(is_done=not is_news, is_noted=True)
+
+
+def may_be_reserved(session_path: str, agent_id: str, call: ToolCall) -> bool:
+    """Whether another agent may have reserved one of these files where that is enforced, by the index of reservations
+    alone. True if that is out of date."""
+    seen = [modified_at(f"{session_path}/{name}") for name in ("reservations", "session.yaml")]
+    if not call.paths or not seen[0]:
+        return False
+    paths = relative_paths(call)
+    index = edit_log.read_json(f"{edit_log.directory(session_path)}/reservations.json") or {}
+    if index.get("seen") != seen or not is_settled(seen[0], index.get("looked_at", 0)):
+        return True
+    return any(
+        holder != agent_id and any(_matches(patterns, path) for path in paths) for holder, patterns in index["reserved"]
+    )
+
+
+def relative_paths(call: ToolCall) -> list[str]:
+    """The files that the call edits, relative to the working tree."""
+    found = ((tree_of(path) or call.cwd, path) for path in call.paths)
+    return [path for tree, whole in found if (path := within(tree, whole)) is not None]
+
+
+def _matches(patterns: Iterable[tuple[bool, str]], path: str) -> bool:
+    found = False
+    for includes, expression in patterns:
+        if re.match(expression, path):
+            found = includes
+    return found
+
+
+def _is_news(session_path: str, agent_id: str, edited: edit_log.Edited, since: float) -> bool:
+    """Whether other agents with open tasks edit the same file, and that has not been told in this episode."""
+    others = {
+        edit.agent_id
+        for edit in edit_log.others_at(session_path, agent_id, edited, since)
+        if edit.task_id and os.path.exists(f"{session_path}/tasks/{edit.agent_id}/{edit.task_id}.md")  # noqa: PTH110
+    }
+    told_at, agents = edit_log.told(session_path).get(edit_log.told_key(edited), (0, ()))
+    return bool(others) and (told_at < since or not others | {agent_id} <= set(agents))

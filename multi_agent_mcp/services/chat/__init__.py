@@ -1,1 +1,0 @@
-"""Conversations, their delegation, and task operations from a chat session."""
