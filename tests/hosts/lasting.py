@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.services.overview.supervision import Slot
 from tests.end_to_end.chat_support import new_task, task_of
 from tests.end_to_end.literal import TEXTS, arguments_of, told_to_call
@@ -74,7 +75,7 @@ class LiteralModel:
 
     def told(self, request: Request) -> str | None:
         """The tool that it is told to call, or was before it waited for our server."""
-        return self.waits_to_call or told_to_call(request.news)
+        return self.waits_to_call or told_to_call(request.news, TOOLS)
 
     def offered(self, tool: str, request: Request) -> Call:
         """The call of our tool, or a wait for our server while the host does not offer it."""

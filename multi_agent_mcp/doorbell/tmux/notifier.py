@@ -1,11 +1,5 @@
-"""The channel that types one line into an agent's pane, or nothing at all (docs/protocol.md, Typing into a pane).
-
-One snapshot decides; a pane with a draft or a dialog costs no second call. Then all conditions and the paste are one
-tmux command, so nothing can change in between (One command). The line goes through a paste buffer of its own (Paste
-buffer, Harmless text) into a pane that is addressed by `%id` and identified by its process and its server (Pane
-identity). The submit key follows only while the composer contains our own line, with its tag, and nothing else (Own
-line only). Nothing but the line and that key is ever sent (No other keys).
-"""
+"""The channel that types one line into an agent's pane, or nothing at all, and a person's use of panes from elsewhere
+(docs/protocol.md, Typing into a pane, Answering a dialog)."""
 
 from __future__ import annotations
 
@@ -72,7 +66,15 @@ SaveScreen = Callable[[str, Screen], None]
 
 class TmuxNotifier(Channel):
     """Rings an agent in its registered pane. `save_screen` gets the host's name and screen when the profile does not
-    describe the screen."""
+    describe the screen.
+
+    One snapshot decides; a pane with a draft or a dialog costs no second call. Then all conditions and the paste
+    are one tmux command, so nothing can change in between (docs/protocol.md, One command). The line goes through a
+    paste buffer of its own (Paste buffer, Harmless text) into a pane that is addressed by `%id` and identified by
+    its process and its server (Pane identity). The submit key follows only while the composer contains our own
+    line, with its tag, and nothing else (Own line only). Nothing but the line and that key is ever sent (No other
+    keys).
+    """
 
     name = "tmux"
 
