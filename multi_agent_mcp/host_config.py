@@ -22,12 +22,11 @@ from tomlkit.exceptions import TOMLKitError
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.errors import InvalidArguments, Reason
-from multi_agent_mcp.hosts import hosts
+from multi_agent_mcp.hosts import Host, hosts
 from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external, remove_file
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.hosts import Host
     from multi_agent_mcp.store.workspace import Workspace
 
 SERVER_NAME = "ipc"

@@ -1,9 +1,5 @@
 """The waiter: a process that a host keeps in the background and that ends when the agent is to be woken
-(docs/protocol.md, Waiter).
-
-Claude's `asyncRewake` hooks work so: every SessionStart and Stop starts another one, and they may outlive their host.
-So only one per agent waits, and it watches the host.
-"""
+(docs/protocol.md, Waiter)."""
 
 from __future__ import annotations
 
@@ -50,7 +46,10 @@ class Host:
 
 class Waiter:
     """Waits for mail and notifications for an agent's session of this purpose. `beginning`: the host's session has just
-    begun."""
+    begun.
+
+    Claude's `asyncRewake` hooks work so: every SessionStart and Stop starts another one, and they may outlive their
+    host. So only one per agent waits, and it watches the host."""
 
     def __init__(self, hooks: Hooks, agent_id: str, purpose: str, host: Host, *, beginning: bool = False) -> None:
         self.hooks = hooks

@@ -4,11 +4,6 @@ A file has the fields of a `Host`, which `init`, `up`, hooks and doorbells go by
 (`doorbell/tmux/profiles.py`). Files without a `configuration` are lists of programs that are not hosts. To add a host,
 add its file, and fixtures of its screens.
 
-In `configuration`, `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that the host
-reads in a directory automatically. `words` replace {mcp_config} in a command, with the variables of `environment`.
-`start` is the command with which a person starts the host, `start_shared` the one in such a directory. `{name}` is
-replaced by one of our values (`host_config.py`), or by the path of one of the files.
-
 `plugin` is what `scripts/plugins` makes the host's plugin of, with the same values, but for the program on PATH: its
 `files`, where its `skill` lies, and the files at the top of the repository by which the host finds it (`marketplace`).
 The variables that are `passed` to the server have the form of `identity`.
@@ -37,7 +32,11 @@ _DIRECTORY = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Configuration:
-    """The field `configuration`. A command with `settings_option` brings its own settings: it gets our server only."""
+    """The field `configuration`: `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that
+    the host reads in a directory automatically. `words` replace {mcp_config} in a command, with the variables of
+    `environment`. `start` is the command with which a person starts the host, `start_shared` the one in such a
+    directory. `{name}` is replaced by one of our values (`host_config.py`), or by the path of one of the files. A
+    command with `settings_option` brings its own settings: it gets our server only."""
 
     words: str
     start: str

@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from opentelemetry.sdk.resources import Resource
@@ -19,10 +18,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from multi_agent_mcp import __version__
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.config import Destination
-    from multi_agent_mcp.telemetry.recording import Export, Span
+from multi_agent_mcp.config import Destination
+from multi_agent_mcp.telemetry.recording import Export, Span
 
 logger = logging.getLogger(__name__)
 

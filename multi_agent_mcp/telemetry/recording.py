@@ -15,14 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
+from multi_agent_mcp.domain.agent import Execution
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.trace import current, valid, within
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Execution
-    from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.domain.task import Task
 
 logger = logging.getLogger(__name__)
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from multi_agent_mcp.errors import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import Reason, Refusal
 
 LANGUAGES = ("ja", "en")
 DEFAULT_LANGUAGE = "ja"
