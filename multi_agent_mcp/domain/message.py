@@ -19,26 +19,14 @@ if TYPE_CHECKING:
     from nacl.signing import SigningKey, VerifyKey
 
 MessageType = Literal[
-    "task_assign",
-    "task_complete",
-    "task_approved",
-    "task_failed",
-    "task_progress",
-    "status_update",
-    "request",
-    "response",
-    "broadcast",
-    "system",
-    "error",
-    "conversation",
-]
+    "task_assign", "task_complete", "task_approved", "task_failed", "task_progress", "status_update",
+    "request", "response", "broadcast", "system", "error", "conversation",
+]  # fmt: skip
 MessagePriority = Literal["low", "normal", "high", "urgent"]
 
 MESSAGE_TYPES: tuple[str, ...] = get_args(MessageType)
 MESSAGE_PRIORITIES: tuple[str, ...] = get_args(MessagePriority)
 REPORT_TYPES = frozenset({"task_progress", "task_complete", "task_failed"})
-
-
 SHORT_CHARACTERS = 100
 
 

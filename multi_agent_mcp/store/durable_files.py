@@ -4,12 +4,6 @@
 New content is written to a scratch directory on the same file system, fsynced and put in place atomically, and the
 directory is fsynced (docs/protocol.md, Durability). The scratch directory keeps partial files out of the directories
 that people `ls` and processes watch; files that a killed process leaves there were never acknowledged.
-
-Exclusive creation uses link(2). On a file system without hard links (FAT, some network mounts) the file is renamed into
-place instead, under a lock, if the name is free. Renaming over an `O_EXCL` placeholder would be exclusive towards other
-programs, too, but a crash would leave the placeholder: an empty key or message. A lock ends with its process and is
-exclusive among our own processes; only a foreign file created under the same random name within the same microseconds
-would be overwritten.
 """
 
 from __future__ import annotations
@@ -394,6 +388,11 @@ class Files:
             raise
         return path
 
+    # Exclusive creation uses link(2). On a file system without hard links (FAT, some network mounts) the file is
+    # renamed into place instead, under a lock, if the name is free. Renaming over an `O_EXCL` placeholder would be
+    # exclusive towards other programs, too, but a crash would leave the placeholder: an empty key or message. A lock
+    # ends with its process and is exclusive among our own processes; only a foreign file created under the same
+    # random name within the same microseconds would be overwritten.
     def _place(self, source: Path, target: Path) -> None:
         """Puts a file at a path that is free; raises `FileExistsError`. With hard links, the source remains."""
         try:

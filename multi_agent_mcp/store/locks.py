@@ -2,12 +2,6 @@
 
 A thread that holds a lock may take only locks further down in `ORDER`, which excludes deadlocks. The tests enable
 `ORDER_CHECK`, which fails a thread that takes a lock out of order, or one that is not in the table.
-
-A lock no longer protects anything once its file is removed while it is held: the next process makes a new file and
-locks that. Therefore a change is put in place only while the files of the writer's locks still exist, and a lock's file
-is made only while no change is being put in place. Both happen under a flock(2) on the session's directory: shared for
-writers, exclusive for makers of lock files. So the holder of a new lock sees everything written under the old one, and
-the holder of the old one writes nothing more.
 """
 
 from __future__ import annotations

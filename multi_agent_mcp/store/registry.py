@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.entity import differing_in_case, is_name
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
 from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Superseded, digest8, mark, revision_in
 from multi_agent_mcp.store.directory import SETTLING_SECONDS
-from multi_agent_mcp.store.journal import Conflicts
+from multi_agent_mcp.store.records import Conflicts
 from multi_agent_mcp.system.file_status import Signature, is_settled, signature_of
 
 if TYPE_CHECKING:

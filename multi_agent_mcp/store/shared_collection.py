@@ -32,7 +32,7 @@ from multi_agent_mcp.store.authority import (
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.collection import Collection, Layout, Location, is_plain
 from multi_agent_mcp.store.durable_files import FileChanged, Files
-from multi_agent_mcp.store.journal import Conflicts
+from multi_agent_mcp.store.records import Conflicts
 
 E = TypeVar("E", bound=Identified)
 

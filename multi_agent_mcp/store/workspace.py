@@ -36,9 +36,18 @@ from multi_agent_mcp.store.collection import WHOLE, Collection, Layout, Partitio
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, Standing
-from multi_agent_mcp.store.journal import AuditLog, Conflicts, DeliveryLog, TravelLog
 from multi_agent_mcp.store.locks import serving_lock
-from multi_agent_mcp.store.records import SHARE, Intents, KeyFile, Record, RelayState
+from multi_agent_mcp.store.records import (
+    SHARE,
+    AuditLog,
+    Conflicts,
+    DeliveryLog,
+    Intents,
+    KeyFile,
+    Record,
+    RelayState,
+    TravelLog,
+)
 from multi_agent_mcp.store.registry import Registry
 from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
 from multi_agent_mcp.system.files import make_directories, make_directory, storage_errors, write_new

@@ -19,7 +19,7 @@ from multi_agent_mcp.store.authority import ALONE, Authority, Shared, revision_o
 from multi_agent_mcp.store.collection import Layout
 from multi_agent_mcp.store.directory import Quarantine
 from multi_agent_mcp.store.durable_files import Files
-from multi_agent_mcp.store.journal import Conflicts
+from multi_agent_mcp.store.records import Conflicts
 from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
 from tests.hub.support import machines
 from tests.store.support import NOON, put

@@ -6,7 +6,7 @@ import pytest
 
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.store.durable_files import Files
-from multi_agent_mcp.store.journal import DeliveryLog
+from multi_agent_mcp.store.records import DeliveryLog
 from tests.store.support import NOON
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.store import journal
+from multi_agent_mcp.store import records as journal
 from multi_agent_mcp.store.durable_files import Files
-from multi_agent_mcp.store.journal import LineFile
+from multi_agent_mcp.store.records import LineFile
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from multi_agent_mcp.errors import (
 )
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.validation import require_text, require_words
-from multi_agent_mcp.store.journal import LineFile
+from multi_agent_mcp.store.records import LineFile
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:

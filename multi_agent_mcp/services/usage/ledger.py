@@ -38,21 +38,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 
-_SCHEMA = """
-CREATE TABLE sources (agent_id TEXT NOT NULL, purpose TEXT NOT NULL, host TEXT NOT NULL, conversation TEXT NOT NULL,
-                      path TEXT, PRIMARY KEY (agent_id, conversation)) WITHOUT ROWID;
-CREATE TABLE files (path TEXT PRIMARY KEY, agent_id TEXT NOT NULL, conversation TEXT NOT NULL, main INTEGER NOT NULL,
-                    inode INTEGER NOT NULL, read_to INTEGER NOT NULL, mark TEXT NOT NULL, model TEXT,
-                    window INTEGER, context INTEGER, fillings INTEGER NOT NULL, unreadable REAL) WITHOUT ROWID;
-CREATE TABLE strangers (path TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE responses (key BLOB PRIMARY KEY, agent_id TEXT NOT NULL, task_id TEXT, model TEXT, at REAL NOT NULL,
-                        input INTEGER NOT NULL, output INTEGER NOT NULL, cache_read INTEGER NOT NULL,
-                        cache_write INTEGER NOT NULL, reasoning INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX responses_by_agent ON responses (agent_id, at);
-CREATE INDEX responses_by_task ON responses (task_id);
-CREATE TABLE looked (at REAL NOT NULL);
-PRAGMA user_version = 1;
-"""
 _COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
 _SUMS = ", ".join(f"SUM({name})" for name in _COUNTS)
 _KEPT = ", ".join(f"{name} = MAX({name}, excluded.{name})" for name in _COUNTS)
@@ -117,6 +102,25 @@ class Ledger(DerivedDatabase):
     """The ledger of one session. `task_at` says on what an agent worked; `limit_read` and `acted` are told what the
     files say beside tokens."""
 
+    SCHEMA = """
+        CREATE TABLE sources (agent_id TEXT NOT NULL, purpose TEXT NOT NULL, host TEXT NOT NULL,
+                              conversation TEXT NOT NULL, path TEXT,
+                              PRIMARY KEY (agent_id, conversation)) WITHOUT ROWID;
+        CREATE TABLE files (path TEXT PRIMARY KEY, agent_id TEXT NOT NULL, conversation TEXT NOT NULL,
+                            main INTEGER NOT NULL, inode INTEGER NOT NULL, read_to INTEGER NOT NULL,
+                            mark TEXT NOT NULL, model TEXT, window INTEGER, context INTEGER,
+                            fillings INTEGER NOT NULL, unreadable REAL) WITHOUT ROWID;
+        CREATE TABLE strangers (path TEXT PRIMARY KEY) WITHOUT ROWID;
+        CREATE TABLE responses (key BLOB PRIMARY KEY, agent_id TEXT NOT NULL, task_id TEXT, model TEXT,
+                                at REAL NOT NULL, input INTEGER NOT NULL, output INTEGER NOT NULL,
+                                cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+                                reasoning INTEGER NOT NULL) WITHOUT ROWID;
+        CREATE INDEX responses_by_agent ON responses (agent_id, at);
+        CREATE INDEX responses_by_task ON responses (task_id);
+        CREATE TABLE looked (at REAL NOT NULL);
+        PRAGMA user_version = 1;
+        """
+
     def __init__(
         self,
         base: Path,
@@ -125,7 +129,7 @@ class Ledger(DerivedDatabase):
         limit_read: LimitRead = lambda *_: None,
         acted: Acted = lambda *_: None,
     ) -> None:
-        super().__init__(base, base / ".usage" / "ledger.sqlite", _SCHEMA, 1)
+        super().__init__(base, base / ".usage" / "ledger.sqlite", self.SCHEMA, 1)
         self._clock = clock
         self._task_at = task_at
         self._limit_read = limit_read

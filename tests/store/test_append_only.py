@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from multi_agent_mcp.store import journal as journal_module
+from multi_agent_mcp.store import records as journal_module
 from multi_agent_mcp.store.durable_files import Files
-from multi_agent_mcp.store.journal import Journal
+from multi_agent_mcp.store.records import Journal
 from tests.store.support import put
 
 
