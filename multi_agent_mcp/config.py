@@ -154,7 +154,7 @@ class Settings:
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
     """Reads `MULTI_AGENT_MCP_ROOT/_SESSION/_AGENT/_PURPOSE`, and the pane in which this process was started. The
     passkey was removed when the process started; see `environment.take_passkey`. Tests set `_CHECK_LOCKS` for the
-    processes that they start; see `store/files/locks.py`."""
+    processes that they start; see `store/locks.py`."""
     return Environment(
         root=environ.get(f"{ENV}ROOT") or None,  # an empty variable counts as unset, as in most programs
         session=environ.get(f"{ENV}SESSION") or None,

@@ -1,7 +1,7 @@
 """Kills this process with SIGKILL at a chosen moment: before, during, or after one of the calls that change the disk.
 
 The functions of `os` that change files are wrapped, as all writes of this project go through them
-(`store/files/durable_files.py`; pathlib and filelock call them too). A call that only reads needs no kill point, as the
+(`store/durable_files.py`; pathlib and filelock call them too). A call that only reads needs no kill point, as the
 disk is in the same state as after the preceding change.
 """
 
