@@ -37,7 +37,7 @@ from multi_agent_mcp.domain.delivery import (
 )
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.question import ASKED
+from multi_agent_mcp.domain.question import ASKED, Asked
 from multi_agent_mcp.domain.stuck import DIALOG, LOGIN
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, about, doorbell_line
@@ -48,7 +48,6 @@ from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.question import Asked
     from multi_agent_mcp.domain.usage import Limit
 
 

@@ -22,24 +22,23 @@ from multi_agent_mcp.web.app import Console, Live, create_app
 from multi_agent_mcp.web.security import Auth, Connection, connection_limit
 from multi_agent_mcp.wiring import Services
 
-# Opens the console's one-time link in the person's browser without showing it to other users of this machine.
-#
-# Arguments of a process are public (proc(5), `/proc/PID/cmdline`), so the browser is given the name of a private file,
-# a page that leads to the link.
-
 logger = logging.getLogger(__name__)
 
-PAGE = """\
+
+class LinkPage:
+    """A private file that leads a browser to a link, from `open` to `remove`.
+
+    It opens the console's one-time link in the person's browser without showing it to other users of this machine:
+    arguments of a process are public (proc(5), `/proc/PID/cmdline`), so the browser is given the name of the file, a
+    page that leads to the link."""
+
+    PAGE = """\
 <!DOCTYPE html>
 <meta charset="utf-8">
 <meta http-equiv="refresh" content="0; url={link}">
 <title>multi-agent-mcp</title>
 <a href="{link}">multi-agent-mcp</a>
 """
-
-
-class LinkPage:
-    """A private file that leads a browser to a link, from `open` to `remove`."""
 
     def __init__(self) -> None:
         self._directory: TemporaryDirectory[str] | None = None
@@ -50,7 +49,7 @@ class LinkPage:
         self._directory = _private_directory()
         page = Path(self._directory.name, "open.html")
         page.touch(mode=0o600)
-        page.write_text(PAGE.format(link=html.escape(link)), encoding="ascii")
+        page.write_text(self.PAGE.format(link=html.escape(link)), encoding="ascii")
         threading.Thread(target=_open, args=(page.as_uri(), failed), daemon=True).start()
 
     def remove(self) -> None:

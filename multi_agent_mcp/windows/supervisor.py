@@ -1,7 +1,4 @@
-"""The supervisor: opens windows for missing agent sessions, and closes those of sessions that have logged out.
-
-`up` runs it in a separate pane. All its state is in files, so it may be killed and restarted at any time.
-"""
+"""The supervisor: opens windows for missing agent sessions, and closes those of sessions that have logged out."""
 
 from __future__ import annotations
 
@@ -89,7 +86,8 @@ WATCHED = ("ipc", "tasks", "delegations", "sessions")
 
 
 class Supervisor:
-    """The supervisor of one session. It keeps no state between looks except in files."""
+    """The supervisor of one session, which `up` runs in a separate pane. It keeps no state between looks except in
+    files, so it may be killed and restarted at any time."""
 
     def __init__(self, windows: TeamWindows) -> None:
         self.services = windows.services

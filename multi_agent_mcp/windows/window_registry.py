@@ -1,8 +1,4 @@
-"""A team's windows in tmux: recorded before they are opened, recognised by the marks on their panes.
-
-`up`, `down` and the supervisor hold one lock while they look and act. If a process is killed between opening a window
-and recording its pane, the next look matches the recorded intent with the mark.
-"""
+"""A team's windows in tmux: recorded before they are opened, recognised by the marks on their panes."""
 
 from __future__ import annotations
 
@@ -27,7 +23,10 @@ from multi_agent_mcp.wiring import Services
 
 class TeamWindows:
     """The windows of one team. Open ones are found on every tmux server that a record or a registered pane names. New
-    ones are opened on the server at `socket_path`, or with `joins` on the server of the open ones, if any."""
+    ones are opened on the server at `socket_path`, or with `joins` on the server of the open ones, if any.
+
+    `up`, `down` and the supervisor hold one lock while they look and act. If a process is killed between opening a
+    window and recording its pane, the next look matches the recorded intent with the mark."""
 
     def __init__(
         self, services: Services, socket_path: str, config_file: str | None = None, *, joins: bool = False

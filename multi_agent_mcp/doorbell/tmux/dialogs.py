@@ -19,7 +19,6 @@ from multi_agent_mcp.doorbell.tmux.client import TIMEOUT
 from multi_agent_mcp.doorbell.tmux.profiles import ChoiceShape, Profile
 from multi_agent_mcp.doorbell.tmux.screens import DIALOG, UNKNOWN, Screen, classify, topic_of, up_to
 from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION, KEY_SECONDS, PaneMarker, machine_time, pieces
-from multi_agent_mcp.doorbell.tmux.typing import ATTEMPTS, CHANGED, Attempt, guarded, program_changed
 
 FEWEST, MOST = 2, 9
 _BETWEEN = "   "
@@ -188,13 +187,13 @@ SETTLE_SECONDS = 2.0
 TAKEN_SECONDS = 3.0
 POLL_SECONDS = 0.03
 
-Look = Callable[[], Attempt | str]
+Look = Callable[[], typing.Attempt | str]
 """Takes a snapshot of the pane, or returns the reason when nothing may be typed there, whatever it shows."""
 
 
 def answer(look: Look, dialog_id: str, key: str) -> Answered:
     """Sends the keys of a choice if the dialog with this id is shown, then verifies the outcome."""
-    for _ in range(ATTEMPTS):
+    for _ in range(typing.ATTEMPTS):
         expected = _expected(look, dialog_id)
         if isinstance(expected, Answered):
             return expected
@@ -202,17 +201,17 @@ def answer(look: Look, dialog_id: str, key: str) -> Answered:
         if (choice := shown.dialog.choice(key)) is None:
             return Answered("refused", NO_CHOICE, dialog=shown.dialog)
         mark = PaneMarker(dialog_id, attempt.snapshot.facts.pane_pid, machine_time(), 1)
-        reason = program_changed(attempt) or _press(attempt, shown, choice, mark)
+        reason = typing.program_changed(attempt) or _press(attempt, shown, choice, mark)
         if reason is None:
             return _outcome(look, attempt, shown, mark)
         if reason == TIMEOUT:  # tmux runs what it was sent once it goes on
             return Answered("pressed", reason, dialog=shown.dialog)
-        if reason != CHANGED:
+        if reason != typing.CHANGED:
             return Answered("refused", reason)
-    return Answered("refused", CHANGED)
+    return Answered("refused", typing.CHANGED)
 
 
-def _expected(look: Look, dialog_id: str) -> tuple[Attempt, ShownDialog] | Answered:
+def _expected(look: Look, dialog_id: str) -> tuple[typing.Attempt, ShownDialog] | Answered:
     """The dialog as shown at a moment when its window is settled; the refusal if it is not the one with this id.
 
     A window that never settles is refused, because tmux's conditions compare the words of rows, wherever they stand,
@@ -237,7 +236,7 @@ def _expected(look: Look, dialog_id: str) -> tuple[Attempt, ShownDialog] | Answe
         time.sleep(POLL_SECONDS)
 
 
-def _is_pending(attempt: Attempt, dialog_id: str) -> bool:
+def _is_pending(attempt: typing.Attempt, dialog_id: str) -> bool:
     """Whether anybody pressed a key for the dialog within `KEY_SECONDS` and did not see it taken: the host may not have
     read that key yet, and would take a second one as the answer to its next question."""
     facts = attempt.snapshot.facts
@@ -246,7 +245,7 @@ def _is_pending(attempt: Attempt, dialog_id: str) -> bool:
     return same and last is not None and last.younger_than(KEY_SECONDS)
 
 
-def _press(attempt: Attempt, shown: ShownDialog, choice: Choice, mark: PaneMarker) -> str | None:
+def _press(attempt: typing.Attempt, shown: ShownDialog, choice: Choice, mark: PaneMarker) -> str | None:
     """Presses the keys in one tmux command with all conditions and the marker that prevents a second key. Returns None,
     or the reason why they were not pressed."""
     facts, screen = attempt.snapshot.facts, attempt.snapshot.screen
@@ -258,10 +257,10 @@ def _press(attempt: Attempt, shown: ShownDialog, choice: Choice, mark: PaneMarke
         typing.same(ANSWER_OPTION, typing.escaped(facts.answered)),
     )
     marking = f"set-option -p -t {attempt.pane} {ANSWER_OPTION} {mark}"
-    return guarded(attempt, condition, f"send-keys -t {attempt.pane} {' '.join(choice.keys)} ; {marking}")
+    return typing.guarded(attempt, condition, f"send-keys -t {attempt.pane} {' '.join(choice.keys)} ; {marking}")
 
 
-def _outcome(look: Look, attempt: Attempt, shown: ShownDialog, mark: PaneMarker) -> Answered:
+def _outcome(look: Look, attempt: typing.Attempt, shown: ShownDialog, mark: PaneMarker) -> Answered:
     """The outcome of the keys. While the dialog stays, or the screen is unknown (it may be half drawn), looks again for
     up to `TAKEN_SECONDS`."""
     end = time.monotonic() + TAKEN_SECONDS
@@ -282,7 +281,7 @@ def _outcome(look: Look, attempt: Attempt, shown: ShownDialog, mark: PaneMarker)
         time.sleep(POLL_SECONDS)
 
 
-def _unmark(attempt: Attempt, mark: PaneMarker) -> None:
+def _unmark(attempt: typing.Attempt, mark: PaneMarker) -> None:
     """Removes our marker, because the keys were taken: the same question, asked again, is another one."""
     ours = typing.same(ANSWER_OPTION, mark)
     unset = f"set-option -p -u -t {attempt.pane} {ANSWER_OPTION}"

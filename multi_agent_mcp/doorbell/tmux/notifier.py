@@ -33,22 +33,6 @@ from multi_agent_mcp.doorbell.tmux.snapshot import (
     take_snapshot,
     view_pane,
 )
-from multi_agent_mcp.doorbell.tmux.typing import (
-    ATTEMPTS,
-    CHANGED,
-    ENDED,
-    NOT_ECHOED,
-    NOT_SUBMITTED,
-    SETTLE_SECONDS,
-    Attempt,
-    clear_marker,
-    enter,
-    finish,
-    left_cursor_row,
-    paste,
-    press,
-    program_changed,
-)
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -97,9 +81,9 @@ class TmuxNotifier(Channel):
         """`submitted` when the line was typed and entered; `rung` when it was typed but not entered, or when an earlier
         line has just left the composer after a key whose effect was not seen (a human may have cleared the line);
         `stored` with the reason when nothing was typed."""
-        for _ in range(ATTEMPTS - 1):
+        for _ in range(typing.ATTEMPTS - 1):
             outcome = self._ring(agent, sanitized(line))
-            if outcome != Delivery("stored", CHANGED):
+            if outcome != Delivery("stored", typing.CHANGED):
                 return outcome
         return self._ring(agent, sanitized(line))
 
@@ -152,12 +136,12 @@ class TmuxNotifier(Channel):
         key now. Pastes nothing."""
         attempt = self._attempt(agent)
         if isinstance(attempt, str):
-            return Delivery("stored", LINE_GONE if attempt in (*GONE, *ENDED) else attempt)
+            return Delivery("stored", LINE_GONE if attempt in (*GONE, *typing.ENDED) else attempt)
         if attempt.shown.state == OURS:
-            return finish(attempt)
+            return typing.finish(attempt)
         reason = _untypeable(attempt)
         composer = attempt.shown.composer
-        elsewhere = reason != NOT_ECHOED and composer is not None and PREFIX not in composer.typed
+        elsewhere = reason != typing.NOT_ECHOED and composer is not None and PREFIX not in composer.typed
         return Delivery("stored", LINE_GONE if reason is None or elsewhere else reason)
 
     def _ring(self, agent: Agent, line: str) -> Delivery:
@@ -173,19 +157,19 @@ class TmuxNotifier(Channel):
         if attempt.profile.composer is None:
             return self._to_line_reader(attempt, line)
         if attempt.shown.state == OURS:
-            return finish(attempt)
+            return typing.finish(attempt)
         if attempt.was_entered_late:
-            clear_marker(attempt)
+            typing.clear_marker(attempt)
             return Delivery("rung", "earlier_line")
         return self._to_composer(attempt, line)
 
-    def _seen(self, agent: Agent, *, regardless: bool = False) -> Attempt | str:
+    def _seen(self, agent: Agent, *, regardless: bool = False) -> typing.Attempt | str:
         """As `_attempt`, for callers that only look; `regardless` ignores a human who types or scrolls there, which
         does not change the host's screen."""
         look = partial(self._look, agent, UNTOUCHABLE) if regardless else partial(self._attempt, agent)
         return self.silent.ask(agent.socket_path, look)
 
-    def _attempt(self, agent: Agent) -> Attempt | str:
+    def _attempt(self, agent: Agent) -> typing.Attempt | str:
         """A snapshot of the agent's pane, or the reason when nothing may be typed there, whatever it shows: tmux
         forbids it, the program is unknown, a human types."""
         attempt = self._look(agent)
@@ -194,10 +178,10 @@ class TmuxNotifier(Channel):
         if self._is_typing(attempt.snapshot):
             return "human_typing"
         if attempt.has_echoed:
-            clear_marker(attempt)
+            typing.clear_marker(attempt)
         return attempt
 
-    def _look(self, agent: Agent, allowed: Collection[str] = ()) -> Attempt | str:
+    def _look(self, agent: Agent, allowed: Collection[str] = ()) -> typing.Attempt | str:
         """As `_attempt`, but ignores a human who types and the `allowed` reasons, and changes nothing."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
@@ -213,55 +197,56 @@ class TmuxNotifier(Channel):
         if isinstance(profile, str):
             return profile
         shown = classify(profile, snapshot.screen)
-        return Attempt(server, agent, agent.pane_id, self.profiles, profile, snapshot, shown, began)
+        return typing.Attempt(server, agent, agent.pane_id, self.profiles, profile, snapshot, shown, began)
 
     def _is_typing(self, snapshot: PaneSnapshot) -> bool:
         """Whether a human pressed a key within `quiet_seconds`. A key time further in the future is from before the
         clock was set back, and must not silence the doorbell until the clock has caught up."""
         return abs(self.clock() - snapshot.last_key) < self.quiet_seconds
 
-    def _lasts(self, attempt: Attempt) -> bool:
+    def _lasts(self, attempt: typing.Attempt) -> bool:
         """Whether the screen stays the same for `LASTS_SECONDS`; a half-drawn frame is not worth saving."""
         time.sleep(LASTS_SECONDS)
         again = take_snapshot(attempt.server, attempt.pane)
         return not isinstance(again, str) and again.screen == attempt.snapshot.screen
 
-    def _to_line_reader(self, attempt: Attempt, line: str) -> Delivery:
+    def _to_line_reader(self, attempt: typing.Attempt, line: str) -> Delivery:
         """Rings a program that is declared to read lines: pastes if tmux's own conditions hold, pauses, presses Enter.
         Its screen cannot be interpreted."""
         condition = attempt.condition()
-        if (reason := paste(attempt, condition, line)) is not None:
+        if (reason := typing.paste(attempt, condition, line)) is not None:
             return Delivery("stored", reason)
         time.sleep(self._pause(attempt.profile))
         if (
-            reason := program_changed(attempt) or press(attempt, condition, attempt.profile.submit[IDLE][0])
+            reason := typing.program_changed(attempt)
+            or typing.press(attempt, condition, attempt.profile.submit[IDLE][0])
         ) is not None:
             return Delivery("rung", reason)
         entered = timedelta(seconds=time.monotonic() - attempt.began)
-        if left_cursor_row(attempt, line):
+        if typing.left_cursor_row(attempt, line):
             return Delivery("submitted", entered_after=entered)
-        return Delivery("rung", NOT_SUBMITTED)
+        return Delivery("rung", typing.NOT_SUBMITTED)
 
-    def _to_composer(self, attempt: Attempt, line: str) -> Delivery:
+    def _to_composer(self, attempt: typing.Attempt, line: str) -> Delivery:
         composer, screen = attempt.shown.composer, attempt.snapshot.screen
         assert composer is not None  # noqa: S101 - `idle` and `busy` have one, by `classify`
         tag = _new_tag(screen)
         text = f"{line} #{tag}"
         condition = attempt.condition(*typing.same_screen(attempt.profile, screen, composer))
-        if (reason := paste(attempt, condition, text, tag)) is not None:
+        if (reason := typing.paste(attempt, condition, text, tag)) is not None:
             return Delivery("stored", reason)
         pause, typed = self._pause(attempt.profile), time.monotonic()
         time.sleep(max(0.0, pause - SNAPSHOT_SECONDS))
-        return enter(attempt, text, typed + pause + SETTLE_SECONDS, not_before=typed + pause)
+        return typing.enter(attempt, text, typed + pause + typing.SETTLE_SECONDS, not_before=typed + pause)
 
     def _pause(self, profile: Profile) -> float:
         return self.submit_pause_seconds if profile.pause_seconds is None else profile.pause_seconds
 
 
-def _untypeable(attempt: Attempt) -> str | None:
+def _untypeable(attempt: typing.Attempt) -> str | None:
     """The reason why the screen must not be typed into, or None."""
     if attempt.shown.state in TYPEABLE and attempt.awaits_echo:
-        return NOT_ECHOED  # a second line would be merged with the first
+        return typing.NOT_ECHOED  # a second line would be merged with the first
     if attempt.profile.composer is None:
         return DRAFT if _has_draft(attempt.snapshot) else None
     if attempt.shown.state == BUSY and not attempt.profile.takes_lines_while_busy:

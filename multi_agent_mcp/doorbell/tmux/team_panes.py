@@ -1,8 +1,4 @@
-"""The panes of a team in tmux: opened with a marker, and recognised by that marker only.
-
-The marker is a user option of the pane, `{project}:{label}:{pane_pid}`, set in the command that opens the window. So no
-kill can come between the two, and a pane that somebody respawned is no longer ours: its process id differs.
-"""
+"""The panes of a team in tmux: opened with a marker, and recognised by that marker only."""
 
 from __future__ import annotations
 
@@ -22,12 +18,9 @@ MARKER = "@multi_agent_mcp"
 USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 """Results of `probe` that mean that the program of a pane runs."""
 
-_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
-_COMPOUND = re.compile(r"[;&|<>()`\n]|^\s*(\w+=|exec\s)|(^|\s)#")
 _ENDING = re.compile(r"server exited|lost server")
 _NO_SERVER = re.compile(rf"no server running|error connecting|{_ENDING.pattern}")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+\.[a-z-]+")
-LAST_LINES = 8
 ENDING_SERVERS = 3
 """How often a call is repeated that was taken by a tmux server about to end (`kill-server` does not wait for it)."""
 _SIZE = ("-x", "160", "-y", "48")
@@ -63,7 +56,11 @@ class NewWindow:
 
 
 class Panes:
-    """The panes of one team on one tmux server."""
+    """The panes of one team on one tmux server.
+
+    The marker is a user option of the pane, `{project}:{label}:{pane_pid}`, set in the command that opens the window.
+    So no kill can come between the two, and a pane that somebody respawned is no longer ours: its process id
+    differs."""
 
     def __init__(self, socket_path: str, project: str, config_file: str | None = None) -> None:
         self.socket_path = socket_path
@@ -170,6 +167,9 @@ class Panes:
         return InvalidArguments("tmux", reason=reason or Reason("exit_code", code=done.returncode))
 
 
+LAST_LINES = 8
+
+
 def last_lines(socket_path: str, pane_id: str) -> tuple[str, ...]:
     """The last `LAST_LINES` lines of a pane, without blank ones. tmux adds how the program ended, scrolling the screen
     up, so the scrollback is included."""
@@ -189,6 +189,10 @@ def tmux_session(root: Path, session: str) -> str:
 def executed(command: str) -> str:
     """The command with `exec` before it if it is simple, so that the pane's process is the agent itself, no shell."""
     return command if is_compound(command) else f"exec {command}"
+
+
+_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
+_COMPOUND = re.compile(r"[;&|<>()`\n]|^\s*(\w+=|exec\s)|(^|\s)#")
 
 
 def is_compound(command: str) -> bool:
