@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import FINAL, Task, new_value
-from multi_agent_mcp.domain.times import json_values, parse_time
+from multi_agent_mcp.domain.times import format_time, json_values, parse_time
 
 BETWEEN_MACHINES = frozenset({"machine", "on_hub_at", "came_at"})
 OTHERS = ""
@@ -321,8 +321,14 @@ class Statistics:
 
     def as_answer(self) -> dict[str, Any]:
         """The statistics as JSON-ready values."""
-        answer = asdict(self, dict_factory=json_values)
-        return answer | {"days": [day | {"day": day["day"].isoformat()} for day in answer["days"]]}
+        return {
+            "start": format_time(self.start),
+            "end": format_time(self.end),
+            "agents": [{**vars(figures)} for figures in self.agents],  # `asdict` copies each value
+            "tasks": [{**vars(figures)} for figures in self.tasks],
+            "days": [{**vars(figures), "day": figures.day.isoformat()} for figures in self.days],
+            "left_out": self.left_out,
+        }
 
 
 T = TypeVar("T")

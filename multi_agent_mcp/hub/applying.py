@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -138,7 +139,7 @@ def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
     return path, str((reason.strerror if isinstance(reason, OSError) else None) or reason)
 
 
-BULK = 32
+BULK = 16
 LOG_BYTES = 1 << 30
 EARLY_MAX = 50_000
 PASSED_OVER_MAX = 100
@@ -197,10 +198,44 @@ class Applying:
         """Applies values in order, durably, and returns their consequences, to be called next. `restoring`: this
         machine's own values are applied, too, as its files were lost. Raises `StorageError`."""
         self._marks, self._merged = self._true_marks(batch), set()
-        then = self._agents([stored for stored in batch if self._is(subjects.AGENT, stored)])
-        rest = [stored for stored in batch if not self._is(subjects.AGENT, stored)]
-        rest.sort(key=lambda stored: not self._is(subjects.CONVERSATION, stored))  # others may refer to them
-        return then + self._each(rest, partial(self._apply, restoring=restoring))
+        files = self.workspace.files
+        with files.noting(self._note), files.in_bulk() if len(batch) > BULK else nullcontext():
+            then = self._agents([stored for stored in batch if self._is(subjects.AGENT, stored)])
+            rest = [stored for stored in batch if not self._is(subjects.AGENT, stored)]
+            rest.sort(key=lambda stored: not self._is(subjects.CONVERSATION, stored))  # others may refer to them
+            if restoring and not self.early:
+                rest = self._put_in_archives(rest)
+            return then + self._each(rest, partial(self._apply, restoring=restoring))
+
+    def _put_in_archives(self, batch: Sequence[Stored]) -> list[Stored]:
+        """Applies the letters and notifications of a batch that were read, those of one inbox together; returns the
+        other values."""
+        found, rest = defaultdict(list), []
+        for stored in batch:
+            what = self.names.parse(stored.subject)
+            if isinstance(what, Own) and self._marks.get((subjects.MARKS.get(what.kind, ""), *what[2:])) is not None:
+                found[what.kind, what.owner].append(stored)
+            else:
+                rest.append(stored)
+        for (kind, owner), some in found.items():
+            inbox = self._inbox(kind, owner)
+            self._each(some, self._make_way)  # takes the inbox's lock, which comes before its archive's
+            with inbox.archiving_together():
+                self._each(some, partial(self._apply, restoring=True))
+        return rest
+
+    def _inbox(self, kind: str, owner: str) -> Inbox[Any]:
+        """Returns the mailbox of an agent, or its notifications, for their kind or that of their marks. Raises
+        `InvalidId`."""
+        is_mail = kind in (subjects.MESSAGE, subjects.READ)
+        return self.workspace.mailbox(owner) if is_mail else self.workspace.notices(owner)
+
+    def _make_way(self, stored: Stored) -> list[Then]:
+        """Makes way for a letter; see `make_way`."""
+        what = self.names.parse(stored.subject)
+        if isinstance(what, Own) and what.kind == subjects.MESSAGE:
+            make_way(self._inbox(what.kind, what.owner), _file(what.name), stored)
+        return []
 
     def _is(self, kind: str, stored: Stored) -> bool:
         """Returns whether this is a shared value of a kind."""
@@ -216,8 +251,7 @@ class Applying:
                 values.append((name, stored.shared, _number(stored, WAS)))
             except Exception as error:  # noqa: BLE001 - any joined machine may send it
                 self._pass_over(stored, error)
-        with self.workspace.files.noting(self._note):
-            accepted = self.workspace.registry.accept(values) if values else []
+        accepted = self.workspace.registry.accept(values) if values else []
         agents = [agent for agent in accepted if not agent.removed]
         self.workspace.make_inboxes(*(agent.id for agent in agents))
         return self._moved_in(agents)
@@ -268,15 +302,13 @@ class Applying:
 
     def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]]) -> list[Then]:
         then: list[Then] = []
-        files = self.workspace.files
-        with files.noting(self._note), files.in_bulk() if len(batch) > BULK else nullcontext():
-            for stored in batch:
-                try:
-                    then += apply(stored)
-                except Exception as error:
-                    if (refusal := _of_the_disk(error)) is not None:
-                        raise refusal from error
-                    self._pass_over(stored, error)
+        for stored in batch:
+            try:
+                then += apply(stored)
+            except Exception as error:
+                if (refusal := _of_the_disk(error)) is not None:
+                    raise refusal from error
+                self._pass_over(stored, error)
         return then
 
     def _pass_over(self, stored: Stored, error: Exception) -> None:
@@ -383,8 +415,7 @@ class Applying:
         return [lambda: self.consequences.task_changed(written)] if isinstance(written, Task) else []
 
     def _arrival(self, what: Own, stored: Stored) -> list[Then]:
-        is_mail, name = what.kind == subjects.MESSAGE, _file(what.name)
-        inbox: Inbox[Any] = (self.workspace.mailbox if is_mail else self.workspace.notices)(what.owner)
+        is_mail, name, inbox = what.kind == subjects.MESSAGE, _file(what.name), self._inbox(what.kind, what.owner)
         mark = (subjects.MARKS[what.kind], what.owner, what.name)
         if is_mail:
             make_way(inbox, name, stored)
@@ -441,7 +472,7 @@ class Applying:
     def _mark(self, kind: str, owner: str, name: str, *, at: datetime | None, restoring: bool = True) -> bool:
         """Marks a letter or notification as read; returns whether it is there. If it is a hand's, what lies there may
         have been saved since, and may not be what was read: see `marks_by_hand`."""
-        inbox: Inbox[Any] = (self.workspace.mailbox if kind == subjects.READ else self.workspace.notices)(owner)
+        inbox = self._inbox(kind, owner)
         if not restoring and (found := inbox.hot.load(_file(name))) is not None and is_by_hand(name, found):
             self._by_hand[Path("ipc", owner, name)] = at
             return True

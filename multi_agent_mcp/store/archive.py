@@ -434,22 +434,25 @@ class Archive(Generic[M]):
         self.lock = lock
         self._made = made
         self._listed_at = -1
+        self._listed: list[M] = []
         self._months: dict[str, M] = {}
 
     def months(self) -> list[M]:
         """Returns the months, newest first."""
         mtime, looked_at = modified_at(self.path), time.time_ns()
         if mtime != self._listed_at:
-            self._months = {name: self._month(name) for name in self._names()}
+            self._listed = [self._month(name) for name in self._names()]
             self._listed_at = mtime if is_settled(mtime, looked_at) else -1
-        return list(self._months.values())
+        return self._listed
 
     def month(self, moment: datetime) -> M:
         """Returns the month for what belongs to this moment, also before it has a directory."""
         return self._month(month_of(moment))
 
     def _month(self, name: str) -> M:
-        return self._months.get(name) or self._made(self.path / name)
+        if name not in self._months:
+            self._months[name] = self._made(self.path / name)
+        return self._months[name]
 
     def _names(self) -> list[str]:
         if not is_own_directory(self.path):

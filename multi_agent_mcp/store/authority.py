@@ -97,11 +97,20 @@ class Alone:
 
 
 ALONE = Alone()
+END = b"\n---\n"
+"""The end of a header."""
 
 
 def marked(entity: E, shared: Shared) -> E:
     """Returns the entity with the mark of this value as the last key, as it is written."""
     return replace(entity, extra={**without_mark(entity), HUB: mark(shared)})
+
+
+def with_mark(shared: Shared) -> bytes | None:
+    """Returns the bytes of a value with its mark as the last key, as they are written; None if they have not the form
+    that we write."""
+    header, end, body = shared.data.partition(END)
+    return b"%b\n%b: %b%b%b" % (header, HUB.encode(), mark(shared).encode(), end, body) if end else None
 
 
 def is_marked(entity: Identified, shared: Shared) -> bool:

@@ -33,7 +33,7 @@ _BLANK_LINE = re.compile(r"\A\r?\n")
 _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
 
 
-_TEXT, _LIST, _MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_TEXT, _LIST, _MAPPING, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map", "null"))
 _DISPUTED = "tag:yaml.org,2002:disputed"
 _ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is not grep-able
 
@@ -47,8 +47,24 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         none: libyaml asks this about every value of every file."""
         if kind is not yaml.ScalarNode:
             return _LIST if kind is yaml.SequenceNode else _MAPPING
-        forms = self.yaml_implicit_resolvers.get(value[:1], ()) if implicit[0] else ()
-        return next((str(tag) for tag, form in forms if form.match(value)), _TEXT)
+        return (_read_tags.get(value) or _remembered(_read_tags, value, _read_tag(value))) if implicit[0] else _TEXT
+
+
+def _read_tag(value: str) -> str:
+    forms = Loader.yaml_implicit_resolvers.get(value[:1], ())
+    return next((str(tag) for tag, form in forms if form.match(value)), _TEXT)
+
+
+_read_tags: dict[str, str] = {}
+_written_tags: dict[str, str] = {}
+"""The tags of plain scalars seen: a header consists mostly of keys and words that return in every file."""
+_TAGS_MAX, _REMEMBERED_LENGTH = 2_000, 32
+
+
+def _remembered(tags: dict[str, str], value: str, tag: str) -> str:
+    if len(value) <= _REMEMBERED_LENGTH and len(tags) < _TAGS_MAX:
+        tags[value] = tag
+    return tag
 
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -58,11 +74,18 @@ class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mis
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
         """Returns the tag that a plain value would get; an unknown one if the two versions disagree."""
-        tag: str = super().resolve(kind, value, implicit)
-        if kind is not yaml.ScalarNode or not implicit[0] or tag == _TEXT:
-            return tag
-        ours = Loader.yaml_implicit_resolvers.get(value[:1], ())
-        return tag if any(name == tag and form.match(value) for name, form in ours) else _DISPUTED
+        if kind is not yaml.ScalarNode or not implicit[0]:
+            return str(super().resolve(kind, value, implicit))
+        tag = _written_tags.get(value)
+        if tag is None:
+            tag = str(super().resolve(kind, value, implicit))
+            tag = _remembered(_written_tags, value, tag if tag in (_TEXT, _read_tag(value)) else _DISPUTED)
+        return tag
+
+    def represent_data(self, data: Any) -> yaml.Node:
+        """As PyYAML's own, which looks for the representer of each text anew."""
+        node: yaml.Node = yaml.ScalarNode(_TEXT, data) if type(data) is str else super().represent_data(data)
+        return node
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML asks this about every value
         return True
@@ -133,6 +156,8 @@ class _Values:
             return [self.of(item, depth + 1) for item in node.value]
         if node.tag == _MAPPING and type(node) is yaml.MappingNode and all(map(_is_text, node.value)):
             return {key.value: self.of(value, depth + 1) for key, value in node.value}
+        if node.tag == _NULL and type(node) is yaml.ScalarNode:
+            return None
         value = self._loader.construct_document(node)
         _require_tree(value)
         return value

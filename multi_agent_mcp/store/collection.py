@@ -27,6 +27,7 @@ from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory, Looks, id_in
+from multi_agent_mcp.store.durable_files import INDEXES
 from multi_agent_mcp.system.file_status import Signature, is_own_directory, is_settled, modified_at, signature_of
 from multi_agent_mcp.system.files import storage_errors, sync_directory
 
@@ -59,7 +60,8 @@ class Layout(Generic[E]):
 
     `over` returns what an entity has ended as, "" while it is open: then its place is the archive, once `may_leave` is
     true. Without `over` the place alone decides (see `Collection.retire`). `group` returns what it belongs to, for
-    counting. Open entities are sorted by the key `order`.
+    counting. Open entities are sorted by the key `order`. With `by_id` the partition of each is noted, as it is looked
+    up by its id alone.
     """
 
     entity_type: type[E]
@@ -72,6 +74,7 @@ class Layout(Generic[E]):
     may_leave: Callable[[E], bool] = lambda _: True
     group: Callable[[E], str] = lambda _: ""
     order: Callable[[E], Any] = lambda _: None
+    by_id: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -139,6 +142,16 @@ class Partition(Generic[E]):
     def month_of(self, modified: int) -> FinishedMonth[E]:
         """Returns the month for what was last changed at this time, in nanoseconds since the epoch."""
         return self.archive.month(from_timestamp(modified / 1e9))
+
+    def create_over(self, name: str, entity: E, data: bytes, modified: int) -> None:
+        """Creates the file of an entity that is over, in the archive; the caller holds the entity's lock. Raises
+        `FileExistsError`."""
+        month = self.month_of(modified)
+        with self.home.files.locks.held(self.archive.lock):
+            is_ready = month.is_ready()
+            month.files.create(month.path / name, data, modified=modified)
+            if is_ready:
+                month.add(name, entity, modified)
 
     def put_away(self, name: str, entity: E, files_moved: Callable[[Path, Path], None]) -> bool:
         """Moves a file from home to the archive; the caller holds the entity's lock. Does nothing if the name is taken
@@ -388,8 +401,19 @@ class Collection(Generic[E]):
         """Returns where an entity is, with its value; None if there is none, or the id is no name."""
         if not is_plain(entity_id):
             return None  # a hand-written file may name anything as an id
+        if entity_id in self._last_seen and (found := self._looked_for(entity_id, [self._last_seen[entity_id]])):
+            return found
+        noted = self._noted(entity_id)
+        if noted is not None and (found := self._looked_for(entity_id, self._places([noted]))):
+            return found
+        found = self._looked_for(entity_id, self._places(self._chosen(None)))
+        if found is not None and found.partition is not noted:
+            self._note(entity_id, found.partition)
+        return found
+
+    def _looked_for(self, entity_id: str, places: Iterable[tuple[Partition[E], Directory[E]]]) -> Location[E] | None:
         name = self.layout.name(entity_id)
-        for partition, directory in self._places(entity_id):
+        for partition, directory in places:
             signature = signature_of(f"{directory.path}/{name}")
             entity = directory.load(name) if signature is not None else None
             if entity is not None:
@@ -402,13 +426,31 @@ class Collection(Generic[E]):
             self._last_seen.clear()
         self._last_seen[entity_id] = partition, directory
 
-    def _places(self, entity_id: str) -> Iterator[tuple[Partition[E], Directory[E]]]:
-        """Yields the places where an entity may be, the likeliest first."""
-        if entity_id in self._last_seen:
-            yield self._last_seen[entity_id]
-        partitions = self._chosen(None)
+    def _places(self, partitions: list[Partition[E]]) -> Iterator[tuple[Partition[E], Directory[E]]]:
+        """Yields the directories of partitions, the likeliest first."""
         yield from ((partition, partition.home) for partition in partitions)
         yield from ((partition, month) for partition in partitions for month in partition.archive.months())
+
+    # Where an entity lies is noted in a line `{id} {partition}`, in as many files as entities have locks. It is a hint,
+    # which spares a process that has not seen an id a look into every agent's directory. What a person has put
+    # elsewhere, or what is older than the notes, is looked for everywhere once.
+    def _noted(self, entity_id: str) -> Partition[E] | None:
+        if not self.layout.by_id:
+            return None
+        with suppress(StorageError):
+            lines = b"\n" + (self.files.read(self._notes(entity_id)) or b"")
+            _, known, rest = lines.rpartition(f"\n{entity_id} ".encode(errors="surrogateescape"))
+            name = rest.partition(b"\n")[0].decode(errors="replace") if known else ""
+            return self.partition(name) if is_plain(name) else None
+        return None
+
+    def _note(self, entity_id: str, partition: Partition[E]) -> None:
+        if self.layout.by_id:
+            with suppress(StorageError, UnicodeEncodeError):
+                self.files.append(self._notes(entity_id), f"{entity_id} {partition.home.path.name}")
+
+    def _notes(self, entity_id: str) -> Path:
+        return self.files.base / INDEXES / f"{self._lock(entity_id)}.places"
 
     def _chosen(self, names: Chosen) -> list[Partition[E]]:
         """Returns the partitions of these names, or all for None."""
@@ -477,20 +519,38 @@ class Collection(Generic[E]):
             raise self.layout.missing(entity_id)
         return located
 
-    def _create(self, entity: E, modified: int | None = None) -> E:
-        """Creates an entity's file, in the archive if it is over."""
+    def _create(self, entity: E, modified: int | None = None, data: bytes | None = None) -> E:
+        """Creates an entity's file, in the archive if it is over. `modified` as in `Files.create`; `data` is the file's
+        content, if the caller has it."""
         partition, name = self.partition(self.layout.partition(entity)), self.layout.name(entity.id)
-        try:
-            partition.home.create(name, self._shortened(entity), modified=modified)
-        except StorageError:
-            self._drop_own_directory(partition.home, name)
-            raise
-        self._put_away(partition, name, entity)
+        data = self._content(entity) if data is None else data
+        if self.layout.file_name is None and self._is_over(entity):
+            partition.create_over(name, entity, data, time.time_ns() if modified is None else modified)
+        else:
+            try:
+                self.files.create(partition.home.path / name, data, modified=modified)
+            except StorageError:
+                self._drop_own_directory(partition.home, name)
+                raise
+            self._put_away(partition, name, entity)
+        self._note(entity.id, partition)
         return entity
 
-    def _write(self, located: Location[E], changed: E, modified: int | None = None, *, guarded: bool = False) -> E:
+    def _content(self, entity: E) -> bytes:
+        """Returns the content of an entity's file."""
+        return codec(self.layout.entity_type).encode(self._shortened(entity))
+
+    def _write(
+        self,
+        located: Location[E],
+        changed: E,
+        modified: int | None = None,
+        data: bytes | None = None,
+        *,
+        guarded: bool = False,
+    ) -> E:
         """Writes a new value in place of the old one and moves it to where it belongs. `guarded`: raises `FileChanged`
-        if the file has been saved since it was located."""
+        if the file has been saved since it was located. `modified` and `data` as in `_create`."""
         partition, directory, entity, signature = located
         name = self.layout.name(entity.id)
         if directory is not partition.home and self.layout.over is not None and not self._is_over(changed):
@@ -498,7 +558,8 @@ class Collection(Generic[E]):
             directory = partition.home
         if changed != entity:
             unchanged = signature if guarded else None
-            directory.replace(name, self._shortened(changed), modified=modified, unchanged=unchanged)
+            content = self._content(changed) if data is None else data
+            self.files.replace(directory.path / name, content, modified=modified, unchanged=unchanged)
         if directory is partition.home:
             partition = self._moved_to_partition(partition, changed, name)
             self._put_away(partition, name, changed)
@@ -520,15 +581,22 @@ class Collection(Generic[E]):
         target = self._belonging_to(entity) or found  # it stays if no partition can have that name
         if target is not found:
             self.files.move(found.home.path / name, target.home.path / name)
+            self._note(entity.id, target)
         return target
 
     def _put(
-        self, located: Location[E] | None, entity: E, modified: int | None = None, *, guarded: bool = False
+        self,
+        located: Location[E] | None,
+        entity: E,
+        modified: int | None = None,
+        data: bytes | None = None,
+        *,
+        guarded: bool = False,
     ) -> None:
         if located is None:
-            self._create(entity, modified)
+            self._create(entity, modified, data)
         else:
-            self._write(located, entity, modified, guarded=guarded)
+            self._write(located, entity, modified, data, guarded=guarded)
 
     def _drop_own_directory(self, directory: Directory[E], name: str) -> None:
         """Removes the entity's own directory after its file was removed or not created, unless it holds other files."""

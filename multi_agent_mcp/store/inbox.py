@@ -12,8 +12,10 @@ from __future__ import annotations
 import heapq
 import os
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import groupby
@@ -98,6 +100,7 @@ class Inbox(Generic[R]):
         self._standing: Standing[R] = standing or Standing()
         self._keeps_names = keeps_names
         self._prefix = f"{path.relative_to(files.base)}/"
+        self._this_thread = threading.local()
 
     def reference(self, name: str, read_at: datetime | None = None) -> str:
         """Returns a file's path in the session directory and the time at which it is marked read, if given: this is
@@ -206,7 +209,8 @@ class Inbox(Generic[R]):
         """Removes an unread file if it was put into the archive meanwhile, by another process that accepts the same one
         from another machine and knows that it was read; returns whether it was. Each of both looks after its write, so
         that one of them sees the other's."""
-        if not _has_bytes(f"{month}/{name}") or self.files.read(self.path / name) not in (data, None):
+        here = f"{self.path}/{name}"
+        if not os.path.lexists(here) or not _has_bytes(f"{month}/{name}") or self.files.read(Path(here)) != data:
             return False
         self.files.remove(self.path / name)
         return True
@@ -340,11 +344,32 @@ class Inbox(Generic[R]):
     def _into_month(self, entity: R, names: Sequence[str], moved: Callable[[Path], object]) -> None:
         """Calls `moved`, which puts files with these names into the entity's month, and notes them in its index."""
         month = self.archive.month(entity.created_at)
+        if (together := getattr(self._this_thread, "together", None)) is not None:
+            if month not in together:
+                together[month] = month.is_ready(), []
+            moved(month.path)
+            together[month][1].extend(names)
+            return
         with self.files.locks.held(self.archive.lock):
             is_ready = month.is_ready()
             moved(month.path)
             if is_ready:
                 month.add(names)
+
+    @contextmanager
+    def archiving_together(self) -> Iterator[None]:
+        """Holds the archive's lock for what this thread puts there within the context, and notes all of it at the end:
+        for many files. The inbox's lock comes before it, and must not be taken within."""
+        together: dict[ReadMonth[R], tuple[bool, list[str]]] = {}
+        with self.files.locks.held(self.archive.lock):
+            self._this_thread.together = together
+            try:
+                yield
+            finally:
+                del self._this_thread.together
+                for month, (is_ready, names) in together.items():
+                    if is_ready and names:
+                        month.add(names)
 
     def _free_name(self, name: str, entity: R) -> str:
         """Returns the name for a file in its month: its own, with a number if another file has it. A name of our form

@@ -26,6 +26,7 @@ from multi_agent_mcp.store.authority import (
     digest8,
     marked,
     revision_of,
+    with_mark,
     without_mark,
 )
 from multi_agent_mcp.store.codec import codec
@@ -179,7 +180,7 @@ class SharedCollection(Collection[E]):
         if shared.data:
             entity = self._received(entity_id, shared)
             try:
-                self._put(located, entity, modified, guarded=True)
+                self._put(located, entity, modified, with_mark(shared), guarded=True)
             except FileChanged:
                 return self._take_over(entity_id, shared, self.locate(entity_id), modified)
             return entity
@@ -257,7 +258,8 @@ class Tasks(SharedCollection[Task]):
         if not history.earlier:
             return entity
         standing = [{NUMBER: number, **line} for number, line in history.standing.items()]
-        extra = {**entity.extra, EARLIER: history.earlier, STANDING: standing}
+        mark = {key: value for key, value in entity.extra.items() if key == HUB}
+        extra = {**without_mark(entity), EARLIER: history.earlier, STANDING: standing, **mark}
         return replace(entity, history=History(history.newest), extra=extra)
 
     def _share_lines(self, task_id: str, lines: bytes) -> None:

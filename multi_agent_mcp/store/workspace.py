@@ -212,6 +212,7 @@ class Workspace:
             over=lambda task: task.status if task.final else "",
             group=lambda task: task.parent_task_id or "",
             order=status_order,
+            by_id=True,
             may_leave=self._has_told,
         )
         return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")

@@ -1,4 +1,4 @@
-"""The middleware that checks every request by the rules of `auth.py` (host, origin, cookie, token), and adds security
+"""The middleware that checks every request by the rules of `Auth` (host, origin, cookie, token), and adds security
 headers to every answer."""
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class Connection(H11Protocol):
 
 # The console's tickets, cookies and CSRF tokens, and the tests of Host and Origin (docs/security.md).
 #
-# `security.py` applies them to every request. The server listens on loopback only, so these keep out: other users of
-# this machine, other sites in the Owner's browser (cross-site requests, DNS rebinding), and old links in a shell's
-# history.
+# The middleware below applies them to every request. The server listens on loopback only, so these keep out: other
+# users of this machine, other sites in the Owner's browser (cross-site requests, DNS rebinding), and old links in a
+# shell's history.
 
 COOKIE_SECONDS = 30 * 86_400
 CSRF_HEADER = "x-csrf-token"

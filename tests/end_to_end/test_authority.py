@@ -38,11 +38,11 @@ class Stage:
         (other,) = services.task_creation.create(
             admin, [NewTask(title="theirs", description=SECRET, assignee_id="worker-b")]
         )
-        talk, said = services.conversations.begin(admin, worker_b, SECRET, purpose=SECRET)
+        talk, _ = services.conversations.begin(admin, worker_b, SECRET, purpose=SECRET)
         execution = services.executions.begin(services.sessions.open("worker-b", "task").record, other.id)
         services.executions.log(execution, SECRET)
         services.task_creation.send(owner, "admin", "whole", SECRET)
-        self.ids += [other.id, talk.id, said.message_id, execution.id]
+        self.ids += [other.id, talk.id, execution.id]
         self.ids += [message.id for name in ("admin", "worker-b") for message in team.mailbox(name)]
         self.own_task = own.id
         self.before = self.theirs()

@@ -10,12 +10,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.task import KEPT, Change, History, Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.hub.applying import Applying
 from multi_agent_mcp.hub.restoring import PROCESSES, _Nothing, parted
@@ -42,11 +45,27 @@ def desk_and_joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machin
         for number in range(LETTERS):
             services.messages.send(owner, Draft(content=f"letter {number}", receiver_id="admin"))
         services.reading.read(admin, Query(limit=20, polling=False), None)
-        services.task_creation.create(admin, [NewTask(title=f"Task {number}") for number in range(TASKS)])
+        news = [NewTask(title=f"Task {number}", assignee_id=("admin", None)[number % 2]) for number in range(TASKS)]
+        made_tasks = services.task_creation.create(owner, news)
+        for task in made_tasks[:2]:  # so often that the older lines of their history have a file of their own
+            for number in range(2 * KEPT):
+                services.workspace.tasks.update(task.id, partial(noted, by=f"hand-{number}"))
+        for task in made_tasks[::4]:
+            services.task_changes.set_status(admin, task.id, "in_progress")
+            services.task_changes.set_status(admin, task.id, "done")
         wait_until_settled(made)
         made.joined(LAPTOP)
         made.joined(SHED)
         yield made
+
+
+def noted(task: Task, *, by: str) -> Task:
+    return replace(task, history=History([*task.history, Change(by=by, at=NOON).entry(edited=["title"])]))
+
+
+def tasks_of(machine: Machine) -> dict[str, bytes]:
+    """Returns the tasks' files, to the byte, the hub's mark included."""
+    return {path.name: path.read_bytes() for path in (machine.path / "tasks").rglob("*.md")}
 
 
 def eager(machine: Machine) -> subprocess.Popen[bytes]:
@@ -86,6 +105,7 @@ def test_a_joining_machine_gets_everything_from_several_processes_also_when_they
     shed = eager(made[SHED])
     wait_until_settled(made)
     assert differing(made) == []
+    assert tasks_of(laptop) == tasks_of(made[DESK])
     assert {message.content for message in laptop.services.workspace.mailbox("admin").history()} == {
         f"letter {number}" for number in range(LETTERS)
     }

@@ -16,10 +16,13 @@ import pytest
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
+from multi_agent_mcp.store import collection as collection_module
 from multi_agent_mcp.store.authority import ALONE, without_mark
 from multi_agent_mcp.store.collection import Collection, Layout
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.shared_collection import SharedCollection
+from multi_agent_mcp.system import file_status
+from multi_agent_mcp.system.file_status import Signature
 from tests.hub.support import DESK, machines
 from tests.store.support import NOON, in_processes, put, written
 
@@ -247,3 +250,48 @@ def test_updates_of_different_entities_do_not_wait_for_each_other(tasks: Collect
 
     tasks.update(TASK.id, change)
     assert tasks.get(other.id).assignee_id == "worker-b"
+
+
+NOTED = replace(LAYOUT, by_id=True)
+"""As the tasks of a session."""
+
+
+def noted(files: Files) -> Collection[Task]:
+    """Returns the tasks as a process sees them that has seen none yet."""
+    return Collection(files, files.base / "tasks", NOTED)
+
+
+@pytest.mark.parametrize("status", ["in_progress", "done"])
+def test_a_process_looks_for_a_task_in_one_agents_directory_only(
+    files: Files, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    everybody = [replace(TASK, id=f"tsk_{number:012}", assignee_id=f"worker-{number}") for number in range(9)]
+    for task in everybody:
+        noted(files).add(replace(task, status="in_progress"))
+    noted(files).update(everybody[3].id, lambda task: replace(task, assignee_id="worker-7", status=status))
+    looked_at = []
+
+    def signature_of(path: str) -> Signature | None:
+        looked_at.append(Path(path).relative_to(files.base / "tasks").parts[0])
+        return file_status.signature_of(path)
+
+    monkeypatch.setattr(collection_module, "signature_of", signature_of)
+    found = noted(files).find(everybody[3].id)
+    assert found is not None
+    assert found.assignee_id == "worker-7"
+    assert set(looked_at) == {"worker-7"}
+
+
+def test_a_task_that_is_not_where_it_was_noted_is_found_and_noted_again(files: Files) -> None:
+    noted(files).add(TASK)
+    by_hand = files.base / "tasks" / "worker-b" / f"{TASK.id}.md"
+    files.move(files.base / "tasks" / "worker-a" / by_hand.name, by_hand)
+    assert noted(files).find(TASK.id) == TASK
+    (notes,) = (files.base / ".index").glob("*.places")
+    assert notes.read_text().splitlines() == [f"{TASK.id} worker-a", f"{TASK.id} worker-b"]
+    notes.write_text(f"{TASK.id} ../../elsewhere\n{TASK.id}")
+    assert noted(files).find(TASK.id) == TASK
+    assert notes.read_text().splitlines()[-1] == f"{TASK.id} worker-b"
+    notes.unlink()
+    assert noted(files).find(TASK.id) == TASK
+    assert noted(files).find("tsk_ffffffffffff") is None

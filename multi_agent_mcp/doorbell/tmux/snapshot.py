@@ -113,7 +113,7 @@ class PaneFacts:
     title: str
 
     def refusal(self, agent: Agent) -> str | None:
-        """The reason why nothing may be typed, or None. The same conditions as `conditions.safe_pane`."""
+        """The reason why nothing may be typed, or None. The same conditions as `typing.safe_pane`."""
         reasons = {
             "pane_gone": self.pane_id != agent.pane_id,
             "tmux_restarted": agent.tmux_pid is not None and self.tmux_pid != agent.tmux_pid,

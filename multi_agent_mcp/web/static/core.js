@@ -7,7 +7,7 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
 }
 
-// Invisible and control characters, the same set as in domain/sanitize.py.
+// Invisible and control characters, the same set as in domain/text.py.
 const HIDDEN = new RegExp(`[${facts.hidden.map(([first, last]) => `\\u{${first.toString(16)}}-\\u{${last.toString(16)}}`).join("")}]`, "gu");
 export const visible = (text) => String(text ?? "").replace(HIDDEN, "\ufffd");
 

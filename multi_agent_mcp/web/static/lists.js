@@ -2,7 +2,7 @@
 
 import { api, query } from "./core.js";
 
-export const MOST = 200; // what one answer holds (asking.py)
+export const MOST = 200; // what one answer holds (request.py)
 
 // The first `number` items of a paged list, as one answer.
 export async function counted(path, name, number, filters = {}) {
