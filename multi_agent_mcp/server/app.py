@@ -18,7 +18,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
@@ -34,14 +34,12 @@ from pydantic_core import from_json
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
+from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Middleware, outcome, refused
 from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
 from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 from multi_agent_mcp.system.process import end_of
 from multi_agent_mcp.texts import Texts, json_size, shortened
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.server.binding import Binding
 
 logger = logging.getLogger(__name__)
 

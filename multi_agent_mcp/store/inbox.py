@@ -20,7 +20,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age, id8
 from multi_agent_mcp.domain.times import format_time, parse_time, stamp
@@ -35,11 +35,9 @@ from multi_agent_mcp.store.archive import (
     month_of,
 )
 from multi_agent_mcp.store.directory import ARCHIVE, Directory
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.file_status import modified_at
 from multi_agent_mcp.system.files import spelled, sync_directory
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.store.durable_files import Files
 
 R = TypeVar("R", bound=Readable)
 

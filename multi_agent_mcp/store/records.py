@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from multi_agent_mcp.domain.delivery import item_ids_of
 from multi_agent_mcp.domain.entity import new_id
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.text import newest_first
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import Reason, StorageError
@@ -29,9 +30,6 @@ from multi_agent_mcp.store.locks import RELAY, Mutex
 from multi_agent_mcp.system.file_status import Signature, careful, signature_of
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.process import is_alive, own_start
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.message import Message
 
 
 class Record:

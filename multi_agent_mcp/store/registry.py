@@ -11,18 +11,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import asdict
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import differing_in_case, is_name
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
 from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Superseded, digest8, mark, revision_in
 from multi_agent_mcp.store.directory import SETTLING_SECONDS
+from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Conflicts
 from multi_agent_mcp.system.file_status import Signature, is_settled, signature_of
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.store.durable_files import Files
 
 logger = logging.getLogger(__name__)
 
