@@ -18,10 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain import entity as ids
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent, AgentSession, Execution
-from multi_agent_mcp.domain.entity import Entity
+from multi_agent_mcp.domain.entity import Entity, id8, new_id, new_message_id
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Change, History, Task
@@ -112,10 +111,10 @@ class Past:
 
     def notifications(self, count: int, agent_id: str = "worker") -> str:
         """Read long ago."""
-        entity_id = ids.new_id("ntf")
+        entity_id = new_id("ntf")
         example = Notification(id=entity_id, target_agent_id=agent_id, message=WORDS, created_at=AT, read_at=AT)
         inbox = self.workspace.notices(agent_id).path / "archive"
-        return self._stamped(count, Stencil(example, entity_id).bytes, inbox, partial(ids.new_id, "ntf"))
+        return self._stamped(count, Stencil(example, entity_id).bytes, inbox, partial(new_id, "ntf"))
 
     def finished_tasks(self, count: int, assignee_id: str = "worker", **fields: Any) -> str:
         """Done, as many changes as a task needs for that."""
@@ -131,7 +130,7 @@ class Past:
 
     def task_with_history(self, entries: int, assignee_id: str = "worker") -> str:
         """One task in progress that was edited so often."""
-        task = _task(ids.new_id("tsk"), assignee_id, ("in_progress",))
+        task = _task(new_id("tsk"), assignee_id, ("in_progress",))
         edits = (Change(by="admin", at=at).entry(edited=["title"]) for at in self._moments(entries))
         task = replace(task, created_at=self.until, updated_at=self.until, history=History([*task.history, *edits]))
         self.workspace.tasks.add(task)
@@ -147,7 +146,7 @@ class Past:
 
     def executions(self, count: int, agent_id: str = "worker", *, task_id: str | None = None) -> str:
         """Completed."""
-        entity_id, task_id = ids.new_id("exec"), task_id or ids.new_id("tsk")
+        entity_id, task_id = new_id("exec"), task_id or new_id("tsk")
         log = f"executions/{agent_id}/logs/{entity_id}.log"
         began = Execution(id=entity_id, agent_id=agent_id, task_id=task_id, started_at=AT, log_file_path=log)
         stencil = Stencil(began.finish(AT), entity_id)
@@ -166,7 +165,7 @@ class Past:
         path.chmod(FILE_MODE)
 
     def ended_sessions(self, count: int, agent_id: str = "worker") -> str:
-        entity_id = ids.new_id("ses")
+        entity_id = new_id("ses")
         opened = AgentSession(id=entity_id, agent_id=agent_id, pid=999_999_999, created_at=AT)
         stencil = Stencil(opened.touch(AT).end(AT), entity_id)
         return self._over(self.workspace.sessions, agent_id, count, stencil, "ses")
@@ -174,7 +173,7 @@ class Past:
     def conversation(self, messages: int, initiator_id: str = "worker", target_agent_id: str = "admin") -> str:
         """One active conversation; the copies in the mailboxes are not made."""
         conversation = Conversation(
-            id=ids.new_id("cnv"),
+            id=new_id("cnv"),
             initiator_id=initiator_id,
             target_agent_id=target_agent_id,
             status="active",
@@ -187,15 +186,15 @@ class Past:
         return conversation.id
 
     def _mail(self, count: int, inbox: Path, **fields: Any) -> str:
-        entity_id = ids.new_message_id()
+        entity_id = new_message_id()
         kind = "conversation" if "metadata" in fields else "request"
         content = WORDS * 3
         example = Message(
             id=entity_id, message_type=kind, subject=f"message {NUMBER}", created_at=AT, content=content, **fields
         )
         if self.sign is None:
-            return self._stamped(count, Stencil(example, entity_id).bytes, inbox, ids.new_message_id)
-        return self._stamped(count, partial(_signed, example, self.sign), inbox, ids.new_message_id)
+            return self._stamped(count, Stencil(example, entity_id).bytes, inbox, new_message_id)
+        return self._stamped(count, partial(_signed, example, self.sign), inbox, new_message_id)
 
     def _stamped(self, count: int, written: Written, inbox: Path, new_id: Callable[[], str]) -> str:
         """Files of an inbox: `{stamp}_{id8}.md`, in an archive by months."""
@@ -204,7 +203,7 @@ class Past:
             entity_id = new_id()
             oldest = oldest or entity_id
             directory = inbox / f"{at:%Y-%m}" if monthly else inbox
-            name = f"{times.stamp(at)}_{ids.id8(entity_id)}.md"
+            name = f"{times.stamp(at)}_{id8(entity_id)}.md"
             self._write(directory, name, written(entity_id, at, number))
         return oldest
 
@@ -212,7 +211,7 @@ class Past:
         """Files of a collection: `{id}.md`, as old as what they tell of."""
         oldest = ""
         for number, at in enumerate(self._moments(count)):
-            entity_id = ids.new_id(prefix)
+            entity_id = new_id(prefix)
             oldest = oldest or entity_id
             self._write(directory, f"{entity_id}.md", stencil.bytes(entity_id, at, number), at)
         return oldest
@@ -224,18 +223,18 @@ class Past:
         return oldest
 
     def _tasks(self, count: int, statuses: tuple[str, ...], assignee_id: str, fields: Mapping[str, Any]) -> str:
-        entity_id = ids.new_id("tsk")
+        entity_id = new_id("tsk")
         stencil = Stencil(_task(entity_id, assignee_id, statuses, **fields), entity_id)
         return self._over(self.workspace.tasks, assignee_id, count, stencil, "tsk")
 
     def _line(self, count: int, assignee_id: str, following: Callable[[str], dict[str, Any]]) -> str:
-        first = replace(_task(ids.new_id("tsk"), assignee_id, ()), created_at=self._first(count))
+        first = replace(_task(new_id("tsk"), assignee_id, ()), created_at=self._first(count))
         self.workspace.tasks.add(first)
-        example_id, before_mark = ids.new_id("tsk"), ids.new_id("tsk")
+        example_id, before_mark = new_id("tsk"), new_id("tsk")
         stencil = Stencil(_task(example_id, assignee_id, (), **following(before_mark)), example_id)
         directory, before = self.workspace.tasks.directory(assignee_id).path, first.id
         for number, at in enumerate(self._moments(count)):
-            entity_id = ids.new_id("tsk")
+            entity_id = new_id("tsk")
             data = stencil.bytes(entity_id, at, number, **{before_mark: before})
             self._write(directory, f"{entity_id}.md", data, at)
             before = entity_id

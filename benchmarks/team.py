@@ -14,10 +14,10 @@ from unittest.mock import patch
 
 from benchmarks.wire import Server
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain import entity as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.entity import new_id, new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.doorbell.channel import Recorder
@@ -87,9 +87,7 @@ class Team:
         with unsynced():
             for number in range(count):
                 begun = Change(by="worker", at=times.now() - timedelta(minutes=count - number))
-                task = Task.made(
-                    names.new_id("tsk"), begun, status="todo", assignee_id="worker", title=f"task {number}"
-                )
+                task = Task.made(new_id("tsk"), begun, status="todo", assignee_id="worker", title=f"task {number}")
                 if number % 5:
                     task = task.move_to("in_progress", begun)
                 if number % 5 > 1:
@@ -101,7 +99,7 @@ class Team:
     def _message(self, number: int, count: int) -> Message:
         """The past is spread out: one message a minute."""
         return Message(
-            id=names.new_message_id(),
+            id=new_message_id(),
             sender_id="worker",
             receiver_id="admin",
             subject=f"message {number}",

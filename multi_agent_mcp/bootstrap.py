@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.config import find_session, read_environment, read_settings, session_names
-from multi_agent_mcp.domain import entity as names
 from multi_agent_mcp.domain import times
+from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.services.team.upgrade import upgrade
 from multi_agent_mcp.store.authority import ALONE, Authority
@@ -81,7 +81,7 @@ def relay(root: Path, session: str) -> Relay:
     from multi_agent_mcp.hub.relay_socket import RelayAuthority
     from multi_agent_mcp.hub.sharing import Sharing
 
-    sharing = Sharing(root / names.session_name(session))
+    sharing = Sharing(root / session_name(session))
     authority = RelayAuthority(sharing.membership.machine)
     services = open_session(root, session, authority=authority)
     return Relay(services.workspace, sharing.share, sharing.membership, authority, LocalConsequences(services))
@@ -114,7 +114,7 @@ def open_session(
     if session is None:
         require_root_entered(root)
     require_own(root)
-    name = names.session_name(find_session(session, root))
+    name = session_name(find_session(session, root))
     require_entered(root, root / name)
     require_own(root, root / "hosts", root / name)
     workspace = Workspace(root, name, authority or _authority(root / name))

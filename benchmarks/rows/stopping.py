@@ -18,9 +18,9 @@ from benchmarks.table import Finding
 from benchmarks.team import Team, unsynced
 from benchmarks.timing import in_turns, ms
 from benchmarks.wire import Server
-from multi_agent_mcp.domain import entity as names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import InvalidStatusTransition
@@ -110,7 +110,7 @@ def _old_notifications(team: Team, count: int) -> None:
     with unsynced():
         for number in range(count):
             at = moment - timedelta(seconds=count - number)
-            notice = Notification(id=names.new_id("ntf"), target_agent_id="worker", message="old", created_at=at)
+            notice = Notification(id=new_id("ntf"), target_agent_id="worker", message="old", created_at=at)
             inbox.deliver(notice)
         inbox.read([name for name, _ in inbox.unread()], moment)
 
@@ -119,7 +119,7 @@ def _finished_tasks(team: Team, count: int) -> None:
     change = Change(by="worker", at=times.now())
     with unsynced():
         for number in range(count):
-            fresh = Task.made(names.new_id("tsk"), change, status="todo", assignee_id="worker", title=f"task {number}")
+            fresh = Task.made(new_id("tsk"), change, status="todo", assignee_id="worker", title=f"task {number}")
             done = fresh.move_to("in_progress", change).move_to("done", change)
             team.services.workspace.tasks.add(done)
 

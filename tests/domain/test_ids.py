@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain import entity as names
+from multi_agent_mcp.domain.entity import agent_id, entity_id, id8, new_id, new_message_id, session_name
 from multi_agent_mcp.errors import InvalidId
 
 BAD_NAMES = [
@@ -37,21 +37,21 @@ BAD_NAMES = [
 @pytest.mark.parametrize("value", BAD_NAMES)
 def test_a_name_that_could_leave_its_directory_is_refused(value: object) -> None:
     with pytest.raises(InvalidId) as agent:
-        names.agent_id(value)
+        agent_id(value)
     with pytest.raises(InvalidId):
-        names.session_name(value)
+        session_name(value)
     assert agent.value.code == "invalid_id"
 
 
 @pytest.mark.parametrize("value", ["a", "7", "worker-a", "A_1", "x" * 64])
 def test_a_plain_name_is_taken_as_it_is(value: str) -> None:
-    assert (str(names.agent_id(value)), str(names.session_name(value))) == (value, value)
+    assert (str(agent_id(value)), str(session_name(value))) == (value, value)
 
 
 @given(st.text())
 def test_whatever_is_accepted_is_one_plain_path_component(value: str) -> None:
     try:
-        accepted = names.agent_id(value)
+        accepted = agent_id(value)
     except InvalidId:
         return
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", accepted)
@@ -59,9 +59,9 @@ def test_whatever_is_accepted_is_one_plain_path_component(value: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["tsk", "ntf", "cnv", "dlg", "exec", "ses", "msg"])
 def test_a_new_entity_id_is_a_prefix_and_twelve_hex_characters(prefix: str) -> None:
-    fresh = names.new_id(prefix)
+    fresh = new_id(prefix)
     assert re.fullmatch(prefix + r"_[0-9a-f]{12}", fresh)
-    assert names.entity_id(prefix, fresh) == fresh
+    assert entity_id(prefix, fresh) == fresh
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ def test_a_new_entity_id_is_a_prefix_and_twelve_hex_characters(prefix: str) -> N
 )
 def test_an_entity_id_of_another_kind_or_shape_is_refused(value: object) -> None:
     with pytest.raises(InvalidId):
-        names.entity_id("tsk", value)
+        entity_id("tsk", value)
 
 
 def test_a_message_id_is_a_uuid4() -> None:
-    assert uuid.UUID(names.new_message_id()).version == 4
+    assert uuid.UUID(new_message_id()).version == 4
 
 
 def test_the_copies_of_a_broadcast_share_their_first_eight_digits_and_nothing_else() -> None:
-    whole = names.new_message_id()
-    copies = {names.new_message_id(like=whole) for _ in range(20)}
+    whole = new_message_id()
+    copies = {new_message_id(like=whole) for _ in range(20)}
     assert len(copies) == 20
     assert {copy[:8] for copy in copies} == {whole[:8]}
     assert all(uuid.UUID(copy).version == 4 for copy in copies)
@@ -96,4 +96,4 @@ def test_the_copies_of_a_broadcast_share_their_first_eight_digits_and_nothing_el
     ],
 )
 def test_eight_characters_stand_for_an_id_in_a_file_name(entity: str, expected: str) -> None:
-    assert names.id8(entity) == expected
+    assert id8(entity) == expected

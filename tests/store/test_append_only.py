@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from multi_agent_mcp.store import records as journal_module
+from multi_agent_mcp.store import records
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Journal
 from tests.store.support import put
@@ -42,7 +42,7 @@ def test_lines_that_cannot_be_read_are_skipped(files: Files) -> None:
 def test_a_journal_that_rotates_begins_anew_and_still_tells_what_was_before(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "ROTATE_BYTES", 100)
+    monkeypatch.setattr(records, "ROTATE_BYTES", 100)
     journal = Journal(files, files.base / "x.jsonl", rotates=True)
     for number in range(30):
         journal.append(n=number)
@@ -55,7 +55,7 @@ def test_a_journal_that_rotates_begins_anew_and_still_tells_what_was_before(
 def test_of_those_who_find_a_journal_full_at_once_one_rotates_it(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sender holds no lock when it logs that nobody can be rung. It failed with a plain `FileNotFoundError` when
     another one had just rotated the journal, and the new journal was moved over the full one."""
-    monkeypatch.setattr(journal_module, "ROTATE_BYTES", 400)
+    monkeypatch.setattr(records, "ROTATE_BYTES", 400)
     path = files.base / "x.jsonl"
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: Journal(files, path, rotates=True).append(n=number), range(800)))
@@ -63,7 +63,7 @@ def test_of_those_who_find_a_journal_full_at_once_one_rotates_it(files: Files, m
 
 
 def test_a_journal_of_what_people_did_is_never_cut(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "ROTATE_BYTES", 100)
+    monkeypatch.setattr(records, "ROTATE_BYTES", 100)
     journal = Journal(files, files.base / "audit" / "20261121.jsonl")
     for number in range(30):
         journal.append(n=number)

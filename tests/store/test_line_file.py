@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.store import records as journal
+from multi_agent_mcp.store import records
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import LineFile
 
@@ -19,8 +19,8 @@ def path(files: Files) -> Path:
 
 
 def log(files: Files, path: Path, monkeypatch: pytest.MonkeyPatch, block: int = 16) -> LineFile:
-    monkeypatch.setattr(journal, "BLOCK_BYTES", block)
-    monkeypatch.setattr(journal, "COUNTED_ANEW_BYTES", 64)
+    monkeypatch.setattr(records, "BLOCK_BYTES", block)
+    monkeypatch.setattr(records, "COUNTED_ANEW_BYTES", 64)
     return LineFile(files, path)
 
 
