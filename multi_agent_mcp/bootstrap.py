@@ -77,8 +77,7 @@ class LocalConsequences:
 
 def relay(root: Path, session: str) -> Relay:
     """This machine's relay. Raises `InvalidArguments` for a session that is not shared."""
-    from multi_agent_mcp.hub.relay import Relay
-    from multi_agent_mcp.hub.relay_socket import RelayAuthority
+    from multi_agent_mcp.hub.relay import Relay, RelayAuthority
     from multi_agent_mcp.hub.sharing import Sharing
 
     sharing = Sharing(root / session_name(session))

@@ -38,8 +38,7 @@ from multi_agent_mcp.services.overview.snapshot import AWAY, CONNECTED, MachineR
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.hub.joining import Token
-    from multi_agent_mcp.hub.sharing import Sharing, Status
+    from multi_agent_mcp.hub.sharing import Sharing, Status, Token
 
 LISTEN = "0.0.0.0:4222"
 QUIET_SECONDS = 2.0
@@ -134,8 +133,7 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
     texts = people_texts()
     try:
         require_client()
-        from multi_agent_mcp.hub.joining import Token
-        from multi_agent_mcp.hub.sharing import Sharing, machine_name
+        from multi_agent_mcp.hub.sharing import Sharing, Token, machine_name
         from multi_agent_mcp.hub.sharing import join as join_session
 
         parsed = Token.parse(text_of(token))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
     from multi_agent_mcp.hub.applying import Applying, Disk, Marks, Then
-    from multi_agent_mcp.hub.outgoing import Noticing
+    from multi_agent_mcp.hub.publishing import Noticing
     from multi_agent_mcp.store.records import Record
 
 # This machine's progress in applying the hub's streams, and the check that the hub is still the same one.

@@ -4,37 +4,39 @@ and answers this machine's processes on a socket (docs/protocol.md, Several mach
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import secrets
 import signal
 import time
-from collections.abc import Set
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from filelock import Timeout
 
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
-from multi_agent_mcp.errors import AlreadyExists, HubUnreachable
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
 from multi_agent_mcp.hub.following import Following, Progress
 from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
-from multi_agent_mcp.hub.joining import Reception
-from multi_agent_mcp.hub.outgoing import Noticing
-from multi_agent_mcp.hub.publishing import Publishing
-from multi_agent_mcp.hub.relay_socket import Answering, RelayAuthority
+from multi_agent_mcp.hub.publishing import Noticing, Publishing
 from multi_agent_mcp.hub.server import Server
-from multi_agent_mcp.hub.share_directory import Membership, RelayClient, Share, shared_settings
+from multi_agent_mcp.hub.share_directory import HUB_SLOW, Membership, RelayClient, Share, shared_settings, socket_path
+from multi_agent_mcp.hub.sharing import Reception
 from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import MESSAGE
+from multi_agent_mcp.store.authority import Shared, Superseded
 from multi_agent_mcp.store.locks import RELAY, Lasting
 from multi_agent_mcp.system.process import own_start
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.question import Asked
-    from multi_agent_mcp.store.authority import Shared
     from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -336,3 +338,133 @@ async def _end(tasks: Set[asyncio.Task[Any] | None]) -> None:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=CANCEL_SECONDS)
+
+
+# This machine's threads and processes ask the relay: its own threads ask its event loop directly, other processes its
+# socket, one line of JSON each way (see `hub.share_directory`).
+
+T = TypeVar("T")
+Answer = dict[str, Any]
+
+ANSWER_SECONDS = 6.0
+LINE_BYTES = 16 << 20
+
+
+class RelayAuthority:
+    """The authority for the relay's own threads; see `store.shared_collection.Authority`."""
+
+    def __init__(self, machine: str) -> None:
+        self.here: str | None = machine
+        self.relay: Relay | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def require(self) -> None:
+        self._relay().require()
+
+    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
+        return self._wait(self._relay().put(key, 0, data, was))
+
+    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
+        return self._wait(self._relay().put(key, revision, data, edited=edited))
+
+    def current(self, key: str) -> Shared | None:
+        return self._wait(self._relay().current(key))
+
+    def queue(self, paths: Any, *, wait: bool) -> str | None:  # noqa: ARG002 - the file events notice it
+        return HUB_SLOW
+
+    def is_up(self, machine: str) -> bool:
+        return self._relay().is_up(machine)
+
+    def _relay(self) -> Relay:
+        if self.relay is None:
+            raise HubUnreachable("no_relay")
+        return self.relay
+
+    def _wait(self, answer: Coroutine[Any, Any, T]) -> T:
+        if self.loop is None:
+            raise HubUnreachable("no_relay")
+        try:
+            return asyncio.run_coroutine_threadsafe(answer, self.loop).result(ANSWER_SECONDS)
+        except (FutureTimeout, CancelledError) as error:  # the relay is ending, and must not wait for its threads
+            raise HubUnreachable("hub_unclear") from error
+
+
+class Answering:
+    """The server on the relay's socket."""
+
+    def __init__(self, relay: Relay, share: Share) -> None:
+        self.relay = relay
+        self.share = share
+        self._sending: set[asyncio.Task[str | None]] = set()
+        self._operations: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
+            "require": self._require,
+            "create": self._put,
+            "swap": self._put,
+            "current": self._current,
+            "queue": self._queue,
+            "status": self._status,
+        }
+
+    async def listen(self) -> asyncio.AbstractServer:
+        """Starts answering, until the returned server is closed."""
+        self.share.remove_socket()
+        with socket_path(self.share.path) as path:
+            before = os.umask(0o177)
+            try:
+                return await asyncio.start_unix_server(self._serve, path, limit=LINE_BYTES)
+            finally:
+                os.umask(before)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, ValueError):
+            request = json.loads(await reader.readline())
+            writer.write(json.dumps(await self._answer(request)).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    async def _answer(self, request: Mapping[str, Any]) -> Answer:
+        try:
+            return await self._operations[request["op"]](request)
+        except Superseded as newer:
+            return {"superseded": _as_json(newer.current)}
+        except StorageError as refusal:
+            return {"refused": refusal.code, "key": refusal.key.removeprefix("error.")}
+
+    async def _require(self, _: Mapping[str, Any]) -> Answer:
+        self.relay.require()
+        return {}
+
+    async def _put(self, request: Mapping[str, Any]) -> Answer:
+        revision, was = request.get("revision", 0), request.get("was")
+        return {"revision": await self.relay.put(request["key"], revision, request["data"].encode(), was)}
+
+    async def _current(self, request: Mapping[str, Any]) -> Answer:
+        found = await self.relay.current(request["key"])
+        return {"current": None if found is None else _as_json(found)}
+
+    async def _queue(self, request: Mapping[str, Any]) -> Answer:
+        sending = asyncio.create_task(self._send([Path(path) for path in request["paths"]]))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        done, _ = await asyncio.wait([sending], timeout=request["wait"])
+        return {"waits": sending.result() if done else HUB_SLOW}
+
+    async def _send(self, paths: list[Path]) -> str | None:
+        """Sends mail; returns the code of the reason why the hub does not have it yet, or None if it has."""
+        try:
+            self.relay.require()
+            await self.relay.noticing.send(paths)
+        except StorageError as refusal:
+            logger.info("queued: %s", refusal)
+            for path in paths:
+                self.relay.noticing.noticed(path)
+            return refusal.key.removeprefix("error.")
+        return None
+
+    async def _status(self, _: Mapping[str, Any]) -> Answer:
+        return self.relay.status()
+
+
+def _as_json(shared: Shared) -> Answer:
+    return {"revision": shared.revision, "data": shared.data.decode()}

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
-from multi_agent_mcp.hub.outgoing import Noticing
+from multi_agent_mcp.hub.publishing import Noticing
 
 
 @pytest.mark.parametrize(("refusal", "left"), [(InvalidId(value="'x y'"), 0), (HubUnreachable(), 1)])

@@ -22,10 +22,9 @@ from nats.errors import Error
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.joining import Token
 from multi_agent_mcp.hub.server import Server, new_certificate, new_seed
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.sharing import join
+from multi_agent_mcp.hub.sharing import Token, join
 from multi_agent_mcp.hub.stream import Hub
 from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
