@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified, is_name
 from multi_agent_mcp.domain.times import from_timestamp
-from multi_agent_mcp.errors import InvalidId, Refusal, StorageError
+from multi_agent_mcp.errors import InvalidId, Refusal, StorageError, UntrustedSession
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory, Looks, id_in
@@ -437,7 +437,7 @@ class Collection(Generic[E]):
     def _noted(self, entity_id: str) -> Partition[E] | None:
         if not self.layout.by_id:
             return None
-        with suppress(StorageError):
+        with suppress(StorageError, UntrustedSession):
             lines = b"\n" + (self.files.read(self._notes(entity_id)) or b"")
             _, known, rest = lines.rpartition(f"\n{entity_id} ".encode(errors="surrogateescape"))
             name = rest.partition(b"\n")[0].decode(errors="replace") if known else ""

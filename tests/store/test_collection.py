@@ -4,6 +4,7 @@ a shared one, whether this machine's locks decide or a hub."""
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -294,4 +295,26 @@ def test_a_task_that_is_not_where_it_was_noted_is_found_and_noted_again(files: F
     assert notes.read_text().splitlines()[-1] == f"{TASK.id} worker-b"
     notes.unlink()
     assert noted(files).find(TASK.id) == TASK
+    assert noted(files).find("tsk_ffffffffffff") is None
+
+
+@pytest.mark.parametrize("spoilt", ["a directory", "a pipe", "a link", "no text", "nobody's to read"])
+def test_notes_that_cannot_be_used_hide_no_task(files: Files, spoilt: str) -> None:
+    noted(files).add(TASK)
+    (notes,) = (files.base / ".index").glob("*.places")
+    if spoilt == "nobody's to read":
+        notes.chmod(0)
+    elif spoilt == "no text":
+        notes.write_bytes(b"\xff\0" * 5000 + f"\n{TASK.id} \0\n".encode())
+    else:
+        notes.unlink()
+        if spoilt == "a directory":
+            notes.mkdir()
+        elif spoilt == "a pipe":
+            os.mkfifo(notes)
+        else:
+            notes.symlink_to("/etc/passwd")
+    assert noted(files).find(TASK.id) == TASK
+    moved = noted(files).update(TASK.id, lambda task: replace(task, assignee_id="worker-b"))
+    assert noted(files).find(TASK.id) == moved
     assert noted(files).find("tsk_ffffffffffff") is None

@@ -4,7 +4,8 @@ import { attempt, facts, query, t } from "./core.js";
 
 const listeners = new Map();
 const failed = new Set(); // looks to be repeated as soon as the console answers again
-const held = new Set(); // looks put off until what is being dragged is let go: nothing may move under the pointer
+const held = new Set(); // looks put off until what is pressed or dragged is let go: nothing may move under the pointer
+let pressed = false;
 let dragging = false;
 
 // Calls `look` now and after every change of one of the topics; never twice at once, and no change is missed. Returns a
@@ -21,7 +22,7 @@ export function watch(topics, look) {
     running = null;
   };
   const run = async () => {
-    if (dragging) { held.add(run); return; }
+    if (pressed || dragging) { held.add(run); return; }
     again = true;
     running ??= repeat();
     await running;
@@ -34,13 +35,23 @@ export function watch(topics, look) {
 // Something has changed about these topics; resolves when everybody has looked.
 export const lookAgain = (topics) => Promise.all([...new Set(topics.flatMap((topic) => listeners.get(topic) ?? []))].map((look) => look()));
 
+function letGo() {
+  if (pressed || dragging) return;
+  const due = [...held];
+  held.clear();
+  for (const look of due) look();
+}
+
+const release = () => { pressed = false; setTimeout(letGo); }; // the click comes after the pointer is up
+addEventListener("pointerdown", ({ isPrimary, button }) => { pressed = isPrimary && button === 0; }, true);
+for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, release, true);
+addEventListener("pointermove", ({ buttons }) => { if (pressed && !buttons) release(); }, true); // let go elsewhere
+
 addEventListener("dragstart", ({ target }) => {
   dragging = true;
   target.addEventListener("dragend", () => { // on the node itself: one that has left the page tells nobody else
     dragging = false;
-    const due = [...held];
-    held.clear();
-    for (const look of due) look();
+    release();
   }, { once: true });
 });
 

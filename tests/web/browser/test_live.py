@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,20 @@ def test_nothing_moves_under_the_pointer_while_a_card_is_dragged(team: Team, peo
     one.page.mouse.up()
     expect(one.card("carried", "in_progress")).to_be_visible()
     expect(one.card("meanwhile", "todo")).to_be_visible()
+
+
+def test_a_card_that_changes_while_it_is_clicked_is_opened(team: Team, people: Callable[..., Person]) -> None:
+    add(team, "pressed")
+    one = people().enter()
+    other = people().beside(one)
+    one.card("pressed").locator(".title a").hover()
+    one.page.mouse.down()
+    team.ask("task", "assign", team.services.workspace.tasks.all()[0].id, "worker-b")
+    expect(other.card("pressed").locator(".who")).to_contain_text("worker-b")
+    expect(one.card("pressed").locator(".who")).to_contain_text("worker-a")
+    one.page.mouse.up()
+    expect(one.page).to_have_url(re.compile("#tsk_"))
+    expect(one.card("pressed").locator(".who")).to_contain_text("worker-b")
 
 
 def test_nothing_is_lost_while_the_server_is_killed_and_started_again(team: Team, web: Web, person: Person) -> None:
