@@ -112,21 +112,19 @@ def _team(data: Any) -> Team:
             config.parse_limits(record.get("limits"))
             if "on_limit" in record:
                 config.parse_on_limit(record["on_limit"], f"{record['id']}.on_limit")
-        done_when = require_conditions(
-            config.parse_done_when(data.get("done_when")), config.parse_checks(data.get("checks"))
-        )
+        wanted = config.parse_done_when(data.get("done_when"))
+        done_when = require_conditions(wanted, config.parse_checks(data.get("checks")))
     except InvalidArguments as refusal:
         if "reason" not in refusal.values:
             raise
         raise _Unusable(refusal.values["reason"]) from refusal
-    notify_command = config.parse_notify_command(data.get("notify_command"))
     repository = {key: data[key] for key in config.REPOSITORY_KEYS if data.get(key) is not None}
     return Team(
         agents,
         data.get("session"),
         language,
         limits,
-        notify_command,
+        config.parse_notify_command(data.get("notify_command")),
         console=data.get("console") or {},
         usage=usage,
         on_limit=on_limit,
