@@ -13,24 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from multi_agent_mcp.config import (
-    NOT_YAML,
-    REPOSITORY_KEYS,
-    SHARED,
-    WORKTREE,
-    load_yaml,
-    parse_checks,
-    parse_console,
-    parse_done_when,
-    parse_limits,
-    parse_notify_command,
-    parse_on_limit,
-    parse_repository,
-    parse_resume,
-    parse_telemetry,
-    parse_usage,
-    yaml_problem,
-)
+from multi_agent_mcp import config
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.entity import session_name
@@ -97,9 +80,9 @@ def read_team(path: Path) -> Team:
     `UntrustedSession` for one that somebody else may write, as it names programs."""
     require_own(path)
     try:
-        data = load_yaml(path)
-    except (OSError, *NOT_YAML) as error:
-        raise InvalidArguments("bad_team", file=path.name, reason=yaml_problem(error)) from error
+        data = config.load_yaml(path)
+    except (OSError, *config.NOT_YAML) as error:
+        raise InvalidArguments("bad_team", file=path.name, reason=config.yaml_problem(error)) from error
     try:
         return _team(data)
     except _Unusable as error:
@@ -119,29 +102,29 @@ def _team(data: Any) -> Team:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
     limits = data.get("limits") or {}
     try:
-        parse_limits(limits)
-        parse_console(data.get("console"))
-        parse_repository(data)
-        parse_telemetry(data.get("telemetry"))
-        usage, resume = parse_usage(data.get("usage")), parse_resume(data.get("resume"))
-        on_limit = parse_on_limit(data["on_limit"]) if "on_limit" in data else None
+        config.parse_limits(limits)
+        config.parse_console(data.get("console"))
+        config.parse_repository(data)
+        config.parse_telemetry(data.get("telemetry"))
+        usage, resume = config.parse_usage(data.get("usage")), config.parse_resume(data.get("resume"))
+        on_limit = config.parse_on_limit(data["on_limit"]) if "on_limit" in data else None
         for record in data["agents"]:
-            parse_limits(record.get("limits"))
+            config.parse_limits(record.get("limits"))
             if "on_limit" in record:
-                parse_on_limit(record["on_limit"], f"{record['id']}.on_limit")
-        done_when = require_conditions(parse_done_when(data.get("done_when")), parse_checks(data.get("checks")))
+                config.parse_on_limit(record["on_limit"], f"{record['id']}.on_limit")
+        wanted = config.parse_done_when(data.get("done_when"))
+        done_when = require_conditions(wanted, config.parse_checks(data.get("checks")))
     except InvalidArguments as refusal:
         if "reason" not in refusal.values:
             raise
         raise _Unusable(refusal.values["reason"]) from refusal
-    notify_command = parse_notify_command(data.get("notify_command"))
-    repository = {key: data[key] for key in REPOSITORY_KEYS if data.get(key) is not None}
+    repository = {key: data[key] for key in config.REPOSITORY_KEYS if data.get(key) is not None}
     return Team(
         agents,
         data.get("session"),
         language,
         limits,
-        notify_command,
+        config.parse_notify_command(data.get("notify_command")),
         console=data.get("console") or {},
         usage=usage,
         on_limit=on_limit,
@@ -165,8 +148,8 @@ def _agent(record: Any) -> Agent:
         raise _Unusable(_no_choice(agent_id, "role", role, ROLES))
     if kind not in AGENT_TYPES:
         raise _Unusable(_no_choice(agent_id, "type", kind, AGENT_TYPES))
-    if (workspace := record.get("workspace", SHARED)) not in (SHARED, WORKTREE):
-        raise _Unusable(_no_choice(agent_id, "workspace", workspace, (SHARED, WORKTREE)))
+    if (workspace := record.get("workspace", config.SHARED)) not in (config.SHARED, config.WORKTREE):
+        raise _Unusable(_no_choice(agent_id, "workspace", workspace, (config.SHARED, config.WORKTREE)))
     parent = record.get("parent_id", record.get("parent"))
     return Agent(
         id=agent_id,
@@ -293,7 +276,7 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
     """Updates session.yaml; returns the changed keys and the kept ones. Nothing is changed if the file has comments,
     which writing it would lose."""
     wanted = {**team.settings, **({"language": language} if language else {})}
-    settings = load_yaml(workspace.settings_path)
+    settings = config.load_yaml(workspace.settings_path)
     differing = {key: value for key, value in wanted.items() if settings.get(key) != value}
     if not differing:
         return [], []
