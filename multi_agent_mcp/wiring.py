@@ -13,15 +13,14 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.domain.agent import nearest_superior
+from multi_agent_mcp.domain.agent import Agent, AgentSession, nearest_superior
 from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.domain.times import local_zone
-from multi_agent_mcp.store.records import KeyFile
+from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
-    from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.delivery import ChannelReport
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.question import Asked
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.upkeep import Upkeep
     from multi_agent_mcp.services.usage.usage import Budgets, Limits, Usage
-    from multi_agent_mcp.store.records import Record
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.telemetry.recording import Export, Telemetry
 

@@ -25,13 +25,7 @@ from multi_agent_mcp.cli.context import (
     text_of,
 )
 from multi_agent_mcp.cli.mail import spoken_lines
-from multi_agent_mcp.cli.rendering import (
-    is_terminal,
-    local_time,
-    painted,
-    short_id,
-    words_of_code,
-)
+from multi_agent_mcp.cli.rendering import is_terminal, local_time, painted, short_id, words_of_code
 from multi_agent_mcp.config import find_root, read_environment, session_names
 from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
 from multi_agent_mcp.domain.text import columns, display_id, one_line

@@ -38,7 +38,6 @@ from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.doctor.tree import Finding, Prunable, Pruning, Track
-    from multi_agent_mcp.texts import Texts
     from multi_agent_mcp.wiring import Services
 
 Answer = dict[str, Any]

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import (
-    SessionContext,
-    excerpt,
-    placed,
-    session_command,
-)
+from multi_agent_mcp.cli.context import SessionContext, excerpt, placed, session_command
 from multi_agent_mcp.cli.rendering import (
     folded,
     is_terminal,
@@ -33,8 +28,6 @@ from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.timeline import AgentFigures, Arrow, Bar, Mark, PaneAnswer, Statistics, Timeline
-    from multi_agent_mcp.domain.usage import Prices, Tokens
-    from multi_agent_mcp.texts import Texts
 
 STDOUT = Path("-")
 HEAD = ("after", "who", "what", "until_rung", "until_submitted", "until_read", "words")

@@ -17,10 +17,9 @@ from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.texts import Texts
-from multi_agent_mcp.windows.up_down import OPEN, READY, AgentState, Preflight, Report
+from multi_agent_mcp.windows.up_down import OPEN, READY, AgentState, Preflight, Report, Startup
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.windows.up_down import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
 

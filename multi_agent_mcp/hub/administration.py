@@ -9,20 +9,18 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nats.aio.client import Client
 
 from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.stream import FAILED, FORM, MACHINE, NO_STREAM, OP, TIME, WAS, protected
 from multi_agent_mcp.hub.subjects import KINDS, Names, Rule, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.shared_collection import LINE
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.hub.server import Server
-    from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.store.workspace import Workspace
 
 NAME_TAKEN = 10058
 """The error code of the JetStream API for creating a stream that exists with another configuration."""

@@ -20,11 +20,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from multi_agent_mcp.domain.entity import EPOCH, entity_id
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.entity import EPOCH, Identified, Readable, entity_id
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
@@ -37,14 +39,8 @@ from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import codec, parse
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
-from multi_agent_mcp.system.file_status import modified_at, signature_of
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.entity import Identified, Readable
-    from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.system.file_status import Signature
+from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.system.file_status import Signature, modified_at, signature_of
 
 # Renames hand-written messages whose file name is that of another message.
 

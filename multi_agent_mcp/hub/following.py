@@ -10,24 +10,21 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
+
+from nats.aio.msg import Msg
 
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
+from multi_agent_mcp.hub.applying import Applying, Disk, Marks, Then
+from multi_agent_mcp.hub.publishing import Noticing
 from multi_agent_mcp.hub.restoring import Written, running
 from multi_agent_mcp.hub.stream import AFTER, OP, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
 from multi_agent_mcp.store.codec import Unreadable
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
-    from nats.aio.msg import Msg
-
-    from multi_agent_mcp.hub.applying import Applying, Disk, Marks, Then
-    from multi_agent_mcp.hub.publishing import Noticing
-    from multi_agent_mcp.store.records import Record
+from multi_agent_mcp.store.records import Record
 
 # This machine's progress in applying the hub's streams, and the check that the hub is still the same one.
 

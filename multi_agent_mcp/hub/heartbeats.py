@@ -10,16 +10,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nats.aio.msg import Msg
 
 from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.domain.question import Asked
 from multi_agent_mcp.domain.times import format_time, json_values, now
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.hub.stream import Hub
+from multi_agent_mcp.hub.stream import Hub
 
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 15.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from multi_agent_mcp.domain.entity import Readable, is_name
 from multi_agent_mcp.domain.times import format_time, now, parse_time
@@ -27,12 +27,10 @@ from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, Kind, Names, Rul
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
 from multi_agent_mcp.store.directory import QUARANTINE
+from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_events import TreeWatch
 from multi_agent_mcp.system.file_status import RACY_NS, modified_at, signature
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.store.inbox import Inbox
-    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

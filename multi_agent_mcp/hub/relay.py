@@ -16,10 +16,11 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from filelock import Timeout
 
+from multi_agent_mcp.domain.question import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
@@ -33,11 +34,8 @@ from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import MESSAGE
 from multi_agent_mcp.store.authority import Shared, Superseded
 from multi_agent_mcp.store.locks import RELAY, Lasting
+from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import own_start
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.question import Asked
-    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 

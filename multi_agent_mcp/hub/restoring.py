@@ -17,23 +17,21 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.hub.applying import Applying, refusal_words
 from multi_agent_mcp.hub.share_directory import relay_client_of
+from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own
 from multi_agent_mcp.store.authority import ALONE
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import write_all
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.hub.stream import Stored
 
 PROCESSES = 4 if (os.cpu_count() or 1) >= 4 else 2
 """The number of processes: a divisor of the number of lock stripes, so that no two take the same stripe."""

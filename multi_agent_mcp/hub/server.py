@@ -19,12 +19,13 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nkeys
 
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments, StorageError
+from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.subjects import (
     HUB,
     SLOTS,
@@ -40,9 +41,6 @@ from multi_agent_mcp.hub.subjects import (
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.records import KeyFile
 from multi_agent_mcp.system.process import is_alive, start_detached, started_at
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.hub.share_directory import Share
 
 # The certificate of the embedded hub.
 

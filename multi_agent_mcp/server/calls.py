@@ -19,13 +19,12 @@ import mcp_types as types
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema, create_model
 from pydantic_core import ErrorDetails
 
-from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent
+from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent, Execution
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, StorageError, Unauthorized, WrongSessionPurpose
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions.agent_sessions import Cancelled, Confirmation, LiveSession
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.server.binding import Binding
     from multi_agent_mcp.services.upkeep import Stillness
     from multi_agent_mcp.texts import Texts

@@ -16,7 +16,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from multi_agent_mcp.domain.agent import Execution, HandOff
-from multi_agent_mcp.domain.entity import id8, is_name
+from multi_agent_mcp.domain.entity import Identified, id8, is_name
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
@@ -29,7 +29,6 @@ from multi_agent_mcp.store.directory import EntityFiles
 from multi_agent_mcp.system.files import spelled
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.entity import Identified
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.collection import Collection, Partition
     from multi_agent_mcp.store.inbox import Inbox

@@ -11,13 +11,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
+from multi_agent_mcp.services.notifications.notifications import NOTHING, DerivedNotices, Notifications, Pending
 from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.services.usage.usage import Limits

@@ -19,7 +19,7 @@ from datetime import datetime
 from itertools import islice, takewhile
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified, is_name
 from multi_agent_mcp.domain.times import from_timestamp
@@ -27,12 +27,9 @@ from multi_agent_mcp.errors import InvalidId, Refusal, StorageError, UntrustedSe
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory, Looks, id_in
-from multi_agent_mcp.store.durable_files import INDEXES
+from multi_agent_mcp.store.durable_files import INDEXES, Files
 from multi_agent_mcp.system.file_status import Signature, is_own_directory, is_settled, modified_at, signature_of
 from multi_agent_mcp.system.files import storage_errors, sync_directory
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.store.durable_files import Files
 
 E = TypeVar("E", bound=Identified)
 

@@ -7,17 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    Dialog,
-    Error,
-    Locator,
-    Page,
-    Request,
-    Route,
-    expect,
-)
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Error, Locator, Page, Request, Route, expect
 
 from multi_agent_mcp.texts import CONSOLE, PEOPLE, catalogue
 from tests.end_to_end.support import PATIENCE_SECONDS

@@ -13,18 +13,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from multi_agent_mcp.domain.text import sanitize
-from multi_agent_mcp.domain.timeline import (
-    OTHERS,
-    Arrow,
-    Bar,
-    Lane,
-    Life,
-    Mark,
-    PaneAnswer,
-    Span,
-    Talk,
-    Timeline,
-)
+from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Span, Talk, Timeline
 from multi_agent_mcp.texts import LANGUAGES, catalogue
 from multi_agent_mcp.web.timeline import ROWS_MAX, Scale, draw, lay_out, stylesheet
 

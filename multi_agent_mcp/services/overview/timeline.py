@@ -10,9 +10,9 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from multi_agent_mcp.domain.agent import in_tree_order
+from multi_agent_mcp.domain.agent import AgentSession, in_tree_order
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.question import ANSWERED
+from multi_agent_mcp.domain.question import ANSWERED, Question
 from multi_agent_mcp.domain.timeline import (
     OTHERS,
     Arrow,
@@ -28,18 +28,14 @@ from multi_agent_mcp.domain.timeline import (
     compute,
 )
 from multi_agent_mcp.domain.times import parse_time, stamp
-from multi_agent_mcp.services.mail import delivery_steps
+from multi_agent_mcp.services.mail import MailSearch, delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
-from multi_agent_mcp.store.merged_inboxes import MergedInbox
+from multi_agent_mcp.store.merged_inboxes import Envelope, MergedInbox
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import AgentSession
     from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.mail import MailSearch
-    from multi_agent_mcp.store.merged_inboxes import Envelope
     from multi_agent_mcp.store.workspace import Workspace
 
 ARROWS_MAX = 2_000

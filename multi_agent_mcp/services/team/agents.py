@@ -11,13 +11,13 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.agent import Agent, is_superior, owners, superiors
 from multi_agent_mcp.domain.entity import AgentId, session_name
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
-from multi_agent_mcp.domain.message import has_old_scheme, is_signed_by, is_signed_with, public_key, signature
+from multi_agent_mcp.domain.message import Message, has_old_scheme, is_signed_by, is_signed_with, public_key, signature
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import (
     AgentNotAssignedToProject,
@@ -33,9 +33,6 @@ from multi_agent_mcp.errors import (
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.registry import SHARED
 from multi_agent_mcp.store.workspace import Workspace
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.message import Message
 
 logger = logging.getLogger(__name__)
 

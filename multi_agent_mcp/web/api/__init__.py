@@ -6,12 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from multi_agent_mcp.web.api import (
-    agents,
-    messages,
-    overview,
-    tasks,
-)
+from multi_agent_mcp.web.api import agents, messages, overview, tasks
 from multi_agent_mcp.web.request import ApiRequest
 
 Endpoint = Callable[[ApiRequest], dict[str, Any]]

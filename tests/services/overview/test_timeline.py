@@ -12,16 +12,7 @@ from multi_agent_mcp.services.overview import timeline as module
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send
-from tests.services.tasks_support import (
-    converse,
-    dies,
-    moved,
-    new,
-    open_session,
-    running,
-    shown,
-    snapshot,
-)
+from tests.services.tasks_support import converse, dies, moved, new, open_session, running, shown, snapshot
 
 
 @pytest.fixture
