@@ -107,7 +107,7 @@ TOUCH_FILES = {
     "doorbell.tmux.team_panes": "the directory of tmux's socket",
     "cli.statistics": "the picture, where its user wants it",
     "demo": "the demo's own temporary directories",
-    "web.serving": "the page that leads a browser to the console",
+    "web.app": "the page that leads a browser to the console",
 }
 """Modules that may access files → the files that they access."""
 

@@ -316,7 +316,7 @@ def web(context: SessionContext, port: int | None, open_browser: bool) -> None:
 
     The link works once; the browser that opens it keeps a cookie. The server listens on this machine only.
     """
-    from multi_agent_mcp.web.serving import (
+    from multi_agent_mcp.web.app import (
         LinkPage,
         serve,  # starlette and uvicorn are for this command alone
     )

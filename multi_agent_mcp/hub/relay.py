@@ -49,7 +49,6 @@ LOCK_SECONDS = 1.0
 CANCEL_SECONDS = 0.1
 HUB_SECONDS = 1.0
 """The delay before a hub that died is restarted, and before a machine that was refused connects again."""
-
 REFUSED_SECONDS = 30.0
 """The shortest interval of restarts because the disk refused the hub, as it may lack more than space."""
 

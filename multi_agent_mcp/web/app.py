@@ -1,21 +1,28 @@
-"""The console as an ASGI application: access, pages, API, event stream."""
+"""The console as an ASGI application (access, pages, API, event stream), and running it."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import html
 import json
 import logging
 import re
 import secrets
+import socket
+import threading
+import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+import uvicorn
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -37,13 +44,20 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.domain.text import HIDDEN
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.system.file_events import TreeWatch
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
 from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, overview
 from multi_agent_mcp.web.api.overview import homes
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
-from multi_agent_mcp.web.security import COOKIE_SECONDS, Auth, SecurityMiddleware, is_own_origin
+from multi_agent_mcp.web.security import (
+    COOKIE_SECONDS,
+    Auth,
+    Connection,
+    SecurityMiddleware,
+    connection_limit,
+    is_own_origin,
+)
 from multi_agent_mcp.wiring import Services
 
 logger = logging.getLogger(__name__)
@@ -438,3 +452,171 @@ def _embedded(facts: dict[str, Any]) -> str:
     """JSON for use inside a `<script>` element, escaped so that nothing can end the element (HTML 4.12.1.3)."""
     text = json.dumps(facts, ensure_ascii=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+# Runs the console until it is stopped.
+
+
+class LinkPage:
+    """A private file that leads a browser to a link, from `open` to `remove`.
+
+    It opens the console's one-time link in the person's browser without showing it to other users of this machine:
+    arguments of a process are public (proc(5), `/proc/PID/cmdline`), so the browser is given the name of the file, a
+    page that leads to the link."""
+
+    PAGE = """\
+<!DOCTYPE html>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url={link}">
+<title>multi-agent-mcp</title>
+<a href="{link}">multi-agent-mcp</a>
+"""
+
+    def __init__(self) -> None:
+        self._directory: TemporaryDirectory[str] | None = None
+
+    def open(self, link: str, failed: Callable[[], None]) -> None:
+        """Writes the page and opens it in the person's browser, on a thread of its own, as a browser in a terminal runs
+        until it is left. Calls `failed` there if none could be started. Raises `OSError`."""
+        self._directory = _private_directory()
+        page = Path(self._directory.name, "open.html")
+        page.touch(mode=0o600)
+        page.write_text(self.PAGE.format(link=html.escape(link)), encoding="ascii")
+        threading.Thread(target=_open, args=(page.as_uri(), failed), daemon=True).start()
+
+    def remove(self) -> None:
+        """Removes the page; does nothing twice."""
+        if self._directory is not None:
+            with suppress(OSError):
+                self._directory.cleanup()
+
+
+def _private_directory() -> TemporaryDirectory[str]:
+    """A new directory with mode 0700. Browsers that are snaps read nothing but what is visible in the home directory
+    (snapcraft.io, the home interface)."""
+    with suppress(OSError, RuntimeError):
+        return TemporaryDirectory(prefix="multi-agent-mcp-", dir=Path.home())
+    return TemporaryDirectory(prefix="multi-agent-mcp-")
+
+
+def _open(address: str, failed: Callable[[], None]) -> None:
+    try:
+        is_open = webbrowser.open(address)
+    except (webbrowser.Error, OSError, ValueError) as error:  # ValueError: BROWSER has a quotation mark too few
+        logger.warning("no browser: %s", error)
+        is_open = False
+    if not is_open:
+        failed()
+
+
+LOOPBACK = "127.0.0.1"
+PORT_MAX = 65_535
+WAITING_CONNECTIONS = 1024  # clients beyond this backlog retry only after a second
+REPORT_SECONDS = 60.0
+
+
+def serve(
+    services: Services, port: int | None, acting: str | None, ready: Callable[[str], None], spent: Callable[[], None]
+) -> None:
+    """Serves on loopback, on the given port (0: any free one; None: the last one used, if free). Calls `ready` with the
+    one-time link once connections are accepted, and `spent` when the link opens nothing any more, at the latest at the
+    end.
+
+    Raises `StorageError` if the port is taken, and as `Agents.get` for an unknown `acting`.
+    """
+    with _listening(services, port) as listening:
+        port = listening.getsockname()[1]
+        services.console_port.write(port, durable=False)
+        access = Auth(services.console_key, services.path / ".console", spent)
+        console = Console(services, access, Live(services.path), port, acting)
+        assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
+        with services.people_doorbells(), suppress(KeyboardInterrupt):  # Ctrl-C is the regular end
+            asyncio.run(_serve(console, listening, lambda: ready(link(console))))
+
+
+def _listening(services: Services, port: int | None) -> socket.socket:
+    last = services.console_port.read() if port is None else None
+    if type(last) is int and 0 < last <= PORT_MAX:  # excludes `true`
+        with suppress(StorageError):
+            return _bound(last)
+    return _bound(port or 0)
+
+
+def _bound(port: int) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((LOOPBACK, port))
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise StorageError("port_taken", port=port) from error
+        raise StorageError(path=f"{LOOPBACK}:{port}", reason=error) from error
+    return listening
+
+
+def link(console: Console) -> str:
+    """Returns a new link that opens the console once, in one browser."""
+    return f"http://{LOOPBACK}:{console.port}/open?ticket={console.access.issue_ticket()}"
+
+
+async def _serve(console: Console, listening: socket.socket, ready: Callable[[], None]) -> None:
+    limit = connection_limit()
+    config = uvicorn.Config(
+        create_app(console),
+        http=Connection,
+        limit_concurrency=limit,
+        backlog=max(limit // 8, 1),  # few are accepted at once, so that requests are read before others push them out
+        log_level="error",  # a warning for every malformed request would let strangers fill the disk
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    logging.getLogger("uvicorn.error").addFilter(_is_no_giving_up)
+    server = _Server(config, ready, console)
+    await server.serve(sockets=[listening])
+    if server.failed is not None:
+        raise server.failed
+
+
+def _is_no_giving_up(record: logging.LogRecord) -> bool:
+    """Whether a line of the log tells of anything but requests that are given up because the console stops, which its
+    person wanted."""
+    is_cancelled = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not is_cancelled and "timeout graceful shutdown exceeded" not in str(record.msg)
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that reports when it is ready, and ends open streams before waiting for connections to close."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], console: Console) -> None:
+        super().__init__(config)
+        self.failed: OSError | None = None
+        self._ready = ready
+        self._console = console
+        self._reported_at = -REPORT_SECONDS
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._report)
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(WAITING_CONNECTIONS)
+        if self.started:
+            try:
+                self._ready()
+            except OSError as error:  # the link could not be printed: shut down, then raise
+                self.failed, self.should_exit = error, True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._console.access.withdraw()
+        await self._console.live.close()
+        await super().shutdown(sockets)
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handles asyncio's exceptions: when file descriptors run out, many a second, logs only once a minute."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() - self._reported_at >= REPORT_SECONDS:
+            self._reported_at = loop.time()
+            logger.error("connections cannot be accepted: %s", error)
