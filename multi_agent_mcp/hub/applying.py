@@ -199,7 +199,7 @@ class Applying:
             then = self._agents([stored for stored in batch if self._is(subjects.AGENT, stored)])
             rest = [stored for stored in batch if not self._is(subjects.AGENT, stored)]
             rest.sort(key=lambda stored: not self._is(subjects.CONVERSATION, stored))  # others may refer to them
-            if restoring and not self.early:
+            if restoring and not self.early:  # early marks take inboxes' locks
                 rest = self._put_in_archives(rest)
             return then + self._each(rest, partial(self._apply, restoring=restoring))
 

@@ -56,10 +56,10 @@ def file_name(entity: Readable) -> str:
 
 class Standing(NamedTuple, Generic[R]):
     """What stays in its directory after it was read, because it is in force: `stays` says whether an entity may be
-    that, `ends` whether the first ends the second (a resumption ends an earlier pause)."""
+    that, `ends` whether it ends what was in force before it (a resumption ends an earlier pause)."""
 
     stays: Callable[[R], bool] = lambda _: False
-    ends: Callable[[R, R], bool] = lambda _, __: False
+    ends: Callable[[R], bool] = lambda _: False
 
 
 class Inbox(Generic[R]):
@@ -190,8 +190,8 @@ class Inbox(Generic[R]):
 
     def accept(self, name: str, data: bytes, modified: int, read_at: datetime | None = None) -> R | None:
         """Stores a file of another machine under its name, its bytes unchanged except for `read_at`, with which it
-        belongs in the archive; returns None if it exists already, here or there. An empty file does not count: a power
-        cut has left it from an earlier attempt (`Files.in_bulk`)."""
+        belongs in the archive, unless it is in force; returns None if it exists already, here or there. An empty file
+        does not count: a power cut has left it from an earlier attempt (`Files.in_bulk`)."""
         entity = self.hot.decode(data, name.removesuffix(".md"), modified / 1e9)
         month = f"{self.path}/{ARCHIVE}/{month_of(entity.created_at)}"
         if any(map(_has_bytes, (f"{self.path}/{name}", f"{month}/{name}"))):
@@ -201,6 +201,10 @@ class Inbox(Generic[R]):
             return None if self._removed_copy(name, data, month) else entity
         entity = entity.mark_read(read_at)
         marked = _marked_read(data, read_at) or self.hot.codec.encode(entity)
+        if self._standing.stays(entity):
+            self.files.replace(self.path / name, marked, modified=modified)
+            return entity
+        self._put_away(self._ended_by([(name, entity)]))
         self._into_month(entity, [name], lambda place: self.files.replace(place / name, marked, modified=modified))
         self._removed_copy(name, data, month)
         return entity
@@ -322,19 +326,22 @@ class Inbox(Generic[R]):
         """Moves files to the months of their entities. First what they end, so that it is never in force again."""
         if not found:
             return
-        names = {name for name, _ in found}
-        ended = [
-            (name, old)
-            for name, old in self.in_force()
-            if name not in names and any(self._standing.ends(entity, old) for _, entity in found)
-        ]
         by_month: dict[str, list[tuple[str, R]]] = {}
-        for name, entity in [*ended, *found]:
+        for name, entity in [*self._ended_by(found), *found]:
             by_month.setdefault(month_of(entity.created_at), []).append((name, entity))
         for items in by_month.values():
             moves = [(name, self._free_name(name, entity)) for name, entity in items]
             self._into_month(items[0][1], [target for _, target in moves], partial(self._moved, moves))
         sync_directory(self.path)
+
+    def _ended_by(self, found: list[tuple[str, R]]) -> list[tuple[str, R]]:
+        """Returns what is in force and ended by one of these, of which it is none."""
+        names, endings = {name for name, _ in found}, [entity for _, entity in found if self._standing.ends(entity)]
+        return [
+            (name, old)
+            for name, old in (self.in_force() if endings else ())
+            if name not in names and any(entity.created_at > old.created_at for entity in endings)
+        ]
 
     def _moved(self, moves: Sequence[tuple[str, str]], place: Path) -> None:
         for name, target in moves:

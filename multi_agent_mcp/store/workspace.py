@@ -137,7 +137,7 @@ class Workspace:
             lock = f"notifications-{agent_id}"
             pauses = Standing[Notification](
                 stays=lambda notice: notice.action == "pause",
-                ends=lambda notice, pause: notice.action == "resume" and notice.created_at > pause.created_at,
+                ends=lambda notice: notice.action == "resume",
             )
             kept = {"standing": pauses, "order": pressing_order}
             self._notices[agent_id] = self._inbox(path, Notification, lock, **kept, target_agent_id=agent_id)

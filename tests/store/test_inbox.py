@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -12,9 +13,12 @@ from threading import Barrier
 
 import pytest
 
+from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
+from multi_agent_mcp.store.workspace import Workspace
 from tests.store.support import NOON, confirm_read, mailbox, message, put
 
 
@@ -53,6 +57,22 @@ def test_a_letter_that_comes_twice_at_once_unread_and_read_lies_in_one_place(inb
             list(pool.map(accept, (None, NOON)))
     unread = {path.name for path in inbox.path.glob("*.md")}
     assert not unread & {Path(path).name for path in archived(inbox)}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_pause_that_comes_read_is_in_force_until_its_resumption_comes(files: Files, together: bool) -> None:
+    notices = Workspace(files.base.parent, SessionName(files.base.name)).notices("worker-a")
+    pause, resumption = (
+        Notification(id=f"ntf_{number}0123456789a", target_agent_id="worker-a", action=action, created_at=at)
+        for number, action, at in ((1, "pause", NOON), (2, "resume", NOON + timedelta(minutes=1)))
+    )
+    with notices.archiving_together() if together else nullcontext():
+        for notice, in_force in ((pause, [pause.mark_read(NOON)]), (resumption, [])):
+            data = notices.hot.codec.encode(notice)
+            assert notices.accept(file_name(notice), data, time.time_ns(), NOON) == notice.mark_read(NOON)
+            assert [found for _, found in notices.in_force()] == in_force
+            assert notices.unread(fresh=True) == []
+    assert len(list((notices.path / "archive").rglob("*.md"))) == 2
 
 
 def test_delivering_is_exclusive(inbox: Inbox[Message]) -> None:
