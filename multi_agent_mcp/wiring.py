@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.repository.worktrees import Guard, Merging, Worktrees
     from multi_agent_mcp.services.search import Lookup, Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.executions import Executions, HandOffs, OwnerWaits
+    from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board, TaskCreation
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
     from multi_agent_mcp.services.tasks.deliveries import Checks, Deliveries
@@ -391,19 +391,19 @@ class Services:
 
     @part
     def executions(self) -> Executions:
-        from multi_agent_mcp.services.sessions.executions import Executions
+        from multi_agent_mcp.services.sessions.session_records import Executions
 
         return Executions(self.workspace, self.texts, self.clock, self.telemetry.finished)
 
     @part
     def hand_offs(self) -> HandOffs:
-        from multi_agent_mcp.services.sessions.executions import HandOffs
+        from multi_agent_mcp.services.sessions.session_records import HandOffs
 
         return HandOffs(self.workspace, self.executions, self.mail_search, self.signatures, self.texts, self.clock)
 
     @part
     def owner_waits(self) -> OwnerWaits:
-        from multi_agent_mcp.services.sessions.executions import OwnerWaits
+        from multi_agent_mcp.services.sessions.session_records import OwnerWaits
 
         return OwnerWaits(self.workspace, self.signatures, self.clock, self.audit)
 

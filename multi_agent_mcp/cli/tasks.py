@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.proof import Receipt
-    from multi_agent_mcp.services.sessions.executions import Executions
+    from multi_agent_mcp.services.sessions.session_records import Executions
 
 ACTIONS = ("blocked", "cancel", "pause")
 

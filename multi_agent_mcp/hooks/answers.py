@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.repository.reservations import Edits, Reservations
     from multi_agent_mcp.services.repository.worktrees import Guard
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.executions import HandOffs
+    from multi_agent_mcp.services.sessions.session_records import HandOffs
     from multi_agent_mcp.services.turn.next_action import Briefings
     from multi_agent_mcp.services.usage.usage import Limits
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.executions import OwnerWaits
+    from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.supervision import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.sessions.executions import OwnerWaits
+    from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.services.usage.usage import Limits, Usage
     from multi_agent_mcp.store.workspace import Workspace

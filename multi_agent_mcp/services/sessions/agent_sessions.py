@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.sessions.executions import Executions, OwnerWaits
+    from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
     from multi_agent_mcp.store.authority import Authority
     from multi_agent_mcp.store.workspace import Workspace
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
-    from multi_agent_mcp.services.sessions.executions import OwnerWaits
+    from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts

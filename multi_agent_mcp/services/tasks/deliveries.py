@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.mail import Sent
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-    from multi_agent_mcp.services.sessions.executions import Executions, OwnerWaits
+    from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
     from multi_agent_mcp.services.team.agents import Signatures
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts

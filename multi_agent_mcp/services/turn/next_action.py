@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Dashboard, Snapshots
     from multi_agent_mcp.services.questions import Asking, Questions
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-    from multi_agent_mcp.services.sessions.executions import Executions, HandOffs, Kept
+    from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, Kept
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.store.workspace import Workspace
 

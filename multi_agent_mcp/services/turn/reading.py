@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.snapshot import Dashboard
     from multi_agent_mcp.services.sessions.agent_sessions import Lease
-    from multi_agent_mcp.services.sessions.executions import OwnerWaits
+    from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
 
