@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import os
 import time
 import zlib
 from collections import Counter
@@ -23,10 +24,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified, is_name
 from multi_agent_mcp.domain.times import from_timestamp
-from multi_agent_mcp.errors import InvalidId, Refusal, StorageError, UntrustedSession
+from multi_agent_mcp.errors import InvalidId, Reason, Refusal, StorageError, UntrustedSession
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
-from multi_agent_mcp.store.directory import Directory, Looks, id_in
+from multi_agent_mcp.store.directory import Directory, Looks, Quarantine, id_in
 from multi_agent_mcp.store.durable_files import INDEXES, Files
 from multi_agent_mcp.system.file_status import Signature, is_own_directory, is_settled, modified_at, signature_of
 from multi_agent_mcp.system.files import storage_errors, sync_directory
@@ -34,6 +35,7 @@ from multi_agent_mcp.system.files import storage_errors, sync_directory
 E = TypeVar("E", bound=Identified)
 
 LOCK_STRIPES = 256
+SAME_ID = Reason("same_id")
 REMEMBERED = 10_000
 """The number of entities whose last location a process remembers, and of those that are over and were parsed."""
 WHOLE = ""
@@ -401,7 +403,8 @@ class Collection(Generic[E]):
         if entity_id in self._last_seen and (found := self._looked_for(entity_id, [self._last_seen[entity_id]])):
             return found
         noted = self._noted(entity_id)
-        if noted is not None and (found := self._looked_for(entity_id, self._places([noted]))):
+        found = self._looked_for(entity_id, self._places([noted])) if noted is not None else None
+        if found is not None and self._belonging_to(found.entity) is noted:
             return found
         found = self._looked_for(entity_id, self._places(self._chosen(None)))
         if found is not None and found.partition is not noted:
@@ -412,7 +415,8 @@ class Collection(Generic[E]):
         name = self.layout.name(entity_id)
         for partition, directory in places:
             signature = signature_of(f"{directory.path}/{name}")
-            entity = directory.load(name) if signature is not None else None
+            is_there = signature is not None and not (directory.path / name).is_symlink()
+            entity = directory.load(name) if is_there else None
             if entity is not None:
                 self._remember(entity_id, partition, directory)
                 return Location(partition, directory, entity, signature)
@@ -571,15 +575,21 @@ class Collection(Generic[E]):
 
     def _bring_back(self, partition: Partition[E], directory: Directory[E], name: str) -> None:
         item = name.partition("/")[0]
-        self.files.move(directory.path / item, partition.home.path / item)
+        self._move(directory.path / item, partition.home.path / item)
 
     def _moved_to_partition(self, found: Partition[E], entity: E, name: str) -> Partition[E]:
         """Moves an entity from its former partition to the one it belongs to, and returns that."""
         target = self._belonging_to(entity) or found  # it stays if no partition can have that name
         if target is not found:
-            self.files.move(found.home.path / name, target.home.path / name)
+            self._move(found.home.path / name, target.home.path / name)
             self._note(entity.id, target)
         return target
+
+    def _move(self, source: Path, target: Path) -> None:
+        """Moves an entity's file. Another one of its id, which a person has put there, is set aside."""
+        if os.path.lexists(target) and not target.is_dir():
+            Quarantine(self.files, target.parent).set_aside(target, SAME_ID)
+        self.files.move(source, target)
 
     def _put(
         self,

@@ -234,6 +234,8 @@ class Tasks(SharedCollection[Task]):
 
     def _adopted(self, entity: Task, task_id: str) -> Task:
         task = super()._adopted(entity, task_id)
+        if task.assignee_id is not None and not is_plain(task.assignee_id):
+            task = replace(task, assignee_id=None)  # a hand-written file may name anything
         earlier = task.extra.get(EARLIER)
         if not isinstance(earlier, int):
             return task

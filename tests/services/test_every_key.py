@@ -100,7 +100,7 @@ def everybody_works(root: Path) -> list[Finding]:
     ):
         seat = Seat(context(root), agent_id, purpose)
         for tool in tools:
-            ask(seat, tool, {})
+            assert ask(seat, tool, {}).get("error") != "invalid_id", tool
         seat.binding.close()
     services = context(root)
     console = ApiRequest(services, services.agents.owner())
@@ -160,6 +160,16 @@ def test_a_file_without_an_agent_is_its_directorys_and_one_of_another_agent_is_s
     assert aside.read_bytes() == data
     assert "'worker-b'" in found[str(aside.relative_to(root / "demo"))]
     assert "worker-a" in found[str(aside.relative_to(root / "demo"))]
+
+
+@pytest.mark.parametrize("assignee", ["../../x", "worker-a ", ""])
+def test_a_task_of_nobody_who_can_be_stops_no_agent(assignee: str, lived_in: Path, place: Path) -> None:
+    root = shutil.copytree(lived_in, place / "root")
+    by_hand = root / "demo" / "tasks" / "worker-a" / "tsk_1234567890ac.md"
+    by_hand.write_text(f"---\ntitle: by hand\nstatus: todo\nassignee_id: '{assignee}'\n---\n")
+    everybody_works(root)
+    task = context(root).workspace.tasks.get("tsk_1234567890ac")
+    assert (task.title, task.assignee_id) == ("by hand", None)
 
 
 def test_doctor_finds_what_nobody_has_looked_at_yet(lived_in: Path, place: Path) -> None:

@@ -19,6 +19,7 @@ from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store import collection as collection_module
 from multi_agent_mcp.store.authority import ALONE, without_mark
+from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.collection import Collection, Layout
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.shared_collection import SharedCollection
@@ -318,3 +319,24 @@ def test_notes_that_cannot_be_used_hide_no_task(files: Files, spoilt: str) -> No
     moved = noted(files).update(TASK.id, lambda task: replace(task, assignee_id="worker-b"))
     assert noted(files).find(TASK.id) == moved
     assert noted(files).find("tsk_ffffffffffff") is None
+
+
+def test_of_two_files_with_one_id_none_is_overwritten(files: Files) -> None:
+    noted(files).add(TASK)
+    other = replace(TASK, title="Another", assignee_id="worker-b")
+    put(files.base / "tasks" / "worker-b" / f"{TASK.id}.md", codec(Task).encode(other))
+    noted(files).update(TASK.id, lambda task: replace(task, assignee_id="worker-b"))
+    assert paths(noted(files)) == [f"worker-b/quarantine/{TASK.id}.md", f"worker-b/{TASK.id}.md"]
+    kept = codec(Task).decode((files.base / "tasks/worker-b/quarantine" / f"{TASK.id}.md").read_bytes())
+    assert kept.title == "Another"
+    assert noted(files).get(TASK.id).title == TASK.title
+
+
+def test_a_link_in_anothers_directory_is_not_the_task(files: Files) -> None:
+    noted(files).add(replace(TASK, assignee_id="worker-c"))
+    link = files.base / "tasks" / "worker-a" / f"{TASK.id}.md"
+    link.parent.mkdir()
+    link.symlink_to(files.base / "tasks" / "worker-c" / link.name)
+    for notes in (files.base / ".index").glob("*.places"):
+        notes.unlink()
+    assert noted(files).get(TASK.id).assignee_id == "worker-c"
