@@ -128,7 +128,12 @@ class _Stove:
         command = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
         self._process = _cold(command, cwd=REPOSITORY, env=environment, pass_fds=[theirs.fileno()])
         theirs.close()
+        atexit.register(self._put_out, ours)
         return ours
+
+    def _put_out(self, line: socket.socket) -> None:
+        line.close()
+        self._process.wait()
 
 
 @contextmanager
