@@ -199,7 +199,7 @@ class Applying:
             then = self._agents([stored for stored in batch if self._is(subjects.AGENT, stored)])
             rest = [stored for stored in batch if not self._is(subjects.AGENT, stored)]
             rest.sort(key=lambda stored: not self._is(subjects.CONVERSATION, stored))  # others may refer to them
-            if restoring and not self.early:  # early marks take inboxes' locks
+            if restoring:
                 rest = self._put_in_archives(rest)
             return then + self._each(rest, partial(self._apply, restoring=restoring))
 
@@ -214,9 +214,7 @@ class Applying:
             else:
                 rest.append(stored)
         for (kind, owner), some in found.items():
-            inbox = self._inbox(kind, owner)
-            self._each(some, self._make_way)  # takes the inbox's lock, which comes before its archive's
-            with inbox.archiving_together():
+            with self._inbox(kind, owner).accepting_together():
                 self._each(some, partial(self._apply, restoring=True))
         return rest
 
@@ -225,13 +223,6 @@ class Applying:
         `InvalidId`."""
         is_mail = kind in (subjects.MESSAGE, subjects.READ)
         return self.workspace.mailbox(owner) if is_mail else self.workspace.notices(owner)
-
-    def _make_way(self, stored: Stored) -> list[Then]:
-        """Makes way for a letter; see `make_way`."""
-        what = self.names.parse(stored.subject)
-        if isinstance(what, Own) and what.kind == subjects.MESSAGE:
-            make_way(self._inbox(what.kind, what.owner), _file(what.name), stored)
-        return []
 
     def _is(self, kind: str, stored: Stored) -> bool:
         """Returns whether this is a shared value of a kind."""

@@ -145,10 +145,11 @@ class Partition(Generic[E]):
     def create_over(self, name: str, entity: E, data: bytes, modified: int) -> None:
         """Creates the file of an entity that is over, in the archive; the caller holds the entity's lock. Raises
         `FileExistsError`."""
-        month = self.month_of(modified)
-        with self.home.files.locks.held(self.archive.lock):
+        month, files = self.month_of(modified), self.home.files
+        scratch = files.prepare(data, modified=modified)
+        with files.locks.held(self.archive.lock):
             is_ready = month.is_ready()
-            month.files.create(month.path / name, data, modified=modified)
+            files.place(scratch, month.path / name, exclusive=True)
             if is_ready:
                 month.add(name, entity, modified)
 

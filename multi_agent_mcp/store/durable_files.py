@@ -185,6 +185,26 @@ class Files:
             if sync:
                 self._sync(directory)
 
+    def prepare(self, data: bytes, *, modified: int | None = None) -> Path:
+        """Writes content to a scratch file, for `place`: so a lock is held only for the last step. `modified` as in
+        `create`."""
+        with storage_errors(self.scratch):
+            return self._written(data, modified=modified)
+
+    def place(self, scratch: Path, path: Path, *, exclusive: bool = False) -> None:
+        """Puts a prepared file in place, durably, replacing what is there; with `exclusive`, raises `FileExistsError`
+        instead. The scratch file is gone afterwards, whatever happens."""
+        try:
+            with storage_errors(path):
+                self.containment.require(path.parent)
+                if exclusive:
+                    self._place(scratch, path)
+                else:
+                    self._rename(scratch, path)
+                self._sync(path.parent)
+        finally:
+            scratch.unlink(missing_ok=True)
+
     def create_all(self, contents: Mapping[Path, bytes]) -> None:
         """Creates several files as `create`, made durable together. Raises `FileExistsError` and `StorageError`, and
         then creates none."""

@@ -62,6 +62,16 @@ class Standing(NamedTuple, Generic[R]):
     ends: Callable[[R], bool] = lambda _: False
 
 
+class _Accepted(NamedTuple, Generic[R]):
+    """A file of another machine that is to be put into the archive: its scratch file, and the month's directory."""
+
+    name: str
+    entity: R
+    data: bytes
+    month: str
+    scratch: Path
+
+
 class Inbox(Generic[R]):
     """The inbox of one agent. Files are marked read and moved under the lock `lock`, durably.
 
@@ -194,7 +204,8 @@ class Inbox(Generic[R]):
         does not count: a power cut has left it from an earlier attempt (`Files.in_bulk`)."""
         entity = self.hot.decode(data, name.removesuffix(".md"), modified / 1e9)
         month = f"{self.path}/{ARCHIVE}/{month_of(entity.created_at)}"
-        if any(map(_has_bytes, (f"{self.path}/{name}", f"{month}/{name}"))):
+        accepted: dict[str, _Accepted[R]] | None = getattr(self._this_thread, "accepted", None)
+        if name in (accepted or ()) or any(map(_has_bytes, (f"{self.path}/{name}", f"{month}/{name}"))):
             return None
         if read_at is None:
             self.files.replace(self.path / name, data, modified=modified)
@@ -205,9 +216,39 @@ class Inbox(Generic[R]):
             self.files.replace(self.path / name, marked, modified=modified)
             return entity
         self._put_away(self._ended_by([(name, entity)]))
-        self._into_month(entity, [name], lambda place: self.files.replace(place / name, marked, modified=modified))
-        self._removed_copy(name, data, month)
+        item = _Accepted(name, entity, data, month, self.files.prepare(marked, modified=modified))
+        if accepted is not None:
+            accepted[name] = item
+        else:
+            self._archive([item])
         return entity
+
+    @contextmanager
+    def accepting_together(self) -> Iterator[None]:
+        """Puts what this thread accepts as read within the context into the archive at its end: for many files, as the
+        archive's lock is taken once for all of a month. Raises `StorageError`."""
+        accepted: dict[str, _Accepted[R]] = {}
+        self._this_thread.accepted = accepted
+        try:
+            yield
+        finally:
+            del self._this_thread.accepted
+            by_month: dict[str, list[_Accepted[R]]] = {}
+            for item in accepted.values():
+                by_month.setdefault(item.month, []).append(item)
+            for items in by_month.values():
+                self._archive(items)
+
+    def _archive(self, items: Sequence[_Accepted[R]]) -> None:
+        """Puts accepted files of one month into the archive."""
+
+        def placed(place: Path) -> None:
+            for item in items:
+                self.files.place(item.scratch, place / item.name)
+
+        self._into_month(items[0].entity, [item.name for item in items], placed)
+        for item in items:
+            self._removed_copy(item.name, item.data, item.month)
 
     def _removed_copy(self, name: str, data: bytes, month: str) -> bool:
         """Removes an unread file if it was put into the archive meanwhile, by another process that accepts the same one
@@ -351,32 +392,11 @@ class Inbox(Generic[R]):
     def _into_month(self, entity: R, names: Sequence[str], moved: Callable[[Path], object]) -> None:
         """Calls `moved`, which puts files with these names into the entity's month, and notes them in its index."""
         month = self.archive.month(entity.created_at)
-        if (together := getattr(self._this_thread, "together", None)) is not None:
-            if month not in together:
-                together[month] = month.is_ready(), []
-            moved(month.path)
-            together[month][1].extend(names)
-            return
         with self.files.locks.held(self.archive.lock):
             is_ready = month.is_ready()
             moved(month.path)
             if is_ready:
                 month.add(names)
-
-    @contextmanager
-    def archiving_together(self) -> Iterator[None]:
-        """Holds the archive's lock for what this thread puts there within the context, and notes all of it at the end:
-        for many files. The inbox's lock comes before it, and must not be taken within."""
-        together: dict[ReadMonth[R], tuple[bool, list[str]]] = {}
-        with self.files.locks.held(self.archive.lock):
-            self._this_thread.together = together
-            try:
-                yield
-            finally:
-                del self._this_thread.together
-                for month, (is_ready, names) in together.items():
-                    if is_ready and names:
-                        month.add(names)
 
     def _free_name(self, name: str, entity: R) -> str:
         """Returns the name for a file in its month: its own, with a number if another file has it. A name of our form

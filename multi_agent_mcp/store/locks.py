@@ -251,7 +251,7 @@ class Locks:
     def _flocked(self, name: str, deadline: float) -> Hold:
         """Takes the lock by flock(2) alone. It excludes, and is excluded by, a `FileLock` of the same file, whose
         further features (fork, re-entrance) take twenty times as long."""
-        path = self._file(name)
+        path, pause = self._file(name), LOCK_POLL_SECONDS / 16  # most locks are held for less than a millisecond
         while True:
             self._require_inside(self.path)
             try:
@@ -261,7 +261,8 @@ class Locks:
             else:
                 if hold is not None:
                     return hold
-                time.sleep(LOCK_POLL_SECONDS)
+                time.sleep(pause)
+                pause = min(2 * pause, LOCK_POLL_SECONDS)
             if time.monotonic() >= deadline:
                 raise StorageError("lock_timeout", name=name)
 

@@ -66,7 +66,7 @@ def test_a_pause_that_comes_read_is_in_force_until_its_resumption_comes(files: F
         Notification(id=f"ntf_{number}0123456789a", target_agent_id="worker-a", action=action, created_at=at)
         for number, action, at in ((1, "pause", NOON), (2, "resume", NOON + timedelta(minutes=1)))
     )
-    with notices.archiving_together() if together else nullcontext():
+    with notices.accepting_together() if together else nullcontext():
         for notice, in_force in ((pause, [pause.mark_read(NOON)]), (resumption, [])):
             data = notices.hot.codec.encode(notice)
             assert notices.accept(file_name(notice), data, time.time_ns(), NOON) == notice.mark_read(NOON)
