@@ -115,10 +115,10 @@ class Progress:
         return {stream: max(self.witnesses.get(stream, (0, ""))[0], self.place(stream)) for stream in streams}
 
     async def recognises(self, hub: Hub, states: Mapping[str, StreamState], newest: Mapping[str, int]) -> bool:
-        """Returns whether this is the hub followed so far, or its successor (see `administration.reseed`), to which all files are
-        sent again. A hub restored from an old copy may have grown again since: then the witness's revision belongs
-        to another operation. `newest` is that of before the states were asked for, as this machine's own values go on
-        growing meanwhile. Raises `HubUnreachable`."""
+        """Returns whether this is the hub followed so far, or its successor (see `administration.reseed`), to which all
+        files are sent again. A hub restored from an old copy may have grown again since: then the witness's revision
+        belongs to another operation. `newest` is that of before the states were asked for, as this machine's own values
+        go on growing meanwhile. Raises `HubUnreachable`."""
         (said, *others) = {state.identity for state in states.values()}
         identity, _, predecessor = said.partition(" after ")
         if others or not identity:
