@@ -197,6 +197,7 @@ class Files:
         try:
             with storage_errors(path):
                 self.containment.require(path.parent)
+                self._note(scratch)  # again: its place changes its `st_ctime`
                 if exclusive:
                     self._place(scratch, path)
                 else:
@@ -401,8 +402,7 @@ class Files:
             )
             if modified is not None:
                 os.utime(path, ns=(modified, modified))
-            if (note := getattr(self._this_thread, "note", None)) is not None:
-                note(signature(path.stat()))
+            self._note(path)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -413,6 +413,10 @@ class Files:
     # exclusive towards other programs, too, but a crash would leave the placeholder: an empty key or message. A lock
     # ends with its process and is exclusive among our own processes; only a foreign file created under the same
     # random name within the same microseconds would be overwritten.
+    def _note(self, scratch: Path) -> None:
+        if (note := getattr(self._this_thread, "note", None)) is not None:
+            note(signature(scratch.stat()))
+
     def _place(self, source: Path, target: Path) -> None:
         """Puts a file at a path that is free; raises `FileExistsError`. With hard links, the source remains."""
         try:
