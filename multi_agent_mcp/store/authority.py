@@ -9,6 +9,7 @@ tells newer from older, the digest an edit by hand.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,8 @@ class Alone:
 ALONE = Alone()
 END = b"\n---\n"
 """The end of a header."""
+PLAIN_HEADER = re.compile(rb"---\n[A-Za-z_]\w*:.*(?:\n(?:[A-Za-z_]\w*:|[ -] ?[^-]).*)*")
+"""A header to which a line `key: value` may be added: any machine may send another form of YAML."""
 
 
 def marked(entity: E, shared: Shared) -> E:
@@ -110,7 +113,9 @@ def with_mark(shared: Shared) -> bytes | None:
     """Returns the bytes of a value with its mark as the last key, as they are written; None if they have not the form
     that we write."""
     header, end, body = shared.data.partition(END)
-    return b"%b\n%b: %b%b%b" % (header, HUB.encode(), mark(shared).encode(), end, body) if end else None
+    if not end or not PLAIN_HEADER.fullmatch(header):
+        return None
+    return b"%b\n%b: %b%b%b" % (header, HUB.encode(), mark(shared).encode(), end, body)
 
 
 def is_marked(entity: Identified, shared: Shared) -> bool:

@@ -408,15 +408,15 @@ class Files:
             raise
         return path
 
+    def _note(self, scratch: Path) -> None:
+        if (note := getattr(self._this_thread, "note", None)) is not None:
+            note(signature(scratch.stat()))
+
     # Exclusive creation uses link(2). On a file system without hard links (FAT, some network mounts) the file is
     # renamed into place instead, under a lock, if the name is free. Renaming over an `O_EXCL` placeholder would be
     # exclusive towards other programs, too, but a crash would leave the placeholder: an empty key or message. A lock
     # ends with its process and is exclusive among our own processes; only a foreign file created under the same
     # random name within the same microseconds would be overwritten.
-    def _note(self, scratch: Path) -> None:
-        if (note := getattr(self._this_thread, "note", None)) is not None:
-            note(signature(scratch.stat()))
-
     def _place(self, source: Path, target: Path) -> None:
         """Puts a file at a path that is free; raises `FileExistsError`. With hard links, the source remains."""
         try:

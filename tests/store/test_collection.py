@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store import collection as collection_module
-from multi_agent_mcp.store.authority import ALONE, without_mark
+from multi_agent_mcp.store.authority import ALONE, Shared, marked, with_mark, without_mark
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.collection import Collection, Layout
 from multi_agent_mcp.store.durable_files import Files
@@ -340,3 +340,23 @@ def test_a_link_in_anothers_directory_is_not_the_task(files: Files) -> None:
     for notes in (files.base / ".index").glob("*.places"):
         notes.unlink()
     assert noted(files).get(TASK.id).assignee_id == "worker-c"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"---\n{title: flow}\n---\n\n",
+        b"---\n title: indented\n status: todo\n---\n\n",
+        b"---\r\ntitle: dos\r\n---\r\n\r\nbody\n---\nmore",
+        b"---\ntitle: ended\n--- \nbody\n---\nmore",
+        b"---\ntitle: ended\n...\n---\n\n",
+        b"---\n# a comment\ntitle: x\n---\n\n",
+        b"no header",
+    ],
+)
+def test_a_mark_is_added_only_to_headers_of_our_form(value: bytes) -> None:
+    assert with_mark(Shared(7, value)) is None
+    ours = codec(Task).encode(TASK)
+    added = with_mark(Shared(7, ours))
+    assert added is not None
+    assert added == codec(Task).encode(marked(TASK, Shared(7, ours)))
