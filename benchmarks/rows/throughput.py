@@ -55,6 +55,7 @@ def _writing(directory: Path) -> Action:
 def _sending(root: Path) -> Action:
     services = Team(root).services
     worker = services.agents.get("worker")
+    services.messages.send(worker, Draft(content=KILOBYTE, receiver_id="owner"))  # loads what is loaded late
     return lambda text: services.messages.send(worker, Draft(content=text, receiver_id="admin"))
 
 

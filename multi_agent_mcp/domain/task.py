@@ -128,7 +128,7 @@ class History(Sequence[Line]):
         if not self.earlier:
             return
         below = self.earlier
-        for line in newest_first(self._older(), *needles):
+        for line in newest_first([self._older()], *needles):
             number = line.pop(NUMBER, None)
             if isinstance(number, int) and number < below:
                 below = number

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any
 from unicodedata import category, east_asian_width
@@ -79,10 +79,11 @@ def width(character: str) -> int:
 # Reads JSON lines, one object each, newer ones after older ones.
 
 
-def newest_first(data: bytes, *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:
-    """Yields the objects, the last one first; with `needles`, only those whose lines contain one of these bytes, and
-    never those that contain `without`. Other lines are not parsed. Invalid lines are skipped."""
-    for line in reversed(data.splitlines()):
+def newest_first(blocks: Iterable[bytes], *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:
+    """Yields the objects in a file, the last one first; `blocks` are its pieces, also the last one first, and are taken
+    only as far as needed. With `needles`, only those whose lines contain one of these bytes, and never those that
+    contain `without`. Other lines are not parsed. Invalid lines are skipped."""
+    for line in _last_line_first(blocks):
         if (needles and not any(needle in line for needle in needles)) or (without is not None and without in line):
             continue
         try:
@@ -91,3 +92,11 @@ def newest_first(data: bytes, *needles: bytes, without: bytes | None = None) -> 
             continue
         if isinstance(found, dict):
             yield found
+
+
+def _last_line_first(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    begun = b""
+    for block in blocks:
+        begun, *lines = (block + begun).split(b"\n")
+        yield from reversed(lines)
+    yield begun

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from filelock import FileLock, Timeout
@@ -92,6 +93,14 @@ class RingLog:
         newest = next(self.workspace.delivery_log(agent_id).newest_first(), {})
         at = parse_time(newest.get("at"))
         return newest.get("reason") == TmuxTimeout.code and at is not None and at >= since
+
+    def announced_by_waiter(self, agent_id: str, item: UnreadItem) -> bool:
+        """Whether a waiter has announced an item that was just stored. Entries from before it was made are not read:
+        there is one for each letter to an agent that nobody rings."""
+        entries = self.workspace.delivery_log(agent_id).newest_first()
+        later = takewhile(lambda entry: (parse_time(entry.get("at")) or item.created_at) >= item.created_at, entries)
+        rings = (Ring.of(entry) for entry in later if entry.get("reason") == HOOK and entry.get("state") == "rung")
+        return any(ring.announced(item) for ring in rings if ring is not None)
 
     def _is_left_to_waiter(self, agent_id: str, about: Collection[str]) -> bool:
         """Whether the newest entry already says that a waiter announces all of these items."""
@@ -554,8 +563,7 @@ class Doorbell:
     def _deferred(self, agent_id: str, item: DoorbellItem, reason: str) -> Delivery:
         """Notes why nobody was rung about an item, unless a waiter was faster, woke its host with it, and has ended: it
         records this before, so the lock for ringing is not needed here."""
-        last = self.log.last(agent_id, lambda entry: entry.get("reason") == HOOK)
-        if last is not None and last.announced(item):
+        if self.log.announced_by_waiter(agent_id, item):
             return Delivery("rung", HOOK)
         self.log.defer(agent_id, [item.id], reason)
         return Delivery("stored", reason)

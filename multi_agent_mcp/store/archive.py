@@ -94,7 +94,7 @@ class Month(Directory[E]):
     # A line is added after the file has moved, and says the modification time that the directory has then. If the
     # process is killed between the two, or a person moves a file, the time in the last line is not the directory's,
     # and the next reader makes the index anew from the files: it is never wrong, at worst absent. That is why no line
-    # is fsynced, and why only whoever found the index good before the move (`is_ready`) may add one: a line behind a
+    # is fsynced, and why only whoever found the index good before the move may add one (`noting`): a line behind a
     # stale index would bless it. Both happen under the archive's lock, so no other move of ours comes between them.
     def _append(self, lines: Iterable[str]) -> None:
         """Adds lines for files that were just moved here. Never raises: without them the index is made anew."""
@@ -143,19 +143,22 @@ class FinishedMonth(Month[E]):
             self._groups = mtime, Counter((row.group, row.label) for row in self._rows() if row.group)
         return self._groups[1]
 
-    def add(self, name: str, entity: E, at: int) -> None:
-        """Notes an entity whose file was just moved here; `at` is its modification time. The caller holds the
-        archive's lock, and knows by `is_ready` that the index was good before."""
+    @contextmanager
+    def noting(self, name: str, entity: E, at: int) -> Iterator[None]:
+        """Notes an entity whose file is moved here within the context; `at` is its modification time. The caller holds
+        the archive's lock."""
         last = self._last()
-        label, group = self._rated(entity)
-        counts = Counter(last[5] if last else {})
-        counts[label] += 1
-        row = Row(name, label, group, max(at, last[3] if last else 0))
-        self._append([_line(row, modified_at(self.path), counts)])
-
-    def is_ready(self) -> bool:
-        """Returns whether `add` may note what is moved here next."""
-        return self._is_current() if self._index_path.exists() else not is_own_directory(self.path)
+        if last is not None:
+            is_good = last[4] == modified_at(self.path)
+        else:
+            is_good = not self._index_path.exists() and not is_own_directory(self.path)
+        yield
+        if is_good:
+            label, group = self._rated(entity)
+            counts = Counter(last[5] if last else {})
+            counts[label] += 1
+            row = Row(name, label, group, max(at, last[3] if last else 0))
+            self._append([_line(row, modified_at(self.path), counts)])
 
     def _noted_at(self) -> int:
         last = self._last()
@@ -287,9 +290,15 @@ class ReadMonth(Month[E]):
             return head.files + len(_added(data, head))
         return len(self.names())
 
-    def add(self, names: Sequence[str]) -> None:
-        """Notes files that were just moved here. The caller holds the archive's lock, and knows by `is_ready` that the
-        index was good before."""
+    @contextmanager
+    def noting(self, names: Sequence[str]) -> Iterator[None]:
+        """Notes files that are moved here within the context. The caller holds the archive's lock."""
+        is_good = self._may_grow()
+        yield
+        if is_good:
+            self._add(names)
+
+    def _add(self, names: Sequence[str]) -> None:
         mtime = modified_at(self.path)
         if not self._index_path.exists():
             with suppress(StorageError):
@@ -297,8 +306,8 @@ class ReadMonth(Month[E]):
         # Only the last line says that all of them are there: a killed process may have written some.
         self._append(f"{mtime if name is names[-1] else -1} {name}" for name in names)
 
-    def is_ready(self) -> bool:
-        """Returns whether `add` may note what is moved here next; not if it is time to sort the index anew."""
+    def _may_grow(self) -> bool:
+        """Returns whether the index is good; not if it is time to sort it anew."""
         if not self._index_path.exists():
             return not is_own_directory(self.path)
         with suppress(OSError, ValueError), self._mapped() as data:

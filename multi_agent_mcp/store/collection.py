@@ -147,11 +147,8 @@ class Partition(Generic[E]):
         `FileExistsError`."""
         month, files = self.month_of(modified), self.home.files
         scratch = files.prepare(data, modified=modified)
-        with files.locks.held(self.archive.lock):
-            is_ready = month.is_ready()
-            files.place(scratch, month.path / name, exclusive=True)
-            if is_ready:
-                month.add(name, entity, modified)
+        with files.locks.held(self.archive.lock), month.noting(name, entity, modified):
+            files.place(scratch, month.path / name)
 
     def put_away(self, name: str, entity: E, files_moved: Callable[[Path, Path], None]) -> bool:
         """Moves a file from home to the archive; the caller holds the entity's lock. Does nothing if the name is taken
@@ -165,10 +162,8 @@ class Partition(Generic[E]):
         with self.home.files.locks.held(self.archive.lock):
             if (month.path / item).exists():
                 return False
-            is_ready = month.is_ready()
-            files_moved(self.home.path / item, month.path / item)
-            if is_ready:
-                month.add(name, entity, found[0])
+            with month.noting(name, entity, found[0]):
+                files_moved(self.home.path / item, month.path / item)
         return True
 
 

@@ -17,6 +17,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from multi_agent_mcp.errors import StorageError, UntrustedSession
@@ -36,6 +37,7 @@ from multi_agent_mcp.system.files import (
 from multi_agent_mcp.system.ownership import own_users, require_owner
 
 BLOCK_BYTES = 1 << 16
+NEWEST_BYTES = 1 << 13
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """The errors of link(2) if the file system has no hard links, or allows none of this file (fs.protected_hardlinks)."""
 INDEXES = ".index"
@@ -186,25 +188,39 @@ class Files:
                 self._sync(directory)
 
     def prepare(self, data: bytes, *, modified: int | None = None) -> Path:
-        """Writes content to a scratch file, for `place`: so a lock is held only for the last step. `modified` as in
-        `create`."""
+        """Writes content to a scratch file, for `place` or `replace_all`: so a lock is held only for the last step.
+        `modified` as in `create`."""
         with storage_errors(self.scratch):
             return self._written(data, modified=modified)
 
-    def place(self, scratch: Path, path: Path, *, exclusive: bool = False) -> None:
-        """Puts a prepared file in place, durably, replacing what is there; with `exclusive`, raises `FileExistsError`
-        instead. The scratch file is gone afterwards, whatever happens."""
+    def place(self, scratch: Path, path: Path) -> None:
+        """Puts a prepared file in place, durably and exclusively, as `create`. The scratch file is gone afterwards,
+        whatever happens."""
         try:
             with storage_errors(path):
                 self.containment.require(path.parent)
                 self._note(scratch)  # again: its place changes its `st_ctime`
-                if exclusive:
-                    self._place(scratch, path)
-                else:
-                    self._rename(scratch, path)
+                self._place(scratch, path)
                 self._sync(path.parent)
         finally:
             scratch.unlink(missing_ok=True)
+
+    def replace_all(self, scratches: Mapping[Path, Path]) -> None:
+        """Puts prepared files in place, by their paths in one directory, replacing what is there; they are durable
+        together. No scratch file is left afterwards, whatever happens."""
+        directory, left = next(iter(scratches)).parent, dict(scratches)
+        try:
+            with storage_errors(directory):
+                self.containment.require(directory)
+                with self.locks.writing():
+                    for path, scratch in scratches.items():
+                        self._note(scratch)
+                        in_directory(directory, partial(os.replace, scratch, path), within=self.base)
+                        del left[path]
+                self._sync(directory)
+        finally:
+            for scratch in left.values():
+                scratch.unlink(missing_ok=True)
 
     def create_all(self, contents: Mapping[Path, bytes]) -> None:
         """Creates several files as `create`, made durable together. Raises `FileExistsError` and `StorageError`, and
@@ -251,6 +267,16 @@ class Files:
                 file.seek(start)
                 while block := file.read(size):
                     yield block
+
+    def blocks_from_end(self, path: Path) -> Iterator[bytes]:
+        """Yields a file as it is now, in blocks, the last one first; nothing if it does not exist. Raises as `read`."""
+        with storage_errors(path, FileNotFoundError), suppress(FileNotFoundError):
+            self.containment.require(path.parent)
+            with open(path, "rb", buffering=0, opener=careful) as file:
+                self.containment.require_owner(status := os.fstat(file.fileno()), path)
+                for end in range(status.st_size, 0, -NEWEST_BYTES):
+                    begin = max(end - NEWEST_BYTES, 0)
+                    yield os.pread(file.fileno(), end - begin, begin)
 
     def names(self, directory: Path) -> list[str]:
         """Returns the sorted names in a directory; [] if it does not exist. Raises `StorageError`."""

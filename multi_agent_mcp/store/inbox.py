@@ -243,8 +243,7 @@ class Inbox(Generic[R]):
         """Puts accepted files of one month into the archive."""
 
         def placed(place: Path) -> None:
-            for item in items:
-                self.files.place(item.scratch, place / item.name)
+            self.files.replace_all({place / item.name: item.scratch for item in items})
 
         self._into_month(items[0].entity, [item.name for item in items], placed)
         for item in items:
@@ -392,11 +391,8 @@ class Inbox(Generic[R]):
     def _into_month(self, entity: R, names: Sequence[str], moved: Callable[[Path], object]) -> None:
         """Calls `moved`, which puts files with these names into the entity's month, and notes them in its index."""
         month = self.archive.month(entity.created_at)
-        with self.files.locks.held(self.archive.lock):
-            is_ready = month.is_ready()
+        with self.files.locks.held(self.archive.lock), month.noting(names):
             moved(month.path)
-            if is_ready:
-                month.add(names)
 
     def _free_name(self, name: str, entity: R) -> str:
         """Returns the name for a file in its month: its own, with a number if another file has it. A name of our form

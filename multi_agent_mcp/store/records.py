@@ -422,7 +422,7 @@ class Journal:
         """Yields the entries, newest first. Lines that contain `without`, or none of the `needles` if any are given,
         are left out and not parsed."""
         for path in (self.path, self._older):
-            yield from newest_first(self.files.read(path) or b"", *needles, without=without)
+            yield from newest_first(self.files.blocks_from_end(path), *needles, without=without)
 
 
 # The audit log: the accountable actions of people and agents, one file a day (docs/format.md, The tree).

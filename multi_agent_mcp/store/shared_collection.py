@@ -277,7 +277,7 @@ class Tasks(SharedCollection[Task]):
     def lines(self) -> Iterator[tuple[str, bytes]]:
         """Yields every line in the history files, as the arguments of `accept_line`."""
         for name in self.files.names(self.base / "_history"):
-            for line in newest_first(self.files.read(self.base / "_history" / name) or b""):
+            for line in newest_first(self.files.blocks_from_end(self.base / "_history" / name)):
                 task_id = name.removesuffix(".jsonl")
                 yield f"{task_id}-{line[NUMBER]}", json.dumps(line, ensure_ascii=False).encode()
 
@@ -289,7 +289,7 @@ class Tasks(SharedCollection[Task]):
         if int(number) != json.loads(line)[NUMBER] or b"\n" in line:
             raise ValueError(name)
         with self.files.locks.held(self._lock(task_id)):
-            known = {found[NUMBER] for found in newest_first(self.files.read(path) or b"") if NUMBER in found}
+            known = {found[NUMBER] for found in newest_first(self.files.blocks_from_end(path)) if NUMBER in found}
             if int(number) not in known:
                 self.files.append(path, line, sync=True)
 
