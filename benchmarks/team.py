@@ -93,8 +93,9 @@ class Team:
                 if number % 5 > 1:
                     task = task.move_to("done", begun)
                 self.services.workspace.tasks.add(task)
-                path = self.services.path / "tasks" / "worker" / f"{task.id}.md"
-                os.utime(path, times=(begun.at.timestamp(),) * 2)
+                located = self.services.workspace.tasks.locate(task.id)
+                assert located is not None
+                os.utime(located.directory.path / f"{task.id}.md", times=(begun.at.timestamp(),) * 2)
 
     def _message(self, number: int, count: int) -> Message:
         """The past is spread out: one message a minute."""

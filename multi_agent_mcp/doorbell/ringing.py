@@ -36,6 +36,7 @@ from multi_agent_mcp.domain.delivery import (
     due,
     item_ids_of,
 )
+from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.question import ASKED, Asked
@@ -96,9 +97,10 @@ class RingLog:
 
     def announced_by_waiter(self, agent_id: str, item: UnreadItem) -> bool:
         """Whether a waiter has announced an item that was just stored. Entries from before it was made are not read:
-        there is one for each letter to an agent that nobody rings."""
+        there is one for each letter to an agent that nobody rings. Another machine's clock may be ahead of ours."""
+        since = item.created_at if item.created_at <= self.clock() else EPOCH
         entries = self.workspace.delivery_log(agent_id).newest_first()
-        later = takewhile(lambda entry: (parse_time(entry.get("at")) or item.created_at) >= item.created_at, entries)
+        later = takewhile(lambda entry: (parse_time(entry.get("at")) or since) >= since, entries)
         rings = (Ring.of(entry) for entry in later if entry.get("reason") == HOOK and entry.get("state") == "rung")
         return any(ring.announced(item) for ring in rings if ring is not None)
 

@@ -276,3 +276,25 @@ def test_a_session_is_reached_by_its_own_waiter_and_in_its_own_thread_of_codex(s
         bell.ring("worker-a", "task", {"codex_thread_id": "thread-task", "pane_id": "%1"})
     seen = [(agent.extra["purpose"], agent.extra["codex_thread_id"], agent.pane_id) for agent in asked]
     assert seen == [("chat", None, None), ("task", "thread-task", "%1")]
+
+
+@pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=1)], ids=["ours", "another machine's clock"])
+def test_a_waiter_that_was_faster_than_the_sender_s_own_look_has_rung(
+    services: Services, clock: Clock, ahead: timedelta
+) -> None:
+    services.workspace.registry.update("worker-a", pane_id=None)
+    bell = replace(services, chosen_notifier=Recorder(Delivery("stored", "no_pane"))).doorbell
+    message_id = send(services, "admin", "worker-a").message_id
+    read(services, "worker-a")
+    found = services.workspace.mailbox("worker-a").find(message_id)
+    assert found is not None
+    first, second = (
+        replace(found[1], id=new_id("msg"), created_at=clock.advance(60) + ahead, read_at=None) for _ in range(2)
+    )
+    assert bell.announce([first])["worker-a"] == Delivery("stored", "no_pane")
+    services.workspace.mailbox("worker-a").deliver(second)
+    assert services.hooks.wake("worker-a", "task")[0] is not None
+    clock.advance(0.01)
+    assert bell.announce([second])["worker-a"] == Delivery("rung", "hook")
+    steps = services.workspace.delivery_log("worker-a").steps()
+    assert [[step["state"] for step in steps[each.id]] for each in (first, second)] == [["deferred"], ["rung"]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,6 +25,21 @@ def test_the_newest_line_comes_first(files: Files) -> None:
         journal.append(n=number, text="改行\n\u2028なし")
     assert numbers(journal) == [2, 1, 0]
     assert len((files.base / "x.jsonl").read_bytes().splitlines()) == 3
+
+
+def test_a_journal_is_read_from_its_end_as_far_as_it_is_asked_for(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(files, files.base / "x.jsonl")
+    written = range(400)
+    for number in written:
+        journal.append(n=number, text="行" * (number % 50))
+    pread = Mock(side_effect=os.pread)
+    monkeypatch.setattr(os, "pread", pread)
+    assert next(journal.newest_first())["n"] == written[-1]
+    assert pread.call_count == 1
+    assert numbers(journal) == [*reversed(written)]
+    assert pread.call_count > 3
 
 
 def test_text_that_no_encoding_has_is_kept_in_json_s_own_way(files: Files) -> None:

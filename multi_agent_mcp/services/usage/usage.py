@@ -28,7 +28,6 @@ from multi_agent_mcp.domain.usage import (
     LimitRules,
     LimitSeen,
     Prices,
-    Tokens,
     UsageRow,
     ahead,
     limited_notice,
@@ -228,14 +227,6 @@ class Usage:
 
 def _midnight(moment: datetime, zone: tzinfo) -> datetime:
     return moment.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def sum_of(rows: Iterable[UsageRow]) -> Tokens:
-    """The sum of what is known."""
-    total = Tokens()
-    for row in rows:
-        total += row.tokens or Tokens()
-    return total
 
 
 # Budgets of tokens, and contexts that are nearly full.
