@@ -501,8 +501,12 @@ class Collection(Generic[E]):
         """Returns an entity that was read, with the id that its file's name gives it."""
         return replace(entity, id=entity_id)  # type: ignore[call-arg]  # it is a field of every subclass
 
-    def _shortened(self, entity: E) -> E:
-        """Returns the entity as its file stores it. A subclass durably writes the rest elsewhere before it returns."""
+    def _settled(self, entity: E) -> E:
+        """Returns the entity once everything of it that its file does not hold is durably written elsewhere."""
+        return entity
+
+    def _as_stored(self, entity: E) -> E:
+        """Returns the entity as its file holds it."""
         return entity
 
     def _change(self, entity_id: str, change: Callable[[E], E]) -> E:
@@ -535,7 +539,7 @@ class Collection(Generic[E]):
 
     def _content(self, entity: E) -> bytes:
         """Returns the content of an entity's file."""
-        return codec(self.layout.entity_type).encode(self._shortened(entity))
+        return codec(self.layout.entity_type).encode(self._as_stored(self._settled(entity)))
 
     def _write(
         self,

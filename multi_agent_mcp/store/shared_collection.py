@@ -123,7 +123,8 @@ class SharedCollection(Collection[E]):
 
     def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
         """Yields every entity as it is sent: its key, its bytes, and the revision in its mark."""
-        return ((self._key(entity), self._payload(entity), revision_of(entity)) for entity in self.all())
+        found = map(self._settled, self.all())
+        return ((self._key(entity), self._payload(entity), revision_of(entity)) for entity in found)
 
     def _change(self, entity_id: str, change: Callable[[E], E]) -> E:
         while True:
@@ -144,6 +145,7 @@ class SharedCollection(Collection[E]):
         `Superseded`."""
         if not self.is_shared or (after == before and not is_edited):
             return after
+        after = self._settled(after)
         data = self._payload(after)
         if before is None:
             revision = self.authority.create(self._key(after), data)
@@ -159,7 +161,7 @@ class SharedCollection(Collection[E]):
     def _share_again(self, located: Location[E]) -> None:
         """Sends an entity of a former hub to the new one. If another machine was faster, `accept` decides later which
         of the two is newer."""
-        entity = located.entity
+        entity = self._settled(located.entity)
         data = self._payload(entity)
         self._share_all_of(entity)
         with suppress(Superseded, FileChanged):
@@ -207,8 +209,8 @@ class SharedCollection(Collection[E]):
 
     def _payload(self, entity: E) -> bytes:
         """Returns the bytes to send: the file without its mark."""
-        shortened = self._shortened(entity)
-        return self._codec.encode(replace(shortened, extra=without_mark(shortened)))
+        stored = self._as_stored(entity)
+        return self._codec.encode(replace(stored, extra=without_mark(stored)))
 
     def _key(self, entity: E) -> str:
         return f"{self.kind}.{entity.id}"
@@ -240,9 +242,11 @@ class Tasks(SharedCollection[Task]):
         if not isinstance(earlier, int):
             return task
         known = {key: value for key, value in task.extra.items() if key not in (EARLIER, STANDING)}
-        older = cache(lambda: self._older_lines(task_id))
-        history = History(task.history.newest, earlier, _numbered(task.extra.get(STANDING)), older)
+        history = History(task.history.newest, earlier, _numbered(task.extra.get(STANDING)), self._older(task_id))
         return replace(task, history=history, extra=known)
+
+    def _older(self, task_id: str) -> Callable[[], bytes]:
+        return cache(lambda: self._older_lines(task_id))
 
     def _older_lines(self, task_id: str) -> bytes:
         """Returns the lines of the history file; empty if it is missing or unreadable, which must not hide the task."""
@@ -252,11 +256,17 @@ class Tasks(SharedCollection[Task]):
             logger.warning("the older lines of %s cannot be read: %s", task_id, error)
             return b""
 
-    def _shortened(self, entity: Task) -> Task:
+    def _settled(self, entity: Task) -> Task:
         history, added = entity.history.shortened()
-        if added:
-            self._share_lines(entity.id, added)
-            self.files.append(self.history_path(entity.id), added, sync=True)
+        if not added:
+            return entity
+        self._share_lines(entity.id, added)
+        self.files.append(self.history_path(entity.id), added, sync=True)
+        older = self._older(entity.id)
+        return replace(entity, history=History(history.newest, history.earlier, history.standing, older))
+
+    def _as_stored(self, entity: Task) -> Task:
+        history, _ = entity.history.shortened()
         if not history.earlier:
             return entity
         standing = [{NUMBER: number, **line} for number, line in history.standing.items()]

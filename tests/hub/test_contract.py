@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Change, History, Task
 from multi_agent_mcp.errors import Reason, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store.authority import ALONE, Authority, Shared, revision_of
+from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.collection import Layout
 from multi_agent_mcp.store.directory import Quarantine
 from multi_agent_mcp.store.durable_files import Files
@@ -70,6 +71,15 @@ def test_a_long_history_keeps_every_line(tasks: Tasks) -> None:
         tasks.update(TASK.id, lambda task, number=number, change=change: task.assigned(f"worker-{number}", change))  # type: ignore[misc]
     moves = [line["assignee_id"][1] for line in tasks.get(TASK.id).history if "assignee_id" in line]
     assert moves == [f"worker-{number}" for number in range(25)]
+
+
+def test_a_long_history_by_hand_is_divided_once(tasks: Tasks) -> None:
+    lines = [{"at": NOON.isoformat(), "by": f"by-{number}"} for number in range(30)]
+    put(tasks.base / "worker-a" / f"{TASK.id}.md", codec(Task).encode(replace(TASK, history=History(lines))).decode())
+    tasks.push(TASK.id)
+    assert tasks.update(TASK.id, counted).progress == 1
+    assert [line["by"] for line in tasks.get(TASK.id).history] == [f"by-{number}" for number in range(30)]
+    assert len(tasks.history_path(TASK.id).read_bytes().splitlines()) == 10
 
 
 def test_what_a_hand_has_written_is_changed_like_any_other(tasks: Tasks) -> None:

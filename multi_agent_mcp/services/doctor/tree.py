@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.config import trust_file
 from multi_agent_mcp.domain.agent import Agent, AgentSession, Execution
+from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.question import Dialog, Question
@@ -164,6 +165,7 @@ KINDS = frozenset(
 """The kinds of files that have a directory of their own in the session's (docs/format.md, The tree)."""
 SCRATCH_SECONDS = 3600.0
 """The age from which a scratch file was left by a killed process; a younger one may still be written to."""
+_TASK_WITHOUT_ID = re.compile(r"tasks/[^/]+/(?:archive/[^/]+/)?(?!tsk_[0-9a-f]{12}\.md)[^/.][^/]*\.md")
 _PRIVATE_FILE = stat.S_IFREG | FILE_MODE
 
 
@@ -193,8 +195,10 @@ def tree(context: CheckContext) -> Iterator[Finding]:
         if node.status.st_uid not in own and not is_trusted_whole:
             owner = user_name(node.status.st_uid)
             found.append(context.found("owner", PROBLEM, node.name, "of_another", owner=owner))
+        if _TASK_WITHOUT_ID.fullmatch(node.name) and node.is_file:
+            found.append(_task_name(context, node))
         if node.status.st_mode == _PRIVATE_FILE and node.name.endswith(".md"):
-            continue  # nearly all files: nothing to check
+            continue  # nearly all files: nothing else to check
         open_to_others[node.wanted_mode] += node.mode & 0o077 != 0 and not (node.is_link or _is_secret(node))
         for check in (_link, _mode, _quarantined, _mailbox, _leftover):
             found += check(context, node)
@@ -252,6 +256,14 @@ def _mailbox(context: CheckContext, node: Node) -> Iterator[Finding]:
     is_mailbox = kind in ("ipc", "notifications") and node.is_directory and node.name.count("/") == 1
     if is_mailbox and agent_id not in context.agents.registry.all():
         yield context.found("files", PROBLEM, node.name, "no_agent")
+
+
+def _task_name(context: CheckContext, node: Node) -> Finding:
+    """A task by hand whose file's name is no id: it is listed, but no tool takes its name."""
+    path = context.workspace.path / node.name
+    target = path.with_name(f"{new_id('tsk')}.md")
+    fix = partial(context.workspace.files.relocate, [(path, target)])
+    return context.found("files", PROBLEM, node.name, "no_task_id", fix, name=target.name)
 
 
 def _leftover(context: CheckContext, node: Node) -> Iterator[Finding]:

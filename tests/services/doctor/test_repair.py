@@ -273,3 +273,20 @@ def test_an_operation_nobody_can_read_is_named_and_set_aside(
     assert {finding.subject for finding in found(doctor, "files")} == {
         f".intents/quarantine/{name}.json" for name in texts
     }
+
+
+def test_a_task_by_hand_whose_name_is_no_id_gets_one(services: Services, doctor: Doctor) -> None:
+    tasks = services.workspace.tasks
+    for name in ("my task.md", "tsk_mine.md", "archive/2026-11/done.md"):
+        path = tasks.base / "worker-a" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        status = "done" if "archive" in name else "todo"
+        path.write_text(
+            f"---\ntitle: by hand\nstatus: {status}\nassignee_id: worker-a\n---\n\nDo it\n", encoding="utf-8"
+        )
+        path.chmod(0o600)
+    (tasks.base / "worker-a" / ".notes.md").touch(0o600)
+    assert len(repaired(doctor, "files")) == 3
+    found = tasks.all("worker-a")
+    assert [(task.title, task.description) for task in found] == [("by hand", "Do it\n")] * 3
+    assert all(tasks.get(task.id) == task for task in found)
