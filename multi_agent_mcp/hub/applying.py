@@ -417,7 +417,7 @@ class Applying:
         if mark in self._marks:
             self._merged.add(mark)
         if is_mail:
-            self._copy(entity.mark_read(None))
+            self._copy(entity)
         return [partial(self._tell, what, entity)] if self._is_mine(what) else []
 
     def _tell(self, what: Own, entity: Any) -> None:
@@ -436,7 +436,8 @@ class Applying:
         conversation = self.workspace.conversations.find(entity_id("cnv", message.metadata["conversation_id"]))
         if conversation is not None and conversation.has(message.sender_id):
             with suppress(FileExistsError):
-                self.workspace.conversation_messages(conversation.id).create(file_name(message), message)
+                copy = message.mark_read(None)
+                self.workspace.conversation_messages(conversation.id).create(file_name(message), copy)
 
     def _state(self, what: Own, stored: Stored, *, restoring: bool) -> None:
         """Applies a value that only the agent's home writes."""

@@ -277,9 +277,9 @@ class Tasks(SharedCollection[Task]):
     def _share_lines(self, task_id: str, lines: bytes) -> None:
         """Sends lines that leave the task's file to the hub. Every process moves the same line under the same key."""
         if self.is_shared:
-            for line in filter(None, lines.splitlines()):
+            for number, line in _with_number(lines):
                 with suppress(Superseded):  # another machine has moved it
-                    self.authority.create(f"{LINE}.{task_id}-{json.loads(line)[NUMBER]}", line)
+                    self.authority.create(f"{LINE}.{task_id}-{number}", line)
 
     def _share_all_of(self, entity: Task) -> None:
         self._share_lines(entity.id, self._older_lines(entity.id))
@@ -287,9 +287,9 @@ class Tasks(SharedCollection[Task]):
     def lines(self) -> Iterator[tuple[str, bytes]]:
         """Yields every line in the history files, as the arguments of `accept_line`."""
         for name in self.files.names(self.base / "_history"):
-            for line in newest_first(self.files.blocks_from_end(self.base / "_history" / name)):
-                task_id = name.removesuffix(".jsonl")
-                yield f"{task_id}-{line[NUMBER]}", json.dumps(line, ensure_ascii=False).encode()
+            task_id = name.removesuffix(".jsonl")
+            for number, line in _with_number(self._older_lines(task_id)):
+                yield f"{task_id}-{number}", line
 
     def accept_line(self, name: str, line: bytes) -> None:
         """Adds the line `{task_id}-{number}` to a task's history file unless it is there. Raises `InvalidId` and
@@ -299,9 +299,18 @@ class Tasks(SharedCollection[Task]):
         if int(number) != json.loads(line)[NUMBER] or b"\n" in line:
             raise ValueError(name)
         with self.files.locks.held(self._lock(task_id)):
-            known = {found[NUMBER] for found in newest_first(self.files.blocks_from_end(path)) if NUMBER in found}
-            if int(number) not in known:
+            likely = newest_first(self.files.blocks_from_end(path), f'"{NUMBER}": {int(number)}'.encode())
+            if all(found.get(NUMBER) != int(number) for found in likely):
                 self.files.append(path, line, sync=True)
+
+
+def _with_number(lines: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields the lines of a history file with their numbers, the last one first, without those that are damaged."""
+    for line in reversed(lines.splitlines()):
+        with suppress(ValueError, RecursionError):
+            found = json.loads(line)
+            if isinstance(found, dict) and isinstance(found.get(NUMBER), int):
+                yield found[NUMBER], line
 
 
 def _numbered(lines: Any) -> Mapping[int, Mapping[str, Any]]:

@@ -225,6 +225,15 @@ def test_lines_that_a_killed_process_wrote_beyond_the_header_count_once(workspac
     assert list(tasks.get(name(1)).history)[:31] == before
 
 
+def test_damaged_lines_of_a_history_are_not_sent_to_other_machines(workspace: Workspace) -> None:
+    path = workspace.tasks.history_path(name(1))
+    put(path, b'{"number": 0, "by": "admin"}\n\n{"number": 1, "by\n\xff\n[3]\n{"by": "nobody"}\n{"number": "4"}\n')
+    assert list(workspace.tasks.lines()) == [(f"{name(1)}-0", b'{"number": 0, "by": "admin"}')]
+    for number in (10, 1, 10, 0):
+        workspace.tasks.accept_line(f"{name(1)}-{number}", b'{"number": %d, "by": "them"}' % number)
+    assert [key.rpartition("-")[2] for key, _ in workspace.tasks.lines()] == ["1", "10", "0"]
+
+
 def finish_forty(root: Path, tenth: int) -> None:
     tasks = again(root).tasks
     for number in range(tenth * 40, tenth * 40 + 40):
