@@ -37,7 +37,7 @@ from multi_agent_mcp.system.files import (
 from multi_agent_mcp.system.ownership import own_users, require_owner
 
 BLOCK_BYTES = 1 << 16
-NEWEST_BYTES = 1 << 13
+NEWEST_BYTES = 1 << 12
 WITHOUT_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """The errors of link(2) if the file system has no hard links, or allows none of this file (fs.protected_hardlinks)."""
 INDEXES = ".index"
