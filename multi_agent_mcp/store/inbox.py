@@ -14,7 +14,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, partial
@@ -241,11 +241,9 @@ class Inbox(Generic[R]):
 
     def _archive(self, items: Sequence[_Accepted[R]]) -> None:
         """Puts accepted files of one month into the archive."""
-
-        def placed(place: Path) -> None:
-            self.files.replace_all({place / item.name: item.scratch for item in items})
-
-        self._into_month(items[0].entity, [item.name for item in items], placed)
+        month = self.archive.month(items[0].entity.created_at)
+        with self.files.locks.held(self.archive.lock), month.noting([item.name for item in items]):
+            self.files.replace_all({month.path / item.name: item.scratch for item in items})
         for item in items:
             self._removed_copy(item.name, item.data, item.month)
 
@@ -370,8 +368,11 @@ class Inbox(Generic[R]):
         for name, entity in [*self._ended_by(found), *found]:
             by_month.setdefault(month_of(entity.created_at), []).append((name, entity))
         for items in by_month.values():
-            moves = [(name, self._free_name(name, entity)) for name, entity in items]
-            self._into_month(items[0][1], [target for _, target in moves], partial(self._moved, moves))
+            month = self.archive.month(items[0][1].created_at)
+            with self.files.locks.held(self.archive.lock):
+                moves = self._free_names(items, month.path)
+                with month.noting([*moves.values()]):
+                    self._moved(moves, month.path)
         sync_directory(self.path)
 
     def _ended_by(self, found: list[tuple[str, R]]) -> list[tuple[str, R]]:
@@ -383,27 +384,25 @@ class Inbox(Generic[R]):
             if name not in names and any(entity.created_at > old.created_at for entity in endings)
         ]
 
-    def _moved(self, moves: Sequence[tuple[str, str]], place: Path) -> None:
-        for name, target in moves:
+    def _moved(self, moves: Mapping[str, str], place: Path) -> None:
+        for name, target in moves.items():
             self.files.move(self.path / name, place / target, sync=False)
         sync_directory(place)
 
-    def _into_month(self, entity: R, names: Sequence[str], moved: Callable[[Path], object]) -> None:
-        """Calls `moved`, which puts files with these names into the entity's month, and notes them in its index."""
-        month = self.archive.month(entity.created_at)
-        with self.files.locks.held(self.archive.lock), month.noting(names):
-            moved(month.path)
-
-    def _free_name(self, name: str, entity: R) -> str:
-        """Returns the name for a file in its month: its own, with a number if another file has it. A name of our form
-        is taken there to say the id: a copy under another's name gets that of its own."""
-        is_true = self._keeps_names or not OUR_NAME.fullmatch(name) or name[DIGITS] == id8(entity.id)
-        wanted = Path(name if is_true else file_name(entity))
-        place, candidate, number = self.path / ARCHIVE / month_of(entity.created_at), wanted.name, 0
-        while os.path.lexists(place / candidate):
-            number += 1
-            candidate = f"{wanted.stem}.{number}{wanted.suffix}"
-        return candidate
+    def _free_names(self, items: Sequence[tuple[str, R]], place: Path) -> dict[str, str]:
+        """Returns the names for files in their month: each its own, with a number if another file has it, or one of
+        these. A name of our form is taken there to say the id: a copy under another's name gets that of its own."""
+        chosen, taken = dict[str, str](), set[str]()
+        for name, entity in items:
+            is_true = self._keeps_names or not OUR_NAME.fullmatch(name) or name[DIGITS] == id8(entity.id)
+            wanted = Path(name if is_true else file_name(entity))
+            candidate, number = wanted.name, 0
+            while candidate in taken or os.path.lexists(place / candidate):
+                number += 1
+                candidate = f"{wanted.stem}.{number}{wanted.suffix}"
+            taken.add(candidate)
+            chosen[name] = candidate
+        return chosen
 
     # Finding, here and in the archive
 

@@ -16,6 +16,7 @@ import pytest
 from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.times import format_time, stamp
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.workspace import Workspace
@@ -193,6 +194,19 @@ def test_two_messages_with_one_file_name_are_both_found_in_the_archive(inbox: In
         found = inbox.find(f"weekly-report-{number}")
         assert found is not None
         assert found[1].content == str(number)
+
+
+@pytest.mark.parametrize("header", ["", f"id: {message(1).id}\n"], ids=["without ids", "with one id"])
+def test_copies_of_one_second_that_are_read_together_are_all_kept(inbox: Inbox[Message], header: str) -> None:
+    contents = [f"body {number}" for number in range(4)]
+    inbox.deliver(message(1, content=contents[0]))
+    for number in (1, 2, 3):
+        name = f"{stamp(message(1).created_at)[:-1]}{number}_{number}1111111.md"
+        at = format_time(message(1).created_at)
+        put(inbox.path / name, f"---\n{header}created_at: '{at}'\n---\n\n{contents[number]}")
+    read_all(inbox)
+    confirm_read(inbox)
+    assert sorted(entity.content for entity in inbox.history()) == contents
 
 
 @pytest.mark.parametrize(
