@@ -158,9 +158,14 @@ def _name(value: object) -> str:
 
 def entity_id(prefix: str, value: object) -> str:
     """Parses an id like `tsk_0123456789ab`, before it becomes part of a path. Raises `InvalidId`."""
-    if not isinstance(value, str) or not _ENTITY.fullmatch(value) or not value.startswith(f"{prefix}_"):
-        raise InvalidId("invalid_entity_id", value=repr(value)[:80], prefix=prefix)
-    return value
+    if isinstance(value, str) and is_entity_id(prefix, value):
+        return value
+    raise InvalidId("invalid_entity_id", value=repr(value)[:80], prefix=prefix)
+
+
+def is_entity_id(prefix: str, value: str) -> bool:
+    """Whether the value is an id like `tsk_0123456789ab`."""
+    return _ENTITY.fullmatch(value) is not None and value.startswith(f"{prefix}_")
 
 
 def new_id(prefix: str) -> str:

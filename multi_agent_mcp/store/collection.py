@@ -22,7 +22,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from multi_agent_mcp.domain.entity import Identified, is_name
+from multi_agent_mcp.domain.entity import Identified, is_entity_id, is_name
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import InvalidId, Reason, Refusal, StorageError, UntrustedSession
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
@@ -60,7 +60,7 @@ class Layout(Generic[E]):
     `over` returns what an entity has ended as, "" while it is open: then its place is the archive, once `may_leave` is
     true. Without `over` the place alone decides (see `Collection.retire`). `group` returns what it belongs to, for
     counting. Open entities are sorted by the key `order`. With `by_id` the partition of each is noted, as it is looked
-    up by its id alone.
+    up by its id alone. With a `prefix` only files count whose name is an id with it: no tool takes another one.
     """
 
     entity_type: type[E]
@@ -74,6 +74,7 @@ class Layout(Generic[E]):
     group: Callable[[E], str] = lambda _: ""
     order: Callable[[E], Any] = lambda _: None
     by_id: bool = False
+    prefix: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -83,6 +84,10 @@ class Layout(Generic[E]):
     def name(self, entity_id: str) -> str:
         """Returns the name of an entity's file in its partition."""
         return f"{entity_id}.md" if self.file_name is None else f"{entity_id}/{self.file_name}"
+
+    def is_name(self, name: str) -> bool:
+        """Returns whether a file's name is an id with the prefix."""
+        return is_entity_id(self.prefix, id_in(name))
 
     def label(self, entity: E) -> str:
         """Returns what an entity has ended as, "" while it is open."""
@@ -470,6 +475,7 @@ class Collection(Generic[E]):
         layout, path, lock = self.layout, self.base / name, f"archive-{self.base.name}-{name or 'all'}"
         settings: dict[str, Any] = {
             "order": layout.order,
+            "named": layout.is_name if layout.prefix else None,
             "nested": layout.file_name,
             "place": {layout.partition_field: name} if layout.partition_field is not None else None,
             "adopt": self._adopted,

@@ -209,6 +209,7 @@ class Workspace:
             entity_type=Task,
             partition=lambda task: task.assignee_id or UNASSIGNED,
             missing=lambda task_id: TaskNotFound(task_id=task_id),
+            prefix="tsk",
             over=lambda task: task.status if task.final else "",
             group=lambda task: task.parent_task_id or "",
             order=status_order,
@@ -241,6 +242,7 @@ class Workspace:
             partition=lambda delegation: delegation.agent_id,
             partition_field="agent_id",
             missing=lambda delegation_id: DelegationNotFound(delegation_id=delegation_id),
+            prefix="dlg",
         )
         return SharedCollection(self.files, self.path / "delegations", layout, self.authority, "dlg")
 
@@ -275,6 +277,7 @@ class Workspace:
             entity_type=Question,
             partition=lambda _: WHOLE,
             missing=lambda question_id: QuestionNotFound(question_id=question_id),
+            prefix="qst",
             flat=True,
             over=lambda question: question.status if question.settled else "",
             group=lambda question: question.task_id or "",

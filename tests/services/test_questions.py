@@ -298,10 +298,14 @@ def test_the_files_of_a_killed_asker_and_a_killed_answerer_are_completed_by_the_
 
 
 def test_a_question_by_hand_is_a_question(services: Services) -> None:
-    path = Path(services.path, "questions", "note.md")
+    text = "---\nasker_id: worker-a\nto_id: admin\n---\n\nBy hand?"
+    path = Path(services.path, "questions", "qst_0123456789ab.md")
     path.parent.mkdir()
-    path.write_text("---\nasker_id: worker-a\nto_id: admin\n---\n\nBy hand?")
+    path.write_text(text)
+    path.with_name("note.md").write_text(text)  # nobody could answer it by this name
+    (question,) = services.workspace.questions.all()
     assert Seat(services, "admin").call("get_next_action")["question"] == "By hand?"
+    assert services.questions.answer(services.agents.get("admin"), question.id, "Yes.").answer == "Yes."
 
 
 def test_the_dashboard_counts_what_is_open_and_overdue_and_statistics_the_time_to_an_answer(

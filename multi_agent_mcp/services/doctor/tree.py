@@ -8,6 +8,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -16,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.config import trust_file
 from multi_agent_mcp.domain.agent import Agent, AgentSession, Execution
-from multi_agent_mcp.domain.entity import new_id
+from multi_agent_mcp.domain.entity import is_entity_id, new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.question import Dialog, Question
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id
-from multi_agent_mcp.errors import Reason
+from multi_agent_mcp.errors import Reason, StorageError
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
-from multi_agent_mcp.store.codec import Unreadable, codec
+from multi_agent_mcp.store.codec import Unreadable, codec, parse
 from multi_agent_mcp.store.directory import QUARANTINE, REASON_SUFFIX, Directory, Quarantine, reason_in
 from multi_agent_mcp.store.durable_files import INDEXES
 from multi_agent_mcp.store.records import RELAY_SOCKET
@@ -165,7 +166,8 @@ KINDS = frozenset(
 """The kinds of files that have a directory of their own in the session's (docs/format.md, The tree)."""
 SCRATCH_SECONDS = 3600.0
 """The age from which a scratch file was left by a killed process; a younger one may still be written to."""
-_TASK_WITHOUT_ID = re.compile(r"tasks/[^/]+/(?:archive/[^/]+/)?(?!tsk_[0-9a-f]{12}\.md)[^/.][^/]*\.md")
+_NAMED = re.compile(r"(tasks|delegations|questions)/(?:(?!quarantine/)[^/]+/)?(?:archive/[^/]+/)?([^/.][^/]*)\.md")
+"""The files of what tools know by an id, which their names must be."""
 _PRIVATE_FILE = stat.S_IFREG | FILE_MODE
 
 
@@ -195,8 +197,8 @@ def tree(context: CheckContext) -> Iterator[Finding]:
         if node.status.st_uid not in own and not is_trusted_whole:
             owner = user_name(node.status.st_uid)
             found.append(context.found("owner", PROBLEM, node.name, "of_another", owner=owner))
-        if _TASK_WITHOUT_ID.fullmatch(node.name) and node.is_file:
-            found.append(_task_name(context, node))
+        if (named := _NAMED.fullmatch(node.name)) and node.is_file:
+            found += _unnamed(context, node, *named.groups())
         if node.status.st_mode == _PRIVATE_FILE and node.name.endswith(".md"):
             continue  # nearly all files: nothing else to check
         open_to_others[node.wanted_mode] += node.mode & 0o077 != 0 and not (node.is_link or _is_secret(node))
@@ -258,12 +260,21 @@ def _mailbox(context: CheckContext, node: Node) -> Iterator[Finding]:
         yield context.found("files", PROBLEM, node.name, "no_agent")
 
 
-def _task_name(context: CheckContext, node: Node) -> Finding:
-    """A task by hand whose file's name is no id: it is listed, but no tool takes its name."""
-    path = context.workspace.path / node.name
-    target = path.with_name(f"{new_id('tsk')}.md")
-    fix = partial(context.workspace.files.relocate, [(path, target)])
-    return context.found("files", PROBLEM, node.name, "no_task_id", fix, name=target.name)
+def _unnamed(context: CheckContext, node: Node, kind: str, stem: str) -> Iterator[Finding]:
+    """Files by hand whose name is no id, which do not count, as no tool takes such a name. Each is to have the id in
+    its header, if no other file has that: older lines of a task's history are stored under it."""
+    workspace = context.workspace
+    by_kind = {each.base.name: each for each in (workspace.tasks, workspace.delegations, workspace.questions)}
+    collection = by_kind[kind]
+    if collection.layout.is_name(f"{stem}.md"):
+        return
+    path, said = workspace.path / node.name, ""
+    with suppress(Unreadable, StorageError):
+        said = str(parse(workspace.files.read(path) or b"").header.get("id"))
+    is_free = is_entity_id(collection.kind, said) and collection.find(said) is None
+    target = path.with_name(f"{said if is_free else new_id(collection.kind)}.md")
+    fix = partial(workspace.files.relocate, [(path, target)])
+    yield context.found("files", PROBLEM, node.name, "no_id", fix, name=target.name)
 
 
 def _leftover(context: CheckContext, node: Node) -> Iterator[Finding]:

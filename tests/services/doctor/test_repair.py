@@ -18,8 +18,9 @@ from multi_agent_mcp.services.doctor.doctor import Doctor
 from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
+from tests.server.seat import Seat
 from tests.services.support import by_hand, contents, mail, read, send, unread
-from tests.services.tasks_support import UNKNOWN
+from tests.services.tasks_support import UNKNOWN, running
 from tests.store.support import confirm_read
 
 
@@ -275,18 +276,23 @@ def test_an_operation_nobody_can_read_is_named_and_set_aside(
     }
 
 
-def test_a_task_by_hand_whose_name_is_no_id_gets_one(services: Services, doctor: Doctor) -> None:
-    tasks = services.workspace.tasks
-    for name in ("my task.md", "tsk_mine.md", "archive/2026-11/done.md"):
-        path = tasks.base / "worker-a" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+def test_a_file_by_hand_whose_name_is_no_id_gets_one(services: Services, doctor: Doctor) -> None:
+    tasks, archive, task = services.workspace.tasks, Path("worker-a", "archive", "2026-11"), running(services)
+    (tasks.base / archive).mkdir(parents=True)
+    (tasks.base / "worker-a" / f"{task.id}.md").rename(tasks.base / "worker-a" / "login form.md")
+    for name in ("worker-a/tsk_mine.md", "worker-a/caf\udce9.md", f"{archive}/done.md"):
         status = "done" if "archive" in name else "todo"
-        path.write_text(
-            f"---\ntitle: by hand\nstatus: {status}\nassignee_id: worker-a\n---\n\nDo it\n", encoding="utf-8"
-        )
-        path.chmod(0o600)
+        header = f"id: tsk_mine\ntitle: by hand\nstatus: {status}\nassignee_id: worker-a"
+        (tasks.base / name).write_text(f"---\n{header}\n---\n\nDo it\n", encoding="utf-8")
     (tasks.base / "worker-a" / ".notes.md").touch(0o600)
-    assert len(repaired(doctor, "files")) == 3
-    found = tasks.all("worker-a")
-    assert [(task.title, task.description) for task in found] == [("by hand", "Do it\n")] * 3
-    assert all(tasks.get(task.id) == task for task in found)
+    (services.path / "questions").mkdir()
+    (services.path / "questions" / "caf\udce9.md").write_text("---\nasker_id: admin\nto_id: owner\n---\n\nWhen?")
+    assert not tasks.all("worker-a")
+    assert not services.workspace.questions.all()
+    assert Seat(services, "worker-a").call("get_next_action")["action"] != "work"
+    assert len(repaired(doctor, "files")) == 5
+    assert tasks.get(task.id).history == task.history
+    by_hand = [found for found in tasks.all("worker-a") if found.id != task.id]
+    assert [(found.title, found.description) for found in by_hand] == [("by hand", "Do it\n")] * 3
+    assert all(tasks.get(found.id) == found for found in by_hand)
+    assert [question.question for question in services.workspace.questions.all()] == ["When?"]
