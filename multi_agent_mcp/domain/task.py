@@ -123,16 +123,15 @@ class History(Sequence[Line]):
         return shorter, "\n".join(added).encode(errors="surrogatepass")
 
     def _older_lines(self, *needles: bytes) -> Iterator[tuple[int, Line]]:
-        """The older lines (only those that contain one of the `needles`), newest first, with their numbers. Each is
-        returned once, even if a process killed before it wrote the task's file has left it in the second file twice."""
-        if not self.earlier:
-            return
-        below = self.earlier
-        for line in newest_first([self._older()], *needles):
+        """The older lines (only those that contain one of the `needles`), newest first, with their numbers, in whatever
+        order they came: a machine gets them one by one. Each is returned once, even if a process killed before it wrote
+        the task's file has left it in the second file twice."""
+        found: dict[int, Line] = {}
+        for line in newest_first([self._older()] if self.earlier else (), *needles):
             number = line.pop(NUMBER, None)
-            if isinstance(number, int) and number < below:
-                below = number
-                yield number, line
+            if isinstance(number, int) and 0 <= number < self.earlier:
+                found.setdefault(number, line)
+        yield from sorted(found.items(), key=lambda item: -item[0])
 
 
 def _standing(lines: Mapping[int, Line]) -> dict[int, Line]:
@@ -374,7 +373,12 @@ class Task(Identified):
     @property
     def ended_at(self) -> datetime:
         """When a final task was finished; if by hand, when it was last changed, as far as it says so."""
-        return self.completed_at or self.status_changed_at or max(self.updated_at, self.created_at)
+        return self.completed_at or self.status_changed_at or self.changed_at
+
+    @property
+    def changed_at(self) -> datetime:
+        """When it was last changed, as far as its file says so."""
+        return max(self.updated_at, self.created_at)
 
     def brought_by(self, message_id: str) -> Task:
         """A new task, marked as assigned by this message, so that its assignee needs no notification."""

@@ -84,7 +84,11 @@ def newest_first(blocks: Iterable[bytes], *needles: bytes, without: bytes | None
     only as far as needed. With `needles`, only those whose lines contain one of these bytes, and never those that
     contain `without`. Other lines are not parsed. Invalid lines are skipped."""
     for line in _last_line_first(blocks):
-        if (needles and not any(needle in line for needle in needles)) or (without is not None and without in line):
+        if (
+            not line
+            or (needles and not any(needle in line for needle in needles))
+            or (without is not None and without in line)
+        ):
             continue
         try:
             found = json.loads(line)
@@ -95,8 +99,13 @@ def newest_first(blocks: Iterable[bytes], *needles: bytes, without: bytes | None
 
 
 def _last_line_first(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    begun = b""
+    pieces: list[bytes] = []  # of the line whose beginning has not come yet, the last one first
     for block in blocks:
-        begun, *lines = (block + begun).split(b"\n")
-        yield from reversed(lines)
-    yield begun
+        first, newline, rest = block.partition(b"\n")
+        if newline:
+            *lines, end = rest.split(b"\n")
+            yield b"".join((end, *reversed(pieces)))
+            yield from reversed(lines)
+            pieces = []
+        pieces.append(first)
+    yield b"".join(reversed(pieces))

@@ -172,6 +172,11 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
         await client.close()
 
 
+def newest_revision(workspace: Workspace) -> int:
+    """Returns the newest revision in the marks of the files."""
+    return max(was for _, _, was in _shared_values(workspace))
+
+
 def _shared_values(workspace: Workspace) -> Iterator[tuple[str, bytes, int]]:
     """Yields every shared value of the files: its key, its bytes, its old revision."""
     yield "settings", shared_settings(workspace), 0

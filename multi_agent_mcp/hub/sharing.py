@@ -31,7 +31,7 @@ from nats.errors import Error
 from multi_agent_mcp.domain.entity import as_name, differing_in_case, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
-from multi_agent_mcp.hub.administration import connected_once, make_streams, reseed, take_new_kinds
+from multi_agent_mcp.hub.administration import connected_once, make_streams, newest_revision, reseed, take_new_kinds
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, Share
 from multi_agent_mcp.hub.stream import is_key_refused
@@ -293,8 +293,16 @@ class Sharing:
         asyncio.run(_prepare(server.names, [server.local_url], server.admin_seed, server.certificate))
         lane = users["lanes"][machine]
         self._become(Membership(uuid, machine, (server.local_url,), serves=True, lane=lane), seed, server.certificate)
-        if (self.share.record("position").read() or {}).get("sequence"):
+        if self._newest_known():
             self.reseed()  # it was shared before: its files have revisions of the former hub
+
+    def _newest_known(self) -> int:
+        """Returns the newest revision of a former hub that this machine knows; 0 if it was never shared. A restored
+        backup has no note of its position, but agents' records with revisions."""
+        noted = int((self.share.record("position").read() or {}).get("sequence", 0))
+        workspace = Workspace(self.path.parent, session_name(self.path.name))
+        is_marked = not noted and any(was for _, _, was in workspace.registry.shared_values())
+        return newest_revision(workspace) if is_marked else noted
 
     def begin_at(self, machine: str, urls: tuple[str, ...], admin_seed: str, replicas: int) -> None:
         """Shares the session with a hub of the user's own, to whose configuration `hub_account` and `hub_exports` must
@@ -442,7 +450,7 @@ class Sharing:
         server.start()
         noted = self.share.record("position").read() or {}
         workspace = Workspace(self.path.parent, session_name(self.path.name), RelayClient(self.share, membership))
-        position, identity = int(noted.get("sequence", 0)), str(noted.get("identity", ""))
+        position, identity = self._newest_known(), str(noted.get("identity", ""))
         asyncio.run(reseed(server, workspace, membership.machine, position, identity))
 
     def status(self) -> dict[str, Any]:

@@ -86,8 +86,12 @@ class Layout(Generic[E]):
         return f"{entity_id}.md" if self.file_name is None else f"{entity_id}/{self.file_name}"
 
     def is_name(self, name: str) -> bool:
-        """Returns whether a file's name is an id with the prefix."""
-        return is_entity_id(self.prefix, id_in(name))
+        """Returns whether a file of this name may be an entity's."""
+        return self.is_id(id_in(name))
+
+    def is_id(self, entity_id: str) -> bool:
+        """Returns whether an entity may have this id: a hand-written file may name anything."""
+        return is_entity_id(self.prefix, entity_id) if self.prefix else is_plain(entity_id)
 
     def label(self, entity: E) -> str:
         """Returns what an entity has ended as, "" while it is open."""
@@ -399,8 +403,8 @@ class Collection(Generic[E]):
 
     def locate(self, entity_id: str) -> Location[E] | None:
         """Returns where an entity is, with its value; None if there is none, or the id is no name."""
-        if not is_plain(entity_id):
-            return None  # a hand-written file may name anything as an id
+        if not self.layout.is_id(entity_id):
+            return None
         if entity_id in self._last_seen and (found := self._looked_for(entity_id, [self._last_seen[entity_id]])):
             return found
         noted = self._noted(entity_id)

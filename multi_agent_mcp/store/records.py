@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -30,6 +31,8 @@ from multi_agent_mcp.store.locks import RELAY, Mutex
 from multi_agent_mcp.system.file_status import Signature, careful, signature_of
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.process import is_alive, own_start
+
+logger = logging.getLogger(__name__)
 
 
 class Record:
@@ -420,9 +423,14 @@ class Journal:
 
     def newest_first(self, *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:
         """Yields the entries, newest first. Lines that contain `without`, or none of the `needles` if any are given,
-        are left out and not parsed."""
+        are left out and not parsed. Raises `StorageError`; derived data that cannot be read counts as missing."""
         for path in (self.path, self._older):
-            yield from newest_first(self.files.blocks_from_end(path), *needles, without=without)
+            try:
+                yield from newest_first(self.files.blocks_from_end(path), *needles, without=without)
+            except StorageError as error:
+                if not self.rotates:
+                    raise
+                logger.warning("%s is passed over: %s", path, error)
 
 
 # The audit log: the accountable actions of people and agents, one file a day (docs/format.md, The tree).

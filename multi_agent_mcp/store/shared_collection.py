@@ -107,16 +107,25 @@ class SharedCollection(Collection[E]):
                 self._share_again(located)
             elif not self._is_as_marked(located.entity):
                 try:
-                    agreed = self._agreed(located.entity, located.entity, is_edited=True)
+                    agreed = self._agreed(self._known(located.entity), located.entity, is_edited=True)
                     with suppress(FileChanged):  # it is saved again and will be pushed again
                         self._write(located, agreed, guarded=True)
                 except Superseded as newer:
                     self._take_over(entity_id, newer.current, located)
 
+    def _known(self, entity: E) -> E | None:
+        """Returns an edited entity if the authority has one with this id; None for a new one, which may be a copy of
+        another's file, with its mark. Then all of it is sent."""
+        is_marked = revision_of(entity) > 0 or entity.extra.get(HUB) == NOW
+        if is_marked and self.authority.current(self._key(entity)) is not None:
+            return entity
+        self._share_all_of(entity)
+        return None
+
     def restore(self, entity_id: str) -> None:
         """Writes the authority's value again if the file is gone, or was unreadable and set aside."""
         with self.files.locks.held(self._lock(entity_id)):
-            if is_plain(entity_id) and self.locate(entity_id) is None:
+            if self.layout.is_id(entity_id) and self.locate(entity_id) is None:
                 current = self.authority.current(f"{self.kind}.{entity_id}")
                 if current is not None:
                     self._take_over(entity_id, current, None)
@@ -261,7 +270,7 @@ class Tasks(SharedCollection[Task]):
         if not added:
             return entity
         self._share_lines(entity.id, added)
-        self.files.append(self.history_path(entity.id), added, sync=True)
+        self._append_lines(entity.id, added)
         older = self._older(entity.id)
         return replace(entity, history=History(history.newest, history.earlier, history.standing, older))
 
@@ -274,10 +283,21 @@ class Tasks(SharedCollection[Task]):
         extra = {**without_mark(entity), EARLIER: history.earlier, STANDING: standing, **mark}
         return replace(entity, history=History(history.newest), extra=extra)
 
+    def _append_lines(self, task_id: str, added: bytes) -> None:
+        """Appends lines to the history file, but those that are there: a process that did not get further has written
+        them, perhaps this one, for a change that the hub has refused."""
+        path, lines = self.history_path(task_id), dict(_with_number(added))
+        last = next(newest_first(self.files.blocks_from_end(path)), {}).get(NUMBER)
+        if isinstance(last, int) and last >= min(lines):
+            there = frozenset(self._older_lines(task_id).splitlines())
+            lines = {number: line for number, line in lines.items() if line not in there}
+        if lines:
+            self.files.append(path, b"\n".join(lines.values()), sync=True)
+
     def _share_lines(self, task_id: str, lines: bytes) -> None:
         """Sends lines that leave the task's file to the hub. Every process moves the same line under the same key."""
         if self.is_shared:
-            for number, line in _with_number(lines):
+            for number, line in dict(_with_number(lines)).items():
                 with suppress(Superseded):  # another machine has moved it
                     self.authority.create(f"{LINE}.{task_id}-{number}", line)
 
@@ -288,7 +308,7 @@ class Tasks(SharedCollection[Task]):
         """Yields every line in the history files, as the arguments of `accept_line`."""
         for name in self.files.names(self.base / "_history"):
             task_id = name.removesuffix(".jsonl")
-            for number, line in _with_number(self._older_lines(task_id)):
+            for number, line in dict(_with_number(self._older_lines(task_id))).items():  # of one number the last counts
                 yield f"{task_id}-{number}", line
 
     def accept_line(self, name: str, line: bytes) -> None:
@@ -305,8 +325,8 @@ class Tasks(SharedCollection[Task]):
 
 
 def _with_number(lines: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines of a history file with their numbers, the last one first, without those that are damaged."""
-    for line in reversed(lines.splitlines()):
+    """Yields the lines of a history file with their numbers, without those that are damaged."""
+    for line in lines.splitlines():
         with suppress(ValueError, RecursionError):
             found = json.loads(line)
             if isinstance(found, dict) and isinstance(found.get(NUMBER), int):

@@ -82,6 +82,32 @@ def test_a_long_history_by_hand_is_divided_once(tasks: Tasks) -> None:
     assert len(tasks.history_path(TASK.id).read_bytes().splitlines()) == 10
 
 
+def test_a_copy_under_another_id_is_a_task_of_its_own_with_all_of_its_history(tasks: Tasks) -> None:
+    tasks.add(TASK)
+    for _ in range(30):
+        tasks.update(TASK.id, lambda task: task.edited(Change(by="admin", at=NOON), title=f"{task.title}!"))
+    copy = f"{TASK.id[:-1]}c"
+    put(tasks.base / "worker-a" / f"{copy}.md", (tasks.base / "worker-a" / f"{TASK.id}.md").read_text())
+    put(tasks.history_path(copy), tasks.history_path(TASK.id).read_text())
+    tasks.push(copy)
+    assert tasks.update(copy, counted).progress == 1
+    assert list(tasks.get(copy).history) == list(tasks.get(TASK.id).history)
+    if tasks.is_shared:
+        current = tasks.authority.current(f"{tasks.kind}.{copy}")
+        assert current is not None
+        assert current.revision == revision_of(tasks.get(copy))
+
+
+def test_a_mark_by_hand_that_no_hub_has_given_writes_no_line_twice(tasks: Tasks) -> None:
+    lines = [{"at": NOON.isoformat(), "by": f"by-{number}"} for number in range(60)]
+    marked = replace(TASK, history=History(lines), extra={"hub": "5 deadbeef"})
+    put(tasks.base / "worker-a" / f"{TASK.id}.md", codec(Task).encode(marked).decode())
+    for _ in range(3):
+        tasks.push(TASK.id)
+    tasks.update(TASK.id, counted)
+    assert len(tasks.history_path(TASK.id).read_bytes().splitlines()) == 40
+
+
 def test_what_a_hand_has_written_is_changed_like_any_other(tasks: Tasks) -> None:
     put(tasks.base / "worker-a" / f"{TASK.id}.md", "---\ntitle: by hand\nstatus: todo\nassignee_id: worker-a\n---\n\n")
     assert tasks.update(TASK.id, counted).progress == 1

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent, report_recipient
+from multi_agent_mcp.domain.task import Change
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Refusal
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.share_directory import Share
@@ -42,6 +43,8 @@ def test_a_session_that_was_alone_brings_its_files(tmp_path: Path) -> None:
         (task,) = services.task_creation.create(
             services.agents.get("boss"), [NewTask(title="old", assignee_id="worker-a")]
         )
+        for number in range(40):
+            services.task_changes.edit(task.id, {"title": f"old {number}"}, Change(by="boss", at=services.clock()))
         send(laptop, "boss", "worker-a", "from before")
         with pytest.raises(AlreadyExists) as refused:
             join(made.token(), laptop.root, LAPTOP, adopt=False)
@@ -52,6 +55,7 @@ def test_a_session_that_was_alone_brings_its_files(tmp_path: Path) -> None:
         desk = made[DESK]
         eventually(lambda: desk.has("worker-a", "from before"))
         eventually(lambda: desk.services.workspace.tasks.find(task.id))
+        eventually(lambda: len(list(desk.services.workspace.tasks.get(task.id).history)) == 41)
         eventually(lambda: {"boss", "worker-a"} <= set(desk.services.agents.all()))
         send(desk, "admin", "worker-a", "welcome")
         eventually(lambda: laptop.has("worker-a", "welcome"))
@@ -135,6 +139,24 @@ def test_a_session_that_is_shared_no_more_can_be_shared_again(tmp_path: Path) ->
         laptop = made.add(LAPTOP)
         eventually(lambda: laptop.has("admin", "from alone") and same(made, task.id))
         assert laptop.services.workspace.tasks.get(task.id).status == "in_progress"
+
+
+def test_a_backup_without_what_belongs_to_the_hub_can_be_shared(tmp_path: Path) -> None:
+    with machines(tmp_path) as made:
+        desk = made[DESK]
+        services = desk.services
+        (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="admin")])
+        for number in range(40):
+            services.task_changes.edit(task.id, {"title": f"x {number}"}, Change(by="owner", at=services.clock()))
+        desk.sharing.leave()
+        shutil.rmtree(desk.path / ".share")
+        desk.sharing.begin(DESK, f"127.0.0.1:{made.port}")
+        desk.start()
+        laptop = made.add(LAPTOP)
+        eventually(lambda: laptop.services.workspace.tasks.find(task.id) and same(made, task.id))
+        services.task_changes.set_status(services.agents.get("admin"), task.id, "in_progress")
+        eventually(lambda: laptop.services.workspace.tasks.get(task.id).status == "in_progress")
+        assert len(list(laptop.services.workspace.tasks.get(task.id).history)) == 42
 
 
 def test_a_machine_that_shares_again_is_who_it_was(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store import records
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Journal
@@ -40,6 +41,24 @@ def test_a_journal_is_read_from_its_end_as_far_as_it_is_asked_for(
     assert pread.call_count == 1
     assert numbers(journal) == [*reversed(written)]
     assert pread.call_count > 3
+
+
+def test_lines_longer_than_what_is_read_at_once_and_empty_ones_are_read(files: Files) -> None:
+    journal = Journal(files, files.base / "x.jsonl")
+    for number in range(3):
+        journal.append(n=number, text="行" * 5_000)
+        put(journal.path, journal.path.read_bytes() + b"\n" * 9_000)
+    assert numbers(journal) == [2, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.1"])
+def test_derived_lines_that_cannot_be_read_count_as_missing(files: Files, name: str) -> None:
+    (files.base / name).mkdir()
+    if name != "x.jsonl":
+        Journal(files, files.base / "x.jsonl").append(n=1)
+    assert numbers(Journal(files, files.base / "x.jsonl", rotates=True)) == ([] if name == "x.jsonl" else [1])
+    with pytest.raises(StorageError):
+        numbers(Journal(files, files.base / "x.jsonl"))
 
 
 def test_text_that_no_encoding_has_is_kept_in_json_s_own_way(files: Files) -> None:

@@ -225,13 +225,24 @@ def test_lines_that_a_killed_process_wrote_beyond_the_header_count_once(workspac
     assert list(tasks.get(name(1)).history)[:31] == before
 
 
+def test_older_lines_are_read_in_their_order_however_they_came(workspace: Workspace) -> None:
+    tasks = workspace.tasks
+    tasks.add(Task.made(name(1), Change(by="admin", at=NOON), status="todo", assignee_id="worker-a"))
+    for number in range(60):
+        progress(tasks, number)
+    before = list(again(workspace.root).tasks.get(name(1)).history)
+    path = tasks.history_path(name(1))
+    path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
+    assert list(again(workspace.root).tasks.get(name(1)).history) == before
+
+
 def test_damaged_lines_of_a_history_are_not_sent_to_other_machines(workspace: Workspace) -> None:
     path = workspace.tasks.history_path(name(1))
     put(path, b'{"number": 0, "by": "admin"}\n\n{"number": 1, "by\n\xff\n[3]\n{"by": "nobody"}\n{"number": "4"}\n')
     assert list(workspace.tasks.lines()) == [(f"{name(1)}-0", b'{"number": 0, "by": "admin"}')]
     for number in (10, 1, 10, 0):
         workspace.tasks.accept_line(f"{name(1)}-{number}", b'{"number": %d, "by": "them"}' % number)
-    assert [key.rpartition("-")[2] for key, _ in workspace.tasks.lines()] == ["1", "10", "0"]
+    assert [key.rpartition("-")[2] for key, _ in workspace.tasks.lines()] == ["0", "10", "1"]
 
 
 def finish_forty(root: Path, tenth: int) -> None:

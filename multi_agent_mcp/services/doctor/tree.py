@@ -164,6 +164,7 @@ KINDS = frozenset(
     | {"owner_wait", "secrets"}
 )
 """The kinds of files that have a directory of their own in the session's (docs/format.md, The tree)."""
+DERIVED = (".doorbell", INDEXES, ".locks", ".tmp")
 SCRATCH_SECONDS = 3600.0
 """The age from which a scratch file was left by a killed process; a younger one may still be written to."""
 _NAMED = re.compile(r"(tasks|delegations|questions)/(?:(?!quarantine/)[^/]+/)?(?:archive/[^/]+/)?([^/.][^/]*)\.md")
@@ -175,10 +176,13 @@ def misplaced(context: CheckContext) -> Iterator[Finding]:
     """Files in place of directories, which prevent reading and writing anything of that kind."""
     base, files = context.workspace.path, context.workspace.files
     kinds = [kind for kind in ("ipc", "notifications") if (base / kind).is_dir()]
-    boxes = [f"{kind}/{name}" for kind in kinds for name in files.names(base / kind)]
-    for name in (*sorted(KINDS), *boxes):
-        if (base / name).is_file() and not (base / name).name.startswith("."):
+    boxes = [f"{kind}/{name}" for kind in kinds for name in files.names(base / kind) if not name.startswith(".")]
+    for name in (*sorted(KINDS), *DERIVED, *boxes, *(f"{box}/archive" for box in boxes)):
+        if (base / name).is_file():
             yield context.found("tree", PROBLEM, name, "no_directory")
+    for log in files.names(base / ".doorbell") if (base / ".doorbell").is_dir() else ():
+        if (base / ".doorbell" / log).is_dir():
+            yield context.found("tree", PROBLEM, f".doorbell/{log}", "no_log")
 
 
 def tree(context: CheckContext) -> Iterator[Finding]:

@@ -546,7 +546,7 @@ class StuckAgents:
         waiting = (
             self.task_changes.startable(agent_id, work.unfinished) if has_some and not work.occupies(agent_id) else ()
         )
-        since = ((max([task.updated_at, *self._finished(task.dependencies)]), task.id) for task in waiting)
+        since = ((max([task.changed_at, *self._finished(task.dependencies)]), task.id) for task in waiting)
         first = min(since, default=None)
         return None if first is None else (first[1], first[0])
 

@@ -123,6 +123,16 @@ def test_a_file_where_a_directory_belongs_is_named(services: Services, name: str
     assert services.texts.sentence(refused.value).find(Path(name).name) > 0
 
 
+def test_what_is_of_the_wrong_kind_is_named_and_a_log_of_rings_hides_nothing(services: Services) -> None:
+    log = services.path / ".doorbell" / "worker-a.jsonl"
+    log.mkdir(parents=True)
+    archive = services.path / "ipc" / "worker-a" / "archive"
+    archive.write_bytes(b"")
+    assert problems(services) == {("tree", ".doorbell/worker-a.jsonl"), ("tree", "ipc/worker-a/archive")}
+    send(services, "admin", "worker-a")
+    assert services.timeline.of().arrows
+
+
 def test_quarantined_files_and_mailboxes_of_nobody_are_problems(services: Services) -> None:
     by_hand(services, "worker-a", "bad.md", "no front matter")
     assert unread(services, "worker-a") == 0

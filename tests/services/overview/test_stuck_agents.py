@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import timedelta
 
@@ -93,6 +94,19 @@ def test_who_waits_is_paused_or_is_a_person_is_not_stuck(services: Services, clo
     assert causes(services) == {}  # the admin must have time to hear of it
     clock.advance(HALF_HOUR)
     assert causes(services) == {"admin": "silent"}
+
+
+def test_a_task_by_hand_waits_since_its_file_is_there(services: Services, clock: Clock) -> None:
+    support.open_session(services, "worker-a")
+    path = services.path / "tasks" / "worker-a" / "tsk_0123456789ab.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("---\ntitle: x\nstatus: todo\nassignee_id: worker-a\n---\n", encoding="utf-8")
+    os.utime(path, (clock().timestamp(),) * 2)
+    clock.advance(BEFORE)
+    assert causes(services) == {}
+    clock.advance(1)
+    services.stuck_agents.tell()
+    assert told(services) == ["Task tsk_0123456789ab waits to be begun, and there was no call for 30 min"]
 
 
 def test_a_task_that_an_idle_agent_does_not_begin_is_told_of_and_announced_again(
