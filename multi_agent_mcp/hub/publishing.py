@@ -153,11 +153,29 @@ class Publishing:
             if stored_at is not None and not self._is_home(owner):
                 self._note_travel_soon(entity.id, stored_at)
             self._remember(key, "" if is_new else await self._known_mark(kind, owner, name))
+        if self._is_home(owner):
+            await self._publish_mark(inbox, path, kind, entity, modified)
+
+    async def _publish_mark(self, inbox: Inbox[Any], path: Path, kind: str, entity: Readable, modified: int) -> None:
+        """Publishes the time at which an agent of this machine has read a message or notification, if it is another."""
+        key, is_marked = _mail_key(path), entity.read_at is not None and len(path.parts) == len(LETTER)
+        if is_marked and await asyncio.to_thread(self._made_unread, inbox, path.name):
+            return  # it is noticed again
         mark = "" if entity.read_at is None else format_time(entity.read_at)
-        if mark != self._known[key] and self._is_home(owner):
-            subject = self.names.own(self.machine, subjects.MARKS[kind], owner, name)
+        if mark != self._known[key]:
+            subject = self.names.own(self.machine, subjects.MARKS[kind], path.parts[1], path.name)
             await self._put(subject, json.dumps({"read_at": mark or None}).encode(), modified)
             self._remember(key, mark)
+
+    def _made_unread(self, inbox: Inbox[Any], name: str) -> bool:
+        """Takes the mark from a file that was read and put back by hand, so that it is unread on every machine. Returns
+        whether it was one."""
+        with self.workspace.files.locks.held(inbox.lock):
+            entity = inbox.hot.load(name)
+            is_back = entity is not None and entity.read_at is not None and inbox.is_unread(name, entity)
+            if is_back:
+                inbox.mark_read([name], None)
+            return is_back
 
     async def mark_by_hand(self, path: Path, read_at: datetime | None) -> None:
         """Marks the hub's message under this name as read at home, unless what lies here is another one by now: that

@@ -186,6 +186,10 @@ class Inbox(Generic[R]):
             )
         ]
 
+    def is_unread(self, name: str, entity: R) -> bool:
+        """Returns whether a file in the inbox counts as unread: one that was read may have been put back by hand."""
+        return bool(self._without_read([(name, entity)]))
+
     # What arrives
 
     def deliver(self, entity: R) -> None:

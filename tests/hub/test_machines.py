@@ -16,6 +16,7 @@ from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.hub.stream import EDITED, TIME, Hub
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.authority import revision_of
 from tests.hub.support import DESK, LAPTOP, Machine, eventually
@@ -100,10 +101,11 @@ def test_a_conversation_runs_across(desk: Machine, laptop: Machine) -> None:
 def test_what_an_agent_has_read_at_home_is_read_everywhere(desk: Machine, laptop: Machine) -> None:
     send(desk, "admin", "worker-a", "read me")
     eventually(lambda: laptop.has("worker-a", "read me"))
-    mailbox = laptop.services.workspace.mailbox("worker-a")
+    services = laptop.services
+    mailbox = services.workspace.mailbox("worker-a")
     names = [name for name, item in mailbox.unread() if item.content == "read me"]
-    with laptop.services.workspace.locks.held(mailbox.lock):
-        mailbox.mark_read(names, laptop.services.clock())
+    session = services.sessions.open("worker-a", "task")
+    services.reading.read(services.agents.get("worker-a"), Query(), session.lease)
 
     def everywhere() -> list[bytes]:
         """The message on both machines. Until its reader confirms it at home, only the copy is in the archive."""
@@ -111,6 +113,23 @@ def test_what_an_agent_has_read_at_home_is_read_everywhere(desk: Machine, laptop
 
     eventually(lambda: len(set(everywhere())) == 1)
     assert b"read_at: null" not in everywhere()[0]
+
+
+def test_a_read_message_that_is_put_back_by_hand_is_unread_everywhere(desk: Machine, laptop: Machine) -> None:
+    send(desk, "admin", "worker-a", "once more")
+    eventually(lambda: laptop.has("worker-a", "once more"))
+    mailboxes = [at.services.workspace.mailbox("worker-a") for at in (laptop, desk)]
+    (name,) = [name for name, item in mailboxes[0].unread() if item.content == "once more"]
+    with laptop.services.workspace.locks.held(mailboxes[0].lock):
+        mailboxes[0].read([name], laptop.services.clock())
+
+    def unread() -> list[bool]:
+        return [name in dict(mailbox.unread()) for mailbox in mailboxes]
+
+    eventually(lambda: unread() == [False, False])
+    (archived,) = mailboxes[0].path.glob(f"archive/*/{name}")
+    archived.rename(mailboxes[0].path / name)
+    eventually(lambda: unread() == [True, True])
 
 
 def test_a_file_by_hand_travels_and_an_edit_of_a_task_does_too(desk: Machine, laptop: Machine) -> None:

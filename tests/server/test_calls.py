@@ -115,11 +115,11 @@ def test_every_answer_tells_what_waits_beside_it(services: Services) -> None:
     assert "quarantined" not in read  # it was told
 
 
-@pytest.mark.parametrize("kind", ["notifications", "tasks", "delegations"])
-def test_a_broken_file_of_any_kind_is_counted_once(services: Services, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "prefix"), [("notifications", "ntf"), ("tasks", "tsk"), ("delegations", "dlg")])
+def test_a_broken_file_of_any_kind_is_counted_once(services: Services, kind: str, prefix: str) -> None:
     seat = Seat(services, "worker-a")
     seat.call("get_my_tasks")
-    path = services.path / kind / "worker-a" / "tsk_0123456789ab.md"
+    path = services.path / kind / "worker-a" / f"{prefix}_0123456789ab.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("---\nid: x\nno end\n", encoding="utf-8")
     os.utime(path, (0, 0))
