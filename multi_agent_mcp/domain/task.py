@@ -118,7 +118,7 @@ class History(Sequence[Line]):
         surplus = max(len(self.newest) - KEPT, 0)
         leaving = dict(enumerate(self.newest[:surplus], self.earlier))
         standing = _standing({**self.standing, **leaving}) if leaving else self.standing
-        added = (json.dumps({NUMBER: key, **line}, ensure_ascii=False, default=str) for key, line in leaving.items())
+        added = (json.dumps(numbered(*item), ensure_ascii=False, default=str) for item in leaving.items())
         shorter = History(self.newest[surplus:], self.earlier + surplus, standing, self._older)
         return shorter, "\n".join(added).encode(errors="surrogatepass")
 
@@ -132,6 +132,11 @@ class History(Sequence[Line]):
             if isinstance(number, int) and 0 <= number < self.earlier:
                 found.setdefault(number, line)
         yield from sorted(found.items(), key=lambda item: -item[0])
+
+
+def numbered(number: int, line: Line) -> Line:
+    """The line with its number first; a line by hand may have a key of that name."""
+    return {NUMBER: number} | dict(line) | {NUMBER: number}
 
 
 def _standing(lines: Mapping[int, Line]) -> dict[int, Line]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified, entity_id
-from multi_agent_mcp.domain.task import NUMBER, History, Task, work_order
+from multi_agent_mcp.domain.task import NUMBER, History, Task, numbered, work_order
 from multi_agent_mcp.domain.text import newest_first
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.authority import (
@@ -278,7 +278,7 @@ class Tasks(SharedCollection[Task]):
         history, _ = entity.history.shortened()
         if not history.earlier:
             return entity
-        standing = [{NUMBER: number, **line} for number, line in history.standing.items()]
+        standing = [numbered(*item) for item in history.standing.items()]
         mark = {key: value for key, value in entity.extra.items() if key == HUB}
         extra = {**without_mark(entity), EARLIER: history.earlier, STANDING: standing, **mark}
         return replace(entity, history=History(history.newest), extra=extra)

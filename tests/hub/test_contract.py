@@ -74,7 +74,7 @@ def test_a_long_history_keeps_every_line(tasks: Tasks) -> None:
 
 
 def test_a_long_history_by_hand_is_divided_once(tasks: Tasks) -> None:
-    lines = [{"at": NOON.isoformat(), "by": f"by-{number}"} for number in range(30)]
+    lines = [{"at": NOON.isoformat(), "by": f"by-{number}", "number": 7} for number in range(30)]
     put(tasks.base / "worker-a" / f"{TASK.id}.md", codec(Task).encode(replace(TASK, history=History(lines))).decode())
     tasks.push(TASK.id)
     assert tasks.update(TASK.id, counted).progress == 1
