@@ -341,7 +341,7 @@ def test_a_mark_that_another_machine_forged_does_not_hinder_the_true_one(two: Ma
     eventually(lambda: sum(noted.read()["places"].values()) == desk.sharing.status()["position"])
     desk.signal(signal.SIGKILL)  # the next one has to ask what the hub knows of it
     with desk.services.workspace.locks.held(inbox.lock):
-        inbox.mark_read([name], desk.services.clock())
+        inbox.read([name], desk.services.clock())
     as_machine(two[LAPTOP], attempt(names.own(LAPTOP, "read", "admin", name), b"[]"))
     desk.start()
     assert desk.relay_pid != relay
