@@ -141,6 +141,7 @@ EARLY_MAX = 50_000
 PASSED_OVER_MAX = 100
 NAME_BYTES = 255
 """The longest file name that file systems accept."""
+OF_A_CONVERSATION = b"\nmessage_type: conversation\n"
 HOPELESS = frozenset({errno.ENAMETOOLONG, errno.EFBIG, errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW})
 """The errors of the disk that are permanent; all others may be temporary."""
 _OUR_FILE = re.compile(r"[^/\0.][^/\0]*\.md")
@@ -413,6 +414,8 @@ class Applying:
         if entity is None:
             if early is not None:  # it was written by a process that did not have the mark
                 inbox.accept_read(name, parse_time(early))
+            if is_mail and OF_A_CONVERSATION in stored.data:  # or by one that was killed before it made the copy
+                self._copy(decoded(inbox, name, stored))
             return []
         if mark in self._marks:
             self._merged.add(mark)
@@ -429,11 +432,12 @@ class Applying:
         else:
             self.consequences.notified(entity)
 
-    def _copy(self, message: Message) -> None:
+    def _copy(self, message: Readable) -> None:
         """Copies a message of a conversation to the conversation's directory, as its sender has done."""
-        if message.message_type != "conversation" or "conversation_id" not in message.metadata:
+        if not isinstance(message, Message) or message.message_type != "conversation":
             return
-        conversation = self.workspace.conversations.find(entity_id("cnv", message.metadata["conversation_id"]))
+        conversation_id = message.metadata.get("conversation_id")
+        conversation = self.workspace.conversations.find(conversation_id) if isinstance(conversation_id, str) else None
         if conversation is not None and conversation.has(message.sender_id):
             with suppress(FileExistsError):
                 copy = message.mark_read(None)

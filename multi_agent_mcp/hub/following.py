@@ -18,7 +18,7 @@ from typing import TypeVar
 from nats.aio.msg import Msg
 
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
-from multi_agent_mcp.hub.applying import Applying, Disk, Marks, Then
+from multi_agent_mcp.hub.applying import OF_A_CONVERSATION, Applying, Disk, Marks, Then
 from multi_agent_mcp.hub.publishing import Noticing
 from multi_agent_mcp.hub.restoring import Written, running
 from multi_agent_mcp.hub.stream import AFTER, OP, Hub, Stored, StreamState
@@ -384,7 +384,7 @@ class Following:
         """Returns whether a value would not be complete here without a shared one: a conversation's, or an agent's."""
         what = self.hub.names.parse(stored.subject)
         is_unknown = isinstance(what, Own) and what.owner not in self.applying.workspace.registry.all()
-        return is_unknown or b"\nmessage_type: conversation\n" in stored.data
+        return is_unknown or OF_A_CONVERSATION in stored.data
 
     async def _after_shared(self, stream: str, revision: int, seconds: float = 0.0) -> None:
         """Waits for the shared values that a machine had when it wrote others, which may refer to them: without limit

@@ -100,7 +100,7 @@ class Hub:
     """The newest shared revision that this machine has or has stored."""
     relay: str = field(default_factory=lambda: secrets.token_hex(8))
     used: set[str] = field(default_factory=set)
-    """The streams that have values."""
+    """The streams that have values, or had some: of a hub that is made anew they may get some at any moment."""
     _replicas: int = 1
     _lost_at: float = float("-inf")
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -154,7 +154,7 @@ class Hub:
         """Returns the states of all streams of values and logs. Raises `HubUnreachable`."""
         found = await asyncio.gather(*map(self.state, self.names.streams))
         states = dict(zip(self.names.streams, found, strict=True))
-        self.used = {stream for stream, state in states.items() if state.last_sequence}
+        self.used |= {stream for stream, state in states.items() if state.last_sequence}
         return states
 
     async def state(self, stream: str) -> StreamState:

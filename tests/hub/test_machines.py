@@ -98,6 +98,22 @@ def test_a_conversation_runs_across(desk: Machine, laptop: Machine) -> None:
     assert [item.content for item in laptop.services.conversations.messages_of(begun.id)] == ["which colour?", "blue"]
 
 
+def test_a_copy_that_a_killed_relay_did_not_make_is_made_when_the_message_comes_again(
+    desk: Machine, laptop: Machine
+) -> None:
+    services = desk.services
+    begun, _ = services.conversations.begin(services.agents.get("admin"), services.agents.get("worker-a"), "whose?")
+    eventually(lambda: len(laptop.services.conversations.messages_of(begun.id)) == 1)
+    laptop.sharing.stop_relay()
+    (copy,) = laptop.path.glob(f"conversations/{begun.id}/2*.md")
+    content = copy.read_bytes()
+    copy.unlink()
+    laptop.sharing.share.record("position").remove()
+    laptop.start()
+    eventually(copy.exists)
+    assert copy.read_bytes() == content
+
+
 def test_what_an_agent_has_read_at_home_is_read_everywhere(desk: Machine, laptop: Machine) -> None:
     send(desk, "admin", "worker-a", "read me")
     eventually(lambda: laptop.has("worker-a", "read me"))
