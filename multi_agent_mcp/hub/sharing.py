@@ -293,16 +293,15 @@ class Sharing:
         asyncio.run(_prepare(server.names, [server.local_url], server.admin_seed, server.certificate))
         lane = users["lanes"][machine]
         self._become(Membership(uuid, machine, (server.local_url,), serves=True, lane=lane), seed, server.certificate)
-        if self._newest_known():
-            self.reseed()  # it was shared before: its files have revisions of the former hub
+        if self._was_shared():
+            self.reseed()  # its files have revisions of the former hub
 
-    def _newest_known(self) -> int:
-        """Returns the newest revision of a former hub that this machine knows; 0 if it was never shared. A restored
-        backup has no note of its position, but agents' records with revisions."""
-        noted = int((self.share.record("position").read() or {}).get("sequence", 0))
+    def _was_shared(self) -> bool:
+        """Returns whether there was a hub before. A restored backup has no note of its position, but agents' records
+        with revisions."""
         workspace = Workspace(self.path.parent, session_name(self.path.name))
-        is_marked = not noted and any(was for _, _, was in workspace.registry.shared_values())
-        return newest_revision(workspace) if is_marked else noted
+        noted = self.share.record("position").read() or {}
+        return bool(noted.get("sequence")) or any(was for _, _, was in workspace.registry.shared_values())
 
     def begin_at(self, machine: str, urls: tuple[str, ...], admin_seed: str, replicas: int) -> None:
         """Shares the session with a hub of the user's own, to whose configuration `hub_account` and `hub_exports` must
@@ -450,7 +449,8 @@ class Sharing:
         server.start()
         noted = self.share.record("position").read() or {}
         workspace = Workspace(self.path.parent, session_name(self.path.name), RelayClient(self.share, membership))
-        position, identity = self._newest_known(), str(noted.get("identity", ""))
+        position = int(noted.get("sequence", 0)) or newest_revision(workspace)
+        identity = str(noted.get("identity", ""))
         asyncio.run(reseed(server, workspace, membership.machine, position, identity))
 
     def status(self) -> dict[str, Any]:

@@ -251,7 +251,7 @@ class Tasks(SharedCollection[Task]):
         if not isinstance(earlier, int):
             return task
         known = {key: value for key, value in task.extra.items() if key not in (EARLIER, STANDING)}
-        history = History(task.history.newest, earlier, _numbered(task.extra.get(STANDING)), self._older(task_id))
+        history = History(task.history.newest, earlier, _standing(task.extra.get(STANDING)), self._older(task_id))
         return replace(task, history=history, extra=known)
 
     def _older(self, task_id: str) -> Callable[[], bytes]:
@@ -286,7 +286,7 @@ class Tasks(SharedCollection[Task]):
     def _append_lines(self, task_id: str, added: bytes) -> None:
         """Appends lines to the history file, but those that are there: a process that did not get further has written
         them, perhaps this one, for a change that the hub has refused."""
-        path, lines = self.history_path(task_id), dict(_with_number(added))
+        path, lines = self.history_path(task_id), _by_number(added)
         last = next(newest_first(self.files.blocks_from_end(path)), {}).get(NUMBER)
         if isinstance(last, int) and last >= min(lines):
             there = frozenset(self._older_lines(task_id).splitlines())
@@ -297,7 +297,7 @@ class Tasks(SharedCollection[Task]):
     def _share_lines(self, task_id: str, lines: bytes) -> None:
         """Sends lines that leave the task's file to the hub. Every process moves the same line under the same key."""
         if self.is_shared:
-            for number, line in dict(_with_number(lines)).items():
+            for number, line in _by_number(lines).items():
                 with suppress(Superseded):  # another machine has moved it
                     self.authority.create(f"{LINE}.{task_id}-{number}", line)
 
@@ -308,7 +308,7 @@ class Tasks(SharedCollection[Task]):
         """Yields every line in the history files, as the arguments of `accept_line`."""
         for name in self.files.names(self.base / "_history"):
             task_id = name.removesuffix(".jsonl")
-            for number, line in dict(_with_number(self._older_lines(task_id))).items():  # of one number the last counts
+            for number, line in _by_number(self._older_lines(task_id)).items():
                 yield f"{task_id}-{number}", line
 
     def accept_line(self, name: str, line: bytes) -> None:
@@ -324,16 +324,18 @@ class Tasks(SharedCollection[Task]):
                 self.files.append(path, line, sync=True)
 
 
-def _with_number(lines: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines of a history file with their numbers, without those that are damaged."""
+def _by_number(lines: bytes) -> dict[int, bytes]:
+    """Returns the lines of a history file by their numbers, of one number the last, without those that are damaged."""
+    found = {}
     for line in lines.splitlines():
         with suppress(ValueError, RecursionError):
-            found = json.loads(line)
-            if isinstance(found, dict) and isinstance(found.get(NUMBER), int):
-                yield found[NUMBER], line
+            said = json.loads(line)
+            if isinstance(said, dict) and isinstance(said.get(NUMBER), int):
+                found[said[NUMBER]] = line
+    return found
 
 
-def _numbered(lines: Any) -> Mapping[int, Mapping[str, Any]]:
+def _standing(lines: Any) -> Mapping[int, Mapping[str, Any]]:
     """Returns the standing lines by number, as far as manual edits have left them intact."""
     found = [line for line in lines if isinstance(line, dict)] if isinstance(lines, list) else []
     return {

@@ -209,12 +209,17 @@ def test_a_long_history_is_divided_and_stays_one(workspace: Workspace) -> None:
     assert "earlier_history" not in task.extra
 
 
-def test_lines_that_a_killed_process_wrote_beyond_the_header_count_once(workspace: Workspace) -> None:
+def lived(workspace: Workspace, changes: int) -> tuple[Tasks, list[Any]]:
+    """Makes a task that was changed so often; returns its collection and its history."""
     tasks = workspace.tasks
     tasks.add(Task.made(name(1), Change(by="admin", at=NOON), status="todo", assignee_id="worker-a"))
-    for number in range(30):
+    for number in range(changes):
         progress(tasks, number)
-    before = list(again(workspace.root).tasks.get(name(1)).history)
+    return tasks, list(again(workspace.root).tasks.get(name(1)).history)
+
+
+def test_lines_that_a_killed_process_wrote_beyond_the_header_count_once(workspace: Workspace) -> None:
+    tasks, before = lived(workspace, 30)
     with tasks.history_path(name(1)).open("ab") as file:
         file.write(b'{"number": 11, "by": "nobody"}\n{"number": 12, "by')
     assert list(again(workspace.root).tasks.get(name(1)).history) == before
@@ -226,11 +231,7 @@ def test_lines_that_a_killed_process_wrote_beyond_the_header_count_once(workspac
 
 
 def test_older_lines_are_read_in_their_order_however_they_came(workspace: Workspace) -> None:
-    tasks = workspace.tasks
-    tasks.add(Task.made(name(1), Change(by="admin", at=NOON), status="todo", assignee_id="worker-a"))
-    for number in range(60):
-        progress(tasks, number)
-    before = list(again(workspace.root).tasks.get(name(1)).history)
+    tasks, before = lived(workspace, 60)
     path = tasks.history_path(name(1))
     path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
     assert list(again(workspace.root).tasks.get(name(1)).history) == before
