@@ -13,9 +13,9 @@ import logging
 import os
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -34,9 +34,10 @@ from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, RELAY, TIME, WAS, Stored
-from multi_agent_mcp.hub.subjects import BY_NAME, WITHOUT_FILES, Kind, Names, Own, Rule
+from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
 from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import codec, parse
+from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
 from multi_agent_mcp.store.workspace import Workspace
@@ -64,9 +65,9 @@ def says(message: Readable) -> Readable:
 def make_way(inbox: Inbox[Any], name: str, stored: Stored) -> None:
     """Renames a hand-written message whose name is needed for another one from the hub. Of two that say the same the
     older one stands, so that it is the same one on every machine. Raises `StorageError`."""
-    path = inbox.path / name
-    if not path.exists():
+    if not os.path.lexists(f"{inbox.path}/{name}"):
         return
+    path = inbox.path / name
     with inbox.files.locks.held(inbox.lock):
         if not (found := inbox.files.read(path)):
             return
@@ -135,7 +136,8 @@ def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
     return path, str((reason.strerror if isinstance(reason, OSError) else None) or reason)
 
 
-BULK = 16
+BULK, TOGETHER = 16, 100
+"""How many values are made durable at once, and how many entities of a kind are worth a look at all there are."""
 LOG_BYTES = 1 << 30
 EARLY_MAX = 50_000
 PASSED_OVER_MAX = 100
@@ -196,13 +198,17 @@ class Applying:
         machine's own values are applied, too, as its files were lost. Raises `StorageError`."""
         self._marks, self._merged = self._true_marks(batch), set()
         files = self.workspace.files
-        with files.noting(self._note), files.in_bulk() if len(batch) > BULK else nullcontext():
-            then = self._agents([stored for stored in batch if self._is(subjects.AGENT, stored)])
-            rest = [stored for stored in batch if not self._is(subjects.AGENT, stored)]
-            rest.sort(key=lambda stored: not self._is(subjects.CONVERSATION, stored))  # others may refer to them
+        in_bulk = files.in_bulk() if len(batch) > BULK else nullcontext()
+        with files.noting(self._note), in_bulk, self.workspace.registry.read_once():
+            then = self._agents([stored for stored in batch if self._kind(stored) == subjects.AGENT])
+            rest = [stored for stored in batch if self._kind(stored) != subjects.AGENT]
+            rest.sort(key=lambda stored: self._kind(stored) != subjects.CONVERSATION)  # others may refer to them
             if restoring:
                 rest = self._put_in_archives(rest)
-            return then + self._each(rest, partial(self._apply, restoring=restoring))
+            with ExitStack() as together:
+                for collection in self._with_many(rest) if restoring else ():
+                    together.enter_context(collection.accepting_together())
+                return then + self._each(rest, partial(self._apply, restoring=restoring))
 
     def _put_in_archives(self, batch: Sequence[Stored]) -> list[Stored]:
         """Applies the letters and notifications of a batch that were read, those of one inbox together; returns the
@@ -219,16 +225,21 @@ class Applying:
                 self._each(some, partial(self._apply, restoring=True))
         return rest
 
+    def _with_many(self, batch: Sequence[Stored]) -> list[Collection[Any]]:
+        """Returns the collections of which a batch has many entities."""
+        found = Counter(self._kind(stored) for stored in batch)
+        kinds = (kind for kind in KINDS if kind.rule is not Rule.COPY and found[kind.name] > TOGETHER)
+        return [kind.collection(self.workspace) for kind in kinds]
+
     def _inbox(self, kind: str, owner: str) -> Inbox[Any]:
         """Returns the mailbox of an agent, or its notifications, for their kind or that of their marks. Raises
         `InvalidId`."""
         is_mail = kind in (subjects.MESSAGE, subjects.READ)
         return self.workspace.mailbox(owner) if is_mail else self.workspace.notices(owner)
 
-    def _is(self, kind: str, stored: Stored) -> bool:
-        """Returns whether this is a shared value of a kind."""
+    def _kind(self, stored: Stored) -> str:
         what = self.names.parse(stored.subject)
-        return isinstance(what, str) and what.startswith(f"{kind}.")
+        return what.kind if isinstance(what, Own) else (what or "").partition(".")[0]
 
     def _agents(self, batch: Sequence[Stored]) -> list[Then]:
         """Applies agents' records, all with one write."""

@@ -114,8 +114,8 @@ class Row(NamedTuple):
 
 class FinishedMonth(Month[E]):
     """One month of finished entities. Each line of the index is JSON, in the order in which they came: the fields of
-    the row, the directory's modification time after the move, and how many there were then, by label. So counting
-    reads the last line, and a page of the newest reads as many lines as it shows."""
+    the row, the directory's modification time after the move (-1 if more came with it), and how many there were then,
+    by label. So counting reads the last line, and a page of the newest reads as many lines as it shows."""
 
     SUFFIX = ".jsonl"
 
@@ -144,9 +144,9 @@ class FinishedMonth(Month[E]):
         return self._groups[1]
 
     @contextmanager
-    def noting(self, name: str, entity: E, at: int) -> Iterator[None]:
-        """Notes an entity whose file is moved here within the context; `at` is its modification time. The caller holds
-        the archive's lock."""
+    def noting(self, moved: Sequence[tuple[str, E, int]]) -> Iterator[None]:
+        """Notes entities whose files are moved here within the context: the names, and their modification times. The
+        caller holds the archive's lock."""
         last = self._last()
         if last is not None:
             is_good = last[4] == modified_at(self.path)
@@ -154,11 +154,11 @@ class FinishedMonth(Month[E]):
             is_good = not self._index_path.exists() and not is_own_directory(self.path)
         yield
         if is_good:
-            label, group = self._rated(entity)
-            counts = Counter(last[5] if last else {})
-            counts[label] += 1
-            row = Row(name, label, group, max(at, last[3] if last else 0))
-            self._append([_line(row, modified_at(self.path), counts)])
+            rows, came = [], last[3] if last else 0
+            for name, entity, at in moved:
+                came = max(at, came)
+                rows.append(Row(name, *self._rated(entity), came))
+            self._append(_lines(rows, modified_at(self.path), Counter(last[5] if last else {})))
 
     def _noted_at(self) -> int:
         last = self._last()
@@ -186,11 +186,7 @@ class FinishedMonth(Month[E]):
             yield from reversed(self._listed())
 
     def _content(self, mtime: int) -> bytes | None:
-        counts: Counter[str] = Counter()
-        lines = []
-        for row in self._listed():
-            counts[row.label] += 1
-            lines.append(f"{_line(row, mtime, counts)}\n")
+        lines = [f"{line}\n" for line in _lines(self._listed(), mtime, Counter())]
         return "".join(lines).encode() if lines else None
 
     def _listed(self) -> list[Row]:
@@ -215,8 +211,12 @@ class FinishedMonth(Month[E]):
         return {}
 
 
-def _line(row: Row, mtime: int, counts: Counter[str]) -> str:
-    return json.dumps([*row, mtime, counts], separators=(",", ":"))
+def _lines(rows: Sequence[Row], mtime: int, counts: Counter[str]) -> Iterator[str]:
+    """Yields the lines of rows that came together, after those of `counts`. Only the last one says that all of them are
+    there: a killed process may have written some."""
+    for number, row in enumerate(rows, 1):
+        counts[row.label] += 1
+        yield json.dumps([*row, mtime if number == len(rows) else -1, counts], separators=(",", ":"))
 
 
 def _last_line(data: mmap.mmap, end: int) -> int:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import heapq
 import logging
 import os
+import threading
 import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice, takewhile
 from operator import attrgetter
@@ -106,6 +107,26 @@ class Place(NamedTuple, Generic[E]):
     name: str
 
 
+class Prepared(NamedTuple, Generic[E]):
+    """An entity that is over, to be put into the archive under this name: when it was changed, in nanoseconds since the
+    epoch, and the scratch file with its content."""
+
+    name: str
+    entity: E
+    modified: int
+    scratch: Path
+
+
+@dataclass(eq=False)
+class Together(Generic[E]):
+    """What a thread accepts together: the ids of what is here, what waits for its place in the archive, and what is to
+    be noted of where it lies; see `Collection.accepting_together`."""
+
+    here: set[str]
+    waiting: dict[Partition[E], list[Prepared[E]]] = field(default_factory=dict)
+    notes: dict[Path, list[str]] = field(default_factory=dict)
+
+
 class Partition(Generic[E]):
     """One directory of a collection, `home`, with its archive."""
 
@@ -151,13 +172,22 @@ class Partition(Generic[E]):
         """Returns the month for what was last changed at this time, in nanoseconds since the epoch."""
         return self.archive.month(from_timestamp(modified / 1e9))
 
-    def create_over(self, name: str, entity: E, data: bytes, modified: int) -> None:
-        """Creates the file of an entity that is over, in the archive; the caller holds the entity's lock. Raises
-        `FileExistsError`."""
-        month, files = self.month_of(modified), self.home.files
-        scratch = files.prepare(data, modified=modified)
-        with files.locks.held(self.archive.lock), month.noting(name, entity, modified):
-            files.place(scratch, month.path / name)
+    def create_over(self, prepared: Sequence[Prepared[E]]) -> None:
+        """Creates the files of entities that are over, in the archive, those of a month together. Raises
+        `FileExistsError`. No scratch file is left afterwards, whatever happens."""
+        by_month: dict[FinishedMonth[E], list[Prepared[E]]] = {}
+        for item in prepared:
+            by_month.setdefault(self.month_of(item.modified), []).append(item)
+        files = self.home.files
+        try:
+            for month, items in by_month.items():
+                with files.locks.held(self.archive.lock), month.noting([item[:3] for item in items]):
+                    for item in items:
+                        files.place(item.scratch, month.path / item.name)
+        except BaseException:
+            for item in prepared:
+                item.scratch.unlink(missing_ok=True)
+            raise
 
     def put_away(self, name: str, entity: E, files_moved: Callable[[Path, Path], None]) -> bool:
         """Moves a file from home to the archive; the caller holds the entity's lock. Does nothing if the name is taken
@@ -171,7 +201,7 @@ class Partition(Generic[E]):
         with self.home.files.locks.held(self.archive.lock):
             if (month.path / item).exists():
                 return False
-            with month.noting(name, entity, found[0]):
+            with month.noting([(name, entity, found[0])]):
                 files_moved(self.home.path / item, month.path / item)
         return True
 
@@ -199,6 +229,7 @@ class Collection(Generic[E]):
         self._listed_at = -1
         self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
         self._parsed: dict[str, tuple[Signature, E]] = {}
+        self._this_thread = threading.local()
 
     # Reading
 
@@ -393,6 +424,38 @@ class Collection(Generic[E]):
                 raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
             self._put(self.locate(entity_id), entity, modified)
 
+    @contextmanager
+    def accepting_together(self) -> Iterator[None]:
+        """For many entities of another machine, most of which are new here: within the context this thread looks into
+        each directory once for all of them, and puts what is over into the archive at the end, so the archive's lock
+        is taken once for all of a month. Raises `StorageError`, also if somebody else has made the file of one
+        meanwhile: the next attempt finds it."""
+        names = (name for directory in self.directories() for name in directory.names())
+        together: Together[E] = Together({id_in(name) for name in names})
+        self._this_thread.together = together
+        try:
+            yield
+        finally:
+            del self._this_thread.together
+            self._put_together(together)
+
+    @property
+    def _together(self) -> Together[E] | None:
+        return getattr(self._this_thread, "together", None)
+
+    def _put_together(self, together: Together[E]) -> None:
+        """Puts what waits into the archive, and notes where it lies."""
+        waiting, together.waiting = together.waiting, {}
+        notes, together.notes = together.notes, {}
+        for partition, prepared in waiting.items():
+            try:
+                partition.create_over(prepared)
+            except FileExistsError as error:
+                raise StorageError(path=partition.home.path, reason=error) from error
+        for path, lines in notes.items():
+            with suppress(StorageError, UnicodeEncodeError):
+                self.files.append(path, "\n".join(lines))
+
     def remove(self, entity: E) -> None:
         """Removes an entity that was just added and not acknowledged to any caller."""
         directory, name = self.directory(self.layout.partition(entity)), self.layout.name(entity.id)
@@ -405,6 +468,10 @@ class Collection(Generic[E]):
         """Returns where an entity is, with its value; None if there is none, or the id is no name."""
         if not self.layout.is_id(entity_id):
             return None
+        if (together := self._together) is not None:
+            if entity_id not in together.here:
+                return None
+            self._put_together(together)  # it may be one of those that wait
         if entity_id in self._last_seen and (found := self._looked_for(entity_id, [self._last_seen[entity_id]])):
             return found
         noted = self._noted(entity_id)
@@ -452,8 +519,12 @@ class Collection(Generic[E]):
 
     def _note(self, entity_id: str, partition: Partition[E]) -> None:
         if self.layout.by_id:
+            path, line = self._notes(entity_id), f"{entity_id} {partition.home.path.name}"
+            if (together := self._together) is not None:
+                together.notes.setdefault(path, []).append(line)
+                return
             with suppress(StorageError, UnicodeEncodeError):
-                self.files.append(self._notes(entity_id), f"{entity_id} {partition.home.path.name}")
+                self.files.append(path, line)
 
     def _notes(self, entity_id: str) -> Path:
         return self.files.base / INDEXES / f"{self._lock(entity_id)}.places"
@@ -535,8 +606,16 @@ class Collection(Generic[E]):
         content, if the caller has it."""
         partition, name = self.partition(self.layout.partition(entity)), self.layout.name(entity.id)
         data = self._content(entity) if data is None else data
+        together = self._together
+        if together is not None:
+            together.here.add(entity.id)
         if self.layout.file_name is None and self._is_over(entity):
-            partition.create_over(name, entity, data, time.time_ns() if modified is None else modified)
+            at = time.time_ns() if modified is None else modified
+            prepared = Prepared(name, entity, at, self.files.prepare(data, modified=at))
+            if together is not None:
+                together.waiting.setdefault(partition, []).append(prepared)
+            else:
+                partition.create_over([prepared])
         else:
             try:
                 self.files.create(partition.home.path / name, data, modified=modified)

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from multi_agent_mcp.domain.task import Change, Task
-from multi_agent_mcp.errors import InvalidStatusTransition, TaskNotFound
+from multi_agent_mcp.errors import InvalidStatusTransition, StorageError, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store import collection as collection_module
 from multi_agent_mcp.store.authority import ALONE, Shared, marked, with_mark, without_mark
@@ -360,3 +361,101 @@ def test_a_mark_is_added_only_to_headers_of_our_form(value: bytes) -> None:
     added = with_mark(Shared(7, ours))
     assert added is not None
     assert added == codec(Task).encode(marked(TASK, Shared(7, ours)))
+
+
+# What a joining machine accepts together
+
+
+FINISHED = replace(LAYOUT, by_id=True, over=lambda task: task.status if task.final else "")
+
+
+def accepting(files: Files) -> SharedCollection[Task]:
+    return SharedCollection(files, files.base / "tasks", FINISHED, ALONE, "tsk")
+
+
+def value(task: Task, revision: int) -> Shared:
+    return Shared(revision, codec(Task).encode(task))
+
+
+def at(minute: int) -> int:
+    """A minute after noon, in nanoseconds since the epoch."""
+    return int(NOON.timestamp() + 60 * minute) * 10**9
+
+
+def test_what_is_accepted_together_is_found_counted_and_noted_as_if_one_by_one(tmp_path: Path) -> None:
+    together, alone = Files(tmp_path / "together"), Files(tmp_path / "alone")
+    numbered = [replace(TASK, id=f"tsk_{number:012}", assignee_id=f"worker-{number % 3}") for number in range(12)]
+    some = [replace(task, status="done" if number % 4 else "todo") for number, task in enumerate(numbered)]
+    for files in (together, alone):
+        files.base.mkdir()
+        accepting(files).accept(numbered[5].id, value(numbered[5], 1), at(0))
+        tasks = accepting(files)
+        with tasks.accepting_together() if files is together else nullcontext():
+            for number, task in enumerate(some, 2):
+                tasks.accept(task.id, value(task, number), at(number))
+            tasks.accept(some[7].id, value(replace(some[7], title="Later"), 99), at(99))
+    as_written = [
+        {path.relative_to(files.base): path.read_bytes() for path in files.base.rglob("*.md")}
+        for files in (together, alone)
+    ]
+    assert as_written[0] == as_written[1]
+    monthly = "archive/2026-11"
+    assert sorted(map(str, as_written[0]))[:2] == [
+        f"tasks/worker-0/{monthly}/tsk_000000000003.md",
+        f"tasks/worker-0/{monthly}/tsk_000000000006.md",
+    ]
+    for name in ("worker-0", "worker-1", "worker-2"):
+        found = [accepting(files).closed(name) for files in (together, alone)]
+        assert [task.id for task in found[0]] == [task.id for task in found[1]]
+        assert accepting(together).closed_counts(name) == {"done": 3}
+    assert accepting(together).get(some[7].id).title == "Later"
+    assert {path.name: path.read_bytes() for path in (together.base / ".index").glob("*.places")} == {
+        path.name: path.read_bytes() for path in (alone.base / ".index").glob("*.places")
+    }
+    assert not [*together.scratch.iterdir()]
+
+
+def test_each_directory_is_looked_into_once_for_all_that_is_accepted_together(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(9):
+        accepting(files).add(replace(TASK, id=f"tsk_{number:012}", assignee_id=f"worker-{number}"))
+    looked_at: list[str] = []
+    monkeypatch.setattr(collection_module, "signature_of", looked_at.append)
+    tasks = accepting(files)
+    with tasks.accepting_together():
+        for number in range(100, 110):
+            task = replace(TASK, id=f"tsk_{number:012}", status="done")
+            tasks.accept(task.id, value(task, number), at(number))
+    assert not looked_at
+
+
+def test_a_file_that_somebody_makes_meanwhile_is_not_overwritten_and_is_found_by_the_next_attempt(files: Files) -> None:
+    tasks, done = accepting(files), replace(TASK, status="done")
+    others = [replace(done, id=f"tsk_{number:012}") for number in range(2)]
+    there = files.base / "tasks" / "worker-a" / "archive" / "2026-11" / f"{done.id}.md"
+    with pytest.raises(StorageError), tasks.accepting_together():
+        for task in (others[0], done, others[1]):
+            tasks.accept(task.id, value(task, 7), at(0))
+        put(there, codec(Task).encode(replace(done, title="By hand")))
+    assert b"By hand" in there.read_bytes()
+    assert not [*files.scratch.iterdir()]
+    with tasks.accepting_together():
+        for task in (others[0], done, others[1]):
+            tasks.accept(task.id, value(task, 7), at(0))
+    assert [accepting(files).get(task.id).title for task in (*others, done)] == ["Build"] * 3
+    (kept,) = (there.parent / "quarantine").glob("*.md")
+    assert b"By hand" in kept.read_bytes()
+    assert accepting(files).closed_counts("worker-a") == {"done": 3}
+
+
+def test_an_index_of_which_only_some_lines_were_written_is_not_trusted(files: Files) -> None:
+    tasks = accepting(files)
+    done = [replace(TASK, id=f"tsk_{number:012}", status="done") for number in range(3)]
+    with tasks.accepting_together():
+        for task in done:
+            tasks.accept(task.id, value(task, 7), at(0))
+    (index,) = (files.base / ".index").rglob("2026-11.jsonl")
+    lines = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes(b"".join(lines[:2]))
+    assert accepting(files).closed_counts("worker-a") == {"done": 3}
