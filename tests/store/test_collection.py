@@ -434,18 +434,22 @@ def test_a_file_that_somebody_makes_meanwhile_is_not_overwritten_and_is_found_by
     tasks, done = accepting(files), replace(TASK, status="done")
     others = [replace(done, id=f"tsk_{number:012}") for number in range(2)]
     there = files.base / "tasks" / "worker-a" / "archive" / "2026-11" / f"{done.id}.md"
-    with pytest.raises(StorageError), tasks.accepting_together():
-        for task in (others[0], done, others[1]):
-            tasks.accept(task.id, value(task, 7), at(0))
-        put(there, codec(Task).encode(replace(done, title="By hand")))
-    assert b"By hand" in there.read_bytes()
+
+    def accept(meanwhile: Callable[[], object]) -> None:
+        with tasks.accepting_together():
+            for task in (others[0], done, others[1]):
+                tasks.accept(task.id, value(task, 7), at(0))
+            meanwhile()
+
+    by_hand = codec(Task).encode(replace(done, title="By hand"))
+    with pytest.raises(StorageError):
+        accept(lambda: put(there, by_hand))
+    assert there.read_bytes() == by_hand
     assert not [*files.scratch.iterdir()]
-    with tasks.accepting_together():
-        for task in (others[0], done, others[1]):
-            tasks.accept(task.id, value(task, 7), at(0))
+    accept(lambda: None)
     assert [accepting(files).get(task.id).title for task in (*others, done)] == ["Build"] * 3
     (kept,) = (there.parent / "quarantine").glob("*.md")
-    assert b"By hand" in kept.read_bytes()
+    assert b"title: By hand" in kept.read_bytes()
     assert accepting(files).closed_counts("worker-a") == {"done": 3}
 
 
