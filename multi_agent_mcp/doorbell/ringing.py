@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
-from multi_agent_mcp.domain.agent import Agent, owners, superiors
+from multi_agent_mcp.domain.agent import PURPOSES, Agent, owners, superiors
 from multi_agent_mcp.domain.delivery import (
     NAMED,
     About,
@@ -44,7 +44,7 @@ from multi_agent_mcp.domain.stuck import DIALOG, LOGIN
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, about, doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
-from multi_agent_mcp.store.locks import serving_lock
+from multi_agent_mcp.store.locks import serving_lock, waiter_lock
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
@@ -96,8 +96,11 @@ class RingLog:
         return newest.get("reason") == TmuxTimeout.code and at is not None and at >= since
 
     def announced_by_waiter(self, agent_id: str, item: UnreadItem) -> bool:
-        """Whether a waiter has announced an item that was just stored. Entries from before it was made are not read:
-        there is one for each letter to an agent that nobody rings. Another machine's clock may be ahead of ours."""
+        """Whether a waiter has announced an item that was just stored, if the agent ever had one. Entries from before
+        it was made are not read: there is one for each letter to an agent that nobody rings. Another machine's clock
+        may be ahead of ours."""
+        if not any(self.workspace.locks.was_taken(waiter_lock(agent_id, purpose)) for purpose in PURPOSES):
+            return False
         since = item.created_at if item.created_at <= self.clock() else EPOCH
         entries = self.workspace.delivery_log(agent_id).newest_first()
         later = takewhile(lambda entry: (parse_time(entry.get("at")) or since) >= since, entries)

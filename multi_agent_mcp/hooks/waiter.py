@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from filelock import Timeout
 
 from multi_agent_mcp.hooks.first_look import state_path
-from multi_agent_mcp.store.locks import WAITER
+from multi_agent_mcp.store.locks import waiter_lock
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.system.process import host_of, is_alive, started_at
@@ -120,8 +120,3 @@ class Waiter:
         """The process id of the armed waiter's host; None if not known (yet)."""
         pid = self.armed.read()
         return host_of(pid) if isinstance(pid, int) else None
-
-
-def waiter_lock(agent_id: str, purpose: str) -> str:
-    """The name of the lock that an armed waiter holds; ids contain no dots."""
-    return f"{WAITER}-{agent_id}" if purpose == "task" else f"{WAITER}-{agent_id}.{purpose}"

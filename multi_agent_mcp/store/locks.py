@@ -41,6 +41,11 @@ def serving_lock(agent_id: str, purpose: str) -> str:
     return f"{SERVING}-{agent_id}-{purpose}"
 
 
+def waiter_lock(agent_id: str, purpose: str) -> str:
+    """Returns the name of the lock that an armed waiter holds; ids contain no dots."""
+    return f"{WAITER}-{agent_id}" if purpose == "task" else f"{WAITER}-{agent_id}.{purpose}"
+
+
 class Level(NamedTuple):
     """A lock, or a family of locks (`{…}` stands for any text) of which a thread holds at most one."""
 
@@ -329,6 +334,10 @@ class Locks:
                     Path(path).unlink()
                 finally:
                     _unlock(hold.descriptor)
+
+    def was_taken(self, name: str) -> bool:
+        """Returns whether anybody has ever taken the lock, since `prune` at least."""
+        return os.path.lexists(self._file(name))
 
     def is_held(self, name: str) -> bool:
         """Returns whether the lock `name` is held, without preventing others from taking or testing it."""

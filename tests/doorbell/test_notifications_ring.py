@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.store.locks import waiter_lock
 from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
@@ -293,7 +294,8 @@ def test_a_waiter_that_was_faster_than_the_sender_s_own_look_has_rung(
     )
     assert bell.announce([first])["worker-a"] == Delivery("stored", "no_pane")
     services.workspace.mailbox("worker-a").deliver(second)
-    assert services.hooks.wake("worker-a", "task")[0] is not None
+    with services.workspace.locks.lock(waiter_lock("worker-a", "task")):
+        assert services.hooks.wake("worker-a", "task")[0] is not None
     clock.advance(0.01)
     assert bell.announce([second])["worker-a"] == Delivery("rung", "hook")
     steps = services.workspace.delivery_log("worker-a").steps()

@@ -13,10 +13,10 @@ import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.hooks.waiter import waiter_lock
 from multi_agent_mcp.services.doctor.doctor import Doctor
 from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.store.locks import waiter_lock
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 from tests.services.support import by_hand, contents, mail, read, send, unread
