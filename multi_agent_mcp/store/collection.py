@@ -430,8 +430,10 @@ class Collection(Generic[E]):
         each directory once for all of them, and puts what is over into the archive at the end, so the archive's lock
         is taken once for all of a month. Raises `StorageError`, also if somebody else has made the file of one
         meanwhile: the next attempt finds it."""
-        names = (name for directory in self.directories() for name in directory.names())
-        together: Together[E] = Together({id_in(name) for name in names})
+        together: Together[E] = Together(set())
+        for directory in self.directories():
+            with suppress(StorageError):  # what cannot be listed counts as empty, as for `locate`
+                together.here.update(map(id_in, directory.names()))
         self._this_thread.together = together
         try:
             yield

@@ -22,6 +22,7 @@ from multi_agent_mcp.store import collection as collection_module
 from multi_agent_mcp.store.authority import ALONE, Shared, marked, with_mark, without_mark
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.collection import Collection, Layout
+from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.shared_collection import SharedCollection
 from multi_agent_mcp.system import file_status
@@ -428,6 +429,24 @@ def test_each_directory_is_looked_into_once_for_all_that_is_accepted_together(
             task = replace(TASK, id=f"tsk_{number:012}", status="done")
             tasks.accept(task.id, value(task, number), at(number))
     assert not looked_at
+
+
+def test_a_directory_that_cannot_be_listed_keeps_nothing_else_away(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepting(files).add(replace(TASK, assignee_id="worker-b"))
+    names = Directory.names
+
+    def refused(self: Directory[Task]) -> list[str]:
+        if self.path.name == "worker-b":
+            raise StorageError(path=self.path.name, reason="Input/output error")
+        return names(self)
+
+    monkeypatch.setattr(Directory, "names", refused)
+    tasks, other = accepting(files), replace(TASK, id="tsk_000000000001")
+    with tasks.accepting_together():
+        tasks.accept(other.id, value(other, 7), at(0))
+    assert accepting(files).get(other.id).title == other.title
 
 
 def test_a_file_that_somebody_makes_meanwhile_is_not_overwritten_and_is_found_by_the_next_attempt(files: Files) -> None:
