@@ -136,7 +136,7 @@ def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
     return path, str((reason.strerror if isinstance(reason, OSError) else None) or reason)
 
 
-BULK, TOGETHER = 16, 100
+BULK, TOGETHER = 16, 32
 """How many values are made durable at once, and how many entities of a kind are worth a look at all there are."""
 LOG_BYTES = 1 << 30
 EARLY_MAX = 50_000

@@ -7,5 +7,5 @@ from multi_agent_mcp.__main__ import main
 
 if __name__ == "__main__":
     multi_agent_mcp.hub.following.MANY = 100
-    multi_agent_mcp.hub.following.ROUND = 50
+    multi_agent_mcp.hub.following.ROUND = 100
     main()

@@ -34,7 +34,7 @@ from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually,
 from tests.partition.verdict import differing, wait_until_settled
 from tests.store.support import NOON, message
 
-LETTERS, TASKS = 120, 12
+LETTERS, TASKS = 120, 96
 
 
 @pytest.fixture(scope="module")
