@@ -130,9 +130,10 @@ class Publishing:
         key = _mail_key(path)
         kind = subjects.MESSAGE if path.parts[0] == "ipc" else subjects.NOTIFICATION
         by_hand = not is_new and len(path.parts) == len(LETTER) and is_by_hand(name, entity)
-        known = None
-        if not is_new and (by_hand or key not in self._known):
-            known = await self.hub.last_of_any(kind, owner, name)
+        if by_hand and key not in self._known and (older := _archived(inbox, name)) is not None:
+            await self.publish_mail(older.relative_to(self.workspace.path))  # the name stays with it
+        is_known = is_new or (key in self._known and not by_hand)
+        known = None if is_known else await self.hub.last_of_any(kind, owner, name)
         if by_hand and known is not None and decoded(inbox, name, known) != entity.mark_read(None):
             await asyncio.sleep(SETTLE_SECONDS)
             its_mark = await self.hub.last_of_any(subjects.READ, owner, name)
@@ -158,9 +159,11 @@ class Publishing:
 
     async def _publish_mark(self, inbox: Inbox[Any], path: Path, kind: str, entity: Readable, modified: int) -> None:
         """Publishes the time at which an agent of this machine has read a message or notification, if it is another."""
-        key, is_marked = _mail_key(path), entity.read_at is not None and len(path.parts) == len(LETTER)
-        if is_marked and await asyncio.to_thread(self._made_unread, inbox, path.name):
+        key, is_here = _mail_key(path), len(path.parts) == len(LETTER)
+        if is_here and entity.read_at is not None and await asyncio.to_thread(self._made_unread, inbox, path.name):
             return  # it is noticed again
+        if not is_here and _is_copied(inbox, path.name, entity):
+            return  # the mark of the file that was put back counts
         mark = "" if entity.read_at is None else format_time(entity.read_at)
         if mark != self._known[key]:
             subject = self.names.own(self.machine, subjects.MARKS[kind], path.parts[1], path.name)
@@ -203,7 +206,7 @@ class Publishing:
         with files.locks.held(inbox.lock):
             if _read(self.workspace, path) != found:
                 return False
-            if not is_same and any((month.path / path.name).exists() for month in inbox.months()):
+            if not is_same and _archived(inbox, path.name) is not None:
                 files.relocate([(whole, its_own)])
                 return True
             if not is_same:
@@ -350,6 +353,18 @@ class Publishing:
 def _mail_key(path: Path) -> str:
     """Returns the key of a mail file, which is the same before and after it is archived."""
     return f"{path.parts[0]}/{path.parts[1]}/{path.name}"
+
+
+def _archived(inbox: Inbox[Any], name: str) -> Path | None:
+    """Returns the path of the file with this name in an inbox's archive; None if there is none."""
+    paths = (month.path / name for month in inbox.months())
+    return next((path for path in paths if path.exists()), None)
+
+
+def _is_copied(inbox: Inbox[Any], name: str, archived: Readable) -> bool:
+    """Returns whether a copy of an archived message or notification was put back by hand, to be read again."""
+    here = inbox.hot.load(name) if os.path.lexists(f"{inbox.path}/{name}") else None
+    return here is not None and here.id == archived.id
 
 
 def _read(workspace: Workspace, path: Path) -> tuple[bytes, int] | None:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
-from multi_agent_mcp.hub.publishing import Noticing
+from multi_agent_mcp.hub.publishing import Noticing, Publishing
+from multi_agent_mcp.hub.stream import OP, Stored
+from multi_agent_mcp.hub.subjects import MESSAGE, READ, Names, Own
+from multi_agent_mcp.store.authority import Superseded
+from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.workspace import Workspace
+from tests.hub.support import DESK
+from tests.store.support import NOON, confirm_read, message, put
 
 
 @pytest.mark.parametrize(("refusal", "left"), [(InvalidId(value="'x y'"), 0), (HubUnreachable(), 1)])
@@ -27,3 +39,101 @@ def test_only_what_may_succeed_later_is_tried_again(tmp_path: Path, refusal: Ref
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(noticing.run(), 0.2))
     assert (len(tried), len(noticing.due)) == (1, left)
+
+
+class Values:
+    """A hub's values, in memory, as `Publishing` asks for them."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.by_subject: dict[str, Stored] = {}
+
+    async def put(self, subject: str, data: bytes, op: str, headers: dict[str, str], *, expected: int | None) -> int:
+        found = self.by_subject.get(subject)
+        if expected == 0 and found is not None:
+            raise Superseded(found.shared)
+        self.by_subject[subject] = Stored(subject, len(self.by_subject) + 1, {**headers, OP: op}, data)
+        return len(self.by_subject)
+
+    async def last(self, subject: str) -> Stored | None:
+        return self.by_subject.get(subject)
+
+    async def last_of_any(self, kind: str, owner: str, name: str) -> Stored | None:
+        return self.by_subject.get(self.names.own(DESK, kind, owner, name))
+
+
+@dataclass
+class Sharing:
+    """Letters of a session that is being shared."""
+
+    workspace: Workspace
+    values: Values
+    publishing: Publishing
+
+    def publish(self, *paths: Path) -> None:
+        """Publishes files, and those under which hand-written ones are put, until nothing is left to do."""
+        seen: set[tuple[Path, int]] = set()
+        pending = [*paths]
+        while pending:
+            for path in pending:
+                seen.add((path, path.stat().st_mtime_ns))
+                with suppress(FileNotFoundError):
+                    asyncio.run(self.publishing.publish(path.relative_to(self.workspace.path)))
+            letters = (self.workspace.path / "ipc").rglob("*.md")
+            pending = [path for path in letters if (path, path.stat().st_mtime_ns) not in seen]
+
+    def unread_elsewhere(self) -> dict[str, bool]:
+        """Returns the contents of the letters on the hub, and whether they are unread there."""
+        found = {}
+        for subject, stored in self.values.by_subject.items():
+            what = self.values.names.parse(subject)
+            assert isinstance(what, Own)
+            if what.kind == MESSAGE:
+                mark = self.values.by_subject.get(self.values.names.own(DESK, READ, what.owner, what.name))
+                text = stored.data.decode().rpartition("---\n\n")[2]
+                found[text] = mark is None or json.loads(mark.data)["read_at"] is None
+        return found
+
+
+@pytest.fixture
+def sharing(tmp_path: Path) -> Sharing:
+    workspace, names = Workspace(tmp_path, SessionName("demo")), Names("0" * 32)
+    workspace.make()
+    workspace.registry.create()
+    workspace.registry.add(Agent(id="worker-a", role="owner", machine=DESK))
+    values = Values(names)
+    return Sharing(workspace, values, Publishing(workspace, names, DESK, cast("Any", values)))
+
+
+ORDERS = pytest.mark.parametrize("archived_first", [True, False], ids=["the archived one first", "and last"])
+
+
+@ORDERS
+def test_a_letter_that_was_put_back_is_unread_everywhere_whichever_copy_is_published_first(
+    sharing: Sharing, archived_first: bool
+) -> None:
+    mailbox = sharing.workspace.mailbox("worker-a")
+    mailbox.deliver(letter := replace(message(), signature="v2:00"))
+    mailbox.mark_read([file_name(letter)], NOON)
+    confirm_read(mailbox)
+    (archived,) = mailbox.path.glob("archive/*/*.md")
+    back = mailbox.path / archived.name
+    back.write_bytes(archived.read_bytes())
+    twice = (back, back)  # its mark is taken, which is noticed
+    sharing.publish(*((archived, *twice) if archived_first else (*twice, archived)))
+    assert sharing.unread_elsewhere() == {letter.content: True}
+
+
+@ORDERS
+def test_an_unread_letter_by_hand_under_an_archived_ones_name_travels_beside_it(
+    sharing: Sharing, archived_first: bool
+) -> None:
+    mailbox = sharing.workspace.mailbox("worker-a")
+    mailbox.deliver(letter := message())
+    mailbox.mark_read([file_name(letter)], NOON)
+    confirm_read(mailbox)
+    (archived,) = mailbox.path.glob("archive/*/*.md")
+    other = replace(letter, id=f"{letter.id[:-1]}7", content="new")
+    new = put(mailbox.path / archived.name, mailbox.hot.codec.encode(other))
+    sharing.publish(*((archived, new) if archived_first else (new, archived)))
+    assert sharing.unread_elsewhere() == {letter.content: False, "new": True}
