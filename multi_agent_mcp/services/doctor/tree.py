@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.deliveries import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.store.collection import Collection
+    from multi_agent_mcp.store.shared_collection import SharedCollection
     from multi_agent_mcp.texts import Texts
 
 # Disk usage of a session, by kind of file.
@@ -194,6 +195,7 @@ def tree(context: CheckContext) -> Iterator[Finding]:
     if is_trusted_whole:
         yield context.found("owner", NOTE, ".", "trusted", path=context.workspace.root, file=trust_file())
     open_to_others: Counter[int] = Counter()
+    seen, again = set[tuple[str, ...]](), set[tuple[str, ...]]()
     for node in context.track(walk(context.workspace.path), "files", None):
         context.usage.add(node)
         if node.status.st_size > PAYLOAD_BYTES:
@@ -203,11 +205,13 @@ def tree(context: CheckContext) -> Iterator[Finding]:
             found.append(context.found("owner", PROBLEM, node.name, "of_another", owner=owner))
         if (named := _NAMED.fullmatch(node.name)) and node.is_file:
             found += _unnamed(context, node, *named.groups())
+            (again if named.groups() in seen else seen).add(named.groups())
         if node.status.st_mode == _PRIVATE_FILE and node.name.endswith(".md"):
             continue  # nearly all files: nothing else to check
         open_to_others[node.wanted_mode] += node.mode & 0o077 != 0 and not (node.is_link or _is_secret(node))
         for check in (_link, _mode, _quarantined, _mailbox, _leftover):
             found += check(context, node)
+    found += _doubled(context, again)
     yield from sorted(found, key=lambda finding: finding.subject)
     for wanted in filter(open_to_others.get, (DIRECTORY_MODE, FILE_MODE)):
         kind = "open_files" if wanted == FILE_MODE else "open_directories"
@@ -267,9 +271,7 @@ def _mailbox(context: CheckContext, node: Node) -> Iterator[Finding]:
 def _unnamed(context: CheckContext, node: Node, kind: str, stem: str) -> Iterator[Finding]:
     """Files by hand whose name is no id, which do not count, as no tool takes such a name. Each is to have the id in
     its header, if no other file has that: older lines of a task's history are stored under it."""
-    workspace = context.workspace
-    by_kind = {each.base.name: each for each in (workspace.tasks, workspace.delegations, workspace.questions)}
-    collection = by_kind[kind]
+    workspace, collection = context.workspace, _collections(context)[kind]
     if collection.layout.is_name(f"{stem}.md"):
         return
     path, said = workspace.path / node.name, ""
@@ -279,6 +281,24 @@ def _unnamed(context: CheckContext, node: Node, kind: str, stem: str) -> Iterato
     target = path.with_name(f"{said if is_free else new_id(collection.kind)}.md")
     fix = partial(workspace.files.relocate, [(path, target)])
     yield context.found("files", PROBLEM, node.name, "no_id", fix, name=target.name)
+
+
+def _doubled(context: CheckContext, named: Iterable[tuple[str, ...]]) -> Iterator[Finding]:
+    """Files of one id in several places, as hands copy them: lists show all of them, tools change one, and one travels
+    to the other machines."""
+    base = context.workspace.path
+    for kind, stem in named:
+        collection, name = _collections(context)[kind], f"{stem}.md"
+        paths = [directory.path / name for directory in collection.directories() if collection.layout.is_name(name)]
+        places = [str(path.relative_to(base)) for path in paths if path.is_file()]
+        if len(places) > 1:  # else it has been moved meanwhile
+            yield context.found("files", PROBLEM, places[0], "same_id", others=", ".join(places[1:]))
+
+
+def _collections(context: CheckContext) -> Mapping[str, SharedCollection[Any]]:
+    """Returns the collections whose files tools know by their ids, by their directories."""
+    workspace = context.workspace
+    return {each.base.name: each for each in (workspace.tasks, workspace.delegations, workspace.questions)}
 
 
 def _leftover(context: CheckContext, node: Node) -> Iterator[Finding]:

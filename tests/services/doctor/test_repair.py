@@ -296,3 +296,20 @@ def test_a_file_by_hand_whose_name_is_no_id_gets_one(services: Services, doctor:
     assert [(found.title, found.description) for found in by_hand] == [("by hand", "Do it\n")] * 3
     assert all(tasks.get(found.id) == found for found in by_hand)
     assert [question.question for question in services.workspace.questions.all()] == ["When?"]
+
+
+def test_files_with_one_id_in_several_places_are_named_and_left_alone(services: Services, doctor: Doctor) -> None:
+    tasks, task = services.workspace.tasks, running(services)
+    (original,) = tasks.base.glob(f"*/{task.id}.md")
+    month = tasks.base / "admin" / "archive" / "2026-10"
+    month.mkdir(parents=True)
+    copies = [month / original.name, tasks.base / "_unassigned" / original.name]
+    copies[1].parent.mkdir(exist_ok=True)
+    for path in copies:
+        path.write_bytes(original.read_bytes())
+    doctor.repair(doctor.examine())
+    (finding,) = found(doctor, "files")
+    assert (finding.level, finding.fix) == ("problem", None)
+    named = {finding.subject, *finding.finding.partition(": ")[2].partition("（")[0].partition(";")[0].split(", ")}
+    assert named == {str(path.relative_to(services.path)) for path in (original, *copies)}
+    assert all(path.read_bytes() == original.read_bytes() for path in copies)
