@@ -8,8 +8,9 @@ import os
 import random
 import signal
 import socket
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.crash.stage import Seat, context
@@ -76,8 +77,9 @@ def hosts_at_work(root: Path, address: Path, seed: int, *, unsynced: bool) -> It
         yield lambda: all(os.waitpid(child, os.WNOHANG) == (0, 0) for child in children)
     finally:
         for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            with suppress(ProcessLookupError, ChildProcessError):  # it has ended by itself
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
 
 
 def _forked(root: Path, agent_id: str, address: Path, seed: int, *, unsynced: bool) -> int:
@@ -87,6 +89,8 @@ def _forked(root: Path, agent_id: str, address: Path, seed: int, *, unsynced: bo
             if unsynced:
                 os.fsync = lambda fd: None  # noqa: ARG005 - fsync(2) by its name
             Host(root, agent_id, address, seed).work()
+        except BaseException:  # noqa: BLE001 - the process ends with it, as on a full disk
+            traceback.print_exc()
         finally:
             os._exit(1)
     return child
