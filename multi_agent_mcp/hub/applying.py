@@ -137,7 +137,8 @@ def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
 
 
 BULK, TOGETHER = 16, 32
-"""How many values are made durable at once, and how many entities of a kind are worth a look at all there are."""
+"""The numbers of values above which a batch is made durable at its end, and of entities of a kind above which one look
+at all that are here is worth it."""
 LOG_BYTES = 1 << 30
 EARLY_MAX = 50_000
 PASSED_OVER_MAX = 100

@@ -446,17 +446,23 @@ class Collection(Generic[E]):
         return getattr(self._this_thread, "together", None)
 
     def _put_together(self, together: Together[E]) -> None:
-        """Puts what waits into the archive, and notes where it lies."""
+        """Puts what waits into the archive, and notes where it lies. Raises `StorageError` once all have been tried."""
         waiting, together.waiting = together.waiting, {}
         notes, together.notes = together.notes, {}
+        refused: StorageError | None = None
         for partition, prepared in waiting.items():
             try:
-                partition.create_over(prepared)
+                with storage_errors(partition.home.path):
+                    partition.create_over(prepared)
             except FileExistsError as error:
-                raise StorageError(path=partition.home.path, reason=error) from error
+                refused = StorageError(path=partition.home.path, reason=error)
+            except StorageError as error:
+                refused = error
         for path, lines in notes.items():
             with suppress(StorageError, UnicodeEncodeError):
                 self.files.append(path, "\n".join(lines))
+        if refused is not None:
+            raise refused
 
     def remove(self, entity: E) -> None:
         """Removes an entity that was just added and not acknowledged to any caller."""

@@ -336,7 +336,7 @@ class Locks:
                     _unlock(hold.descriptor)
 
     def was_taken(self, name: str) -> bool:
-        """Returns whether anybody has ever taken the lock, since `prune` at least."""
+        """Returns whether anybody has ever taken the lock, as far as its file tells, which `prune` removes."""
         return os.path.lexists(self._file(name))
 
     def is_held(self, name: str) -> bool:
