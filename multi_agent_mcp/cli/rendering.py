@@ -198,7 +198,7 @@ def titled_table(texts: Texts, names: Iterable[str], rows: Iterable[Sequence[obj
     names = list(names)
     heads = [texts(f"table.{name}") for name in names]
     cells = [[_sanitized(cell) for cell in row] for row in rows]
-    return _laid_out(names, heads, cells) if is_terminal() else table(heads, cells)
+    return _laid_out(names, heads, cells) if is_terminal() else _aligned([heads, *cells])
 
 
 def column_table(texts: Texts, items: Iterable[Item], columns: Mapping[str, Callable[[Item], object]]) -> Iterator[str]:
@@ -206,12 +206,14 @@ def column_table(texts: Texts, items: Iterable[Item], columns: Mapping[str, Call
     return titled_table(texts, columns, [[cell(item) for cell in columns.values()] for item in items])
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Yields a plain table with aligned columns, suitable for `grep` and `cut`; every row is one line."""
-    cells = [list(head), *([one_line(str(cell)) for cell in row] for row in rows)]
-    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        yield "  ".join(cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields a plain table of sanitized cells with aligned columns, suitable for `grep` and `cut`; every row is one
+    line."""
+    sizes = [[columns(cell) for cell in row] for row in rows]
+    widths = [max(column) for column in zip(*sizes, strict=True)]
+    for row, taken in zip(rows, sizes, strict=True):
+        cells = zip(row, taken, widths, strict=True)
+        yield "  ".join(cell + " " * (width - size) for cell, size, width in cells).rstrip()
 
 
 def painted(text: str, style: str) -> str:

@@ -182,5 +182,7 @@ def new_message_id(like: str | None = None) -> str:
 
 def id8(entity: str) -> str:
     """The eight characters that represent an id in a file name."""
+    if (start := entity[:8]).isalnum() and start.isascii() and len(start) == 8:  # a message's; a look asks for all
+        return start
     digits = _SLUG.sub("", entity.split("_", 1)[-1] if _ENTITY.fullmatch(entity) else entity)
     return (digits or "0")[:8]

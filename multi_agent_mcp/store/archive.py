@@ -194,10 +194,10 @@ class FinishedMonth(Month[E]):
         and that have not changed since are not read again."""
         known = self._known()
         rows = []
-        for name, status in self._listing():
+        for name, status, place in self._listing():
             row = known.get(name)
             if row is None or row.at != status.st_mtime_ns:
-                entity = self.load(name)
+                entity = self.load(name, place)
                 if entity is None:
                     continue
                 row = Row(name, *self._rated(entity), status.st_mtime_ns)

@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_
 
 import yaml
 from frontmatter.default_handlers import YAMLHandler
+from yaml.constructor import SafeConstructor
 
 from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, assembled, json_value, plain_value
@@ -29,8 +30,8 @@ E = TypeVar("E", bound=Entity)
 
 _NOTHING: Mapping[str, Any] = {}
 """The empty mapping, shared by thousands of entities, as fields of entities are never changed."""
-_BOUNDARY = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
-_BLANK_LINE = re.compile(r"\A\r?\n")
+_BOUNDARY = re.compile(r"---(?<=^---)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+"""A line `---`. Its beginning is tested last: what begins with a text of its own is searched for much faster."""
 _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
 
 
@@ -42,9 +43,9 @@ that take these arguments."""
 _ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is not grep-able
 
 
-class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml's safe loader with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by hand without quotes,
-    is a string, not 750 or true."""
+class Parser(yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+    """libyaml's parser with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by hand without quotes, is a
+    string, not 750 or true."""
 
     descend_resolver, ascend_resolver = _NO_RULES
 
@@ -53,14 +54,26 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         none: libyaml asks this about every value of every file."""
         if kind is not yaml.ScalarNode:
             return _LIST if kind is yaml.SequenceNode else _MAPPING
-        return (_read_tags.get(value) or _remembered(_read_tags, value, _read_tag(value))) if implicit[0] else _TEXT
+        if not implicit[0] or value[:1] not in _forms:
+            return _TEXT
+        return _read_tags.get(value) or _remembered(_read_tags, value, _read_tag(value))
+
+
+class Constructor(SafeConstructor):
+    """Makes the values that are neither texts nor lists or mappings of texts. Ordered mappings and pairs are read as
+    lists of mappings; pairs could not be written back."""
+
+    yaml_constructors = SafeConstructor.yaml_constructors | dict.fromkeys(
+        ("tag:yaml.org,2002:omap", "tag:yaml.org,2002:pairs"), SafeConstructor.construct_yaml_seq
+    )
 
 
 def _read_tag(value: str) -> str:
-    forms = Loader.yaml_implicit_resolvers.get(value[:1], ())
-    return next((str(tag) for tag, form in forms if form.match(value)), _TEXT)
+    return next((tag for tag, form in _forms.get(value[:1], ()) if form.match(value)), _TEXT)
 
 
+_forms: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+"""The tags and forms of plain scalars that are no texts, by the first character."""
 _read_tags: dict[str, str] = {}
 _written_tags: dict[str, str] = {}
 """The tags of plain scalars seen: a header consists mostly of keys and words that return in every file."""
@@ -108,10 +121,6 @@ class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mis
         return True
 
 
-for _tag in ("omap", "pairs"):  # read as lists of mappings; pairs could not be written back
-    Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", Loader.construct_yaml_seq)
-
-Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -119,8 +128,10 @@ for _tag, _pattern, _first in (
     ("int", r"[-+]?(?:0|[1-9][0-9]{0,4299})", list("-+0123456789")),
     ("float", r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
 ):
-    for _side in (Loader, Dumper):
-        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+    _form = f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$")
+    Dumper.add_implicit_resolver(*_form, _first)
+    for _character in _first:
+        _forms.setdefault(_character, []).append(_form)
 
 
 class Unreadable(Exception):
@@ -142,12 +153,8 @@ class Header(YAMLHandler):
     def load(self, fm: str, **_: object) -> Any:
         """Returns the value of a YAML document. Texts, lists and mappings of texts, of which a header consists, are
         taken from libyaml's nodes directly: PyYAML's constructors take as long as its parser. Raises `Unreadable`."""
-        loader = Loader(fm)
-        try:
-            node = loader.get_single_node()
-            return None if node is None else _Values(loader).of(node, 0)
-        finally:
-            loader.dispose()
+        node = Parser(fm).get_single_node()
+        return None if node is None else _Values().of(node, 0)
 
     def export(self, metadata: Mapping[str, object], **_: object) -> str:
         style: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "allow_unicode": True}
@@ -159,30 +166,32 @@ class _Values:
     """The values of a document's nodes. Raises `Unreadable` for one that is too deep or large to be written again, as
     with recursive aliases."""
 
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
+    def __init__(self) -> None:
         self._count = 0
 
     def of(self, node: yaml.Node, depth: int) -> Any:
         self._count += 1
         if depth > _DEPTH_MAX or self._count > _VALUES_MAX:
             raise Unreadable("front_matter_too_deep")
-        if node.tag == _TEXT and type(node) is yaml.ScalarNode:
+        tag = node.tag
+        if tag is _TEXT:
             return node.value
-        if node.tag == _LIST and type(node) is yaml.SequenceNode:
+        if tag is _LIST:
             return [self.of(item, depth + 1) for item in node.value]
-        if node.tag == _MAPPING and type(node) is yaml.MappingNode and all(map(_is_text, node.value)):
-            return {key.value: self.of(value, depth + 1) for key, value in node.value}
+        if tag is _MAPPING:
+            values = {}
+            self._count += len(node.value)
+            for key, value in node.value:
+                if key.tag is not _TEXT:  # another type, or it merges another mapping into this one
+                    break
+                values[key.value] = value.value if value.tag is _TEXT else self.of(value, depth + 1)
+            else:
+                return values
         if node.tag == _NULL and type(node) is yaml.ScalarNode:
             return None
-        value = self._loader.construct_document(node)
+        value = Constructor().construct_document(node)
         _require_tree(value)
-        return value
-
-
-def _is_text(pair: tuple[yaml.Node, yaml.Node]) -> bool:
-    """Whether a pair's key is a text: others may be of any type, or merge another mapping into this one."""
-    return pair[0].tag == _TEXT and type(pair[0]) is yaml.ScalarNode
+        return {str(key): item for key, item in value.items()} if not depth and isinstance(value, dict) else value
 
 
 _header = Header(fm_boundary=_BOUNDARY)
@@ -200,7 +209,7 @@ def parse(data: bytes) -> Document:
         header_text, body = _header.split(text)
     except ValueError as error:
         raise Unreadable("front_matter_open") from error
-    return Document(_load(header_text), _BLANK_LINE.sub("", body))
+    return Document(_load(header_text), body[1:] if body[:1] == "\n" else body.removeprefix("\r\n"))
 
 
 def _load(header_text: str) -> Mapping[str, Any]:
@@ -210,7 +219,7 @@ def _load(header_text: str) -> Mapping[str, Any]:
         raise Unreadable("front_matter_yaml", problem=" ".join(str(error).split())[:200]) from error
     if not isinstance(header, dict):
         raise Unreadable("front_matter_no_mapping")
-    return {str(key): value for key, value in header.items()}
+    return header
 
 
 def _require_tree(header: Any) -> None:

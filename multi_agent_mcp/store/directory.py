@@ -14,6 +14,7 @@ import os
 import secrets
 import threading
 import time
+from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -131,19 +132,23 @@ class EntityFiles(Generic[E]):
         self._adopt = adopt
         self._defaults = {**defaults, **self._place}
 
-    def load(self, name: str) -> E | None:
+    def load(self, name: str, place: int | None = None) -> E | None:
         """Returns the entity; None if the file is gone or still being written, or was unreadable or somebody else's
-        (docs/security.md, Other users' sessions) and quarantined."""
+        (docs/security.md, Other users' sessions) and quarantined. With the descriptor `place` of the directory, as a
+        listing has it, the way to it is not looked at for each file."""
         path = f"{self.path}/{name}"
         for attempt in range(2):
-            self.require_inside(name)
+            if place is None or "/" in name:
+                self.require_inside(name)
             try:
-                data, status = _read(path)
+                data, status = read_file(path) if place is None else read_file(name, place)
             except (FileNotFoundError, IsADirectoryError):
                 return None
             except PermissionError as error:
                 self._set_aside(path, Reason("unreadable", error=error))
                 return None
+            except OSError as error:
+                raise StorageError(path=os.path.basename(name), reason=error) from error  # noqa: PTH119 - as in `id_in`
             try:
                 self.files.containment.require_owner(status, path)
                 return self.decode(data, id_in(name), status.st_mtime_ns / 1e9)  # `st_mtime` is another float
@@ -180,6 +185,14 @@ class EntityFiles(Generic[E]):
         """Removes a file; see `Files.remove`."""
         self.files.remove(self.path / name, sync=sync)
 
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Yields the descriptor of the directory, after a look at the way to it. Raises `StorageError`, and
+        FileNotFoundError if there is none."""
+        self.require_inside()
+        with storage_errors(self.path, FileNotFoundError), in_place(self.path) as place:
+            yield place
+
     def require_inside(self, name: str = "") -> None:
         """Raises `StorageError` if a symbolic link in the path (of this file) leads out of the session's directory."""
         with storage_errors(self.path):
@@ -206,7 +219,7 @@ class EntityFiles(Generic[E]):
 def id_in(name: str) -> str:
     """Returns the id that a file's name gives its entity: `{id}.md`, or `{id}/conversation.md` in a directory of its
     own."""
-    return name.rpartition("/")[0] or os.path.splitext(name)[0]  # noqa: PTH122 - a `Path` takes ten times as long
+    return name.rpartition("/")[0] or name.removesuffix(".md")
 
 
 def _age(status: os.stat_result) -> float:
@@ -215,15 +228,12 @@ def _age(status: os.stat_result) -> float:
     return abs(time.time() - status.st_mtime)
 
 
-def _read(path: str) -> tuple[bytes, os.stat_result]:
-    with storage_errors(path, FileNotFoundError, PermissionError, IsADirectoryError):
-        return read_file(path)
-
-
 Order = Callable[[T], Any]
 """A sort key of entities; equal ones are sorted by file name."""
 ARCHIVE = "archive"
 LOOKED_AT_EACH = 5_000
+ADDED_MAX = 100
+"""How many new entities are put in their places one by one; more are sorted with all others."""
 
 logger = logging.getLogger(__name__)
 
@@ -262,7 +272,7 @@ class Entry(NamedTuple, Generic[T]):
 class Directory(EntityFiles[E]):
     """The files `*.md` of one directory, without dot-files; with `nested`, the file of that name in each of its
     sub-directories, whose name is the entity's id. Entities are sorted by `order`; `named` accepts file names;
-    `indexed` returns the version of an entity that the index keeps."""
+    `indexed` returns the version of an entity that the index keeps, and may change the one that it is given."""
 
     def __init__(
         self,
@@ -284,7 +294,8 @@ class Directory(EntityFiles[E]):
         self._nested = nested
         self._indexed = indexed
         self._entries: dict[str, Entry[E]] = {}
-        self._sorted: list[tuple[str, E]] | None = []
+        self._sorted: list[tuple[str, E]] = []
+        self._is_sorted = True
         self.version = 0
         """A number that increases whenever the directory was found changed."""
         self.skipped_names: set[str] = set()
@@ -306,7 +317,8 @@ class Directory(EntityFiles[E]):
 
     def each(self) -> Iterator[tuple[str, E]]:
         """Yields file names and entities, unordered; nothing is cached."""
-        return ((name, entity) for name, _ in self._listing() if (entity := self.load(name)) is not None)
+        listing = self._listing()
+        return ((name, entity) for name, _, place in listing if (entity := self.load(name, place)) is not None)
 
     def entries(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
         """Returns the entries by file name. `fresh` examines every file even if the directory is unchanged (edits in
@@ -316,6 +328,10 @@ class Directory(EntityFiles[E]):
                 self._look(fresh=fresh)
                 self._looks.add(self.path)
             return self._entries
+
+    def last_seen(self) -> dict[str, Entry[E]]:
+        """Returns the entries by file name as the last look found them."""
+        return self._entries
 
     def looked(self) -> int:
         """Looks for changes; returns the `version`."""
@@ -332,10 +348,28 @@ class Directory(EntityFiles[E]):
         """Returns names and entities, sorted; `fresh` as in `entries`."""
         with self._mutex:
             entries = self.entries(fresh=fresh)
-            if self._sorted is None:
-                found = ((name, entry.entity) for name, entry in entries.items() if entry.entity is not None)
-                self._sorted = sorted(found, key=lambda item: (self._order(item[1]), item[0]))
+            if not self._is_sorted:
+                self._sorted, self._is_sorted = self._in_order(entries), True
             return self._sorted
+
+    def _in_order(self, entries: Mapping[str, Entry[E]]) -> list[tuple[str, E]]:
+        """Returns names and entities, sorted. What is unchanged keeps its place: the keys of a full mailbox take as
+        long as a look at its files."""
+
+        def key(item: tuple[str, E]) -> Any:
+            return self._order(item[1]), item[0]
+
+        found = [(name, entry.entity) for name, entry in entries.items() if entry.entity is not None]
+        kept = [
+            item for item in self._sorted if (entry := entries.get(item[0])) is not None and entry.entity is item[1]
+        ]
+        if len(found) - len(kept) > ADDED_MAX:
+            return sorted(found, key=key)
+        known = {name for name, _ in kept}
+        for item in found:
+            if item[0] not in known:
+                insort(kept, item, key=key)
+        return kept
 
     def ids(self, names: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
         """Returns the ids of these files, by file name."""
@@ -351,7 +385,7 @@ class Directory(EntityFiles[E]):
 
     def changed(self) -> Iterator[tuple[str, int]]:
         """Yields file names with their modification times, in nanoseconds since the epoch, unordered."""
-        return ((name, status.st_mtime_ns) for name, status in self._listing())
+        return ((name, status.st_mtime_ns) for name, status, _ in self._listing())
 
     def is_unchanged(self, mtime: int, looked_at: int) -> bool:
         """Returns whether data read from time `looked_at` on, when the modification time was `mtime`, may be cached."""
@@ -389,21 +423,20 @@ class Directory(EntityFiles[E]):
         self.skipped_names.clear()
         self._is_being_written = False
         entries: dict[str, Entry[E]] = {}
-        for name, status in self._listing():
+        for name, status, place in self._listing():
             known = self._entries.get(name)
             if known is not None and known.signature == signature(status) and known.entity is not None:
                 entries[name] = known
-            elif (entry := self._entry(name, status)) is not None:
+            elif (entry := self._entry(name, status, place)) is not None:
                 entries[name] = entry
         if entries != self._entries:
             self.version += 1
-            self._entries, self._sorted = entries, None  # a new one, so that code that iterates is not disturbed
+            self._entries, self._is_sorted = entries, False  # new ones, so that code that iterates is not disturbed
 
-    def _listing(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Yields our regular files with their status."""
-        self.require_inside()
+    def _listing(self) -> Iterator[tuple[str, os.stat_result, int]]:
+        """Yields our regular files with their status, and the descriptor of the directory."""
         try:
-            with storage_errors(self.path, FileNotFoundError), in_place(self.path) as place, os.scandir(place) as found:
+            with self.opened() as place, os.scandir(place) as found:
                 for item in found:
                     name = item.name
                     if self._nested is not None:
@@ -412,16 +445,22 @@ class Directory(EntityFiles[E]):
                         name = f"{name}/{self._nested}"
                     elif not self.is_ours(name):
                         continue
-                    with suppress(FileNotFoundError):
-                        status = os.stat(name, dir_fd=place, follow_symlinks=False)
-                        if S_ISREG(status.st_mode):
-                            yield name, status
+                    try:
+                        status = (
+                            item.stat(follow_symlinks=False)
+                            if self._nested is None
+                            else os.stat(name, dir_fd=place, follow_symlinks=False)
+                        )
+                    except FileNotFoundError:
+                        continue
+                    if S_ISREG(status.st_mode):
+                        yield name, status, place
         except FileNotFoundError:
             return  # the directory is made with its first file
 
-    def _entry(self, name: str, status: os.stat_result) -> Entry[E] | None:
+    def _entry(self, name: str, status: os.stat_result, place: int) -> Entry[E] | None:
         try:
-            entity = self.load(name)
+            entity = self.load(name, place)
         except StorageError as error:
             if not _is_bad_sector(error):
                 raise

@@ -54,15 +54,23 @@ logger = logging.getLogger(__name__)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def read_file(path: Path | str) -> tuple[bytes, os.stat_result]:
-    """Returns a regular file's bytes and status. Raises OSError: ELOOP for a symbolic link, EINVAL for a pipe or a
-    device (opening one would wait for its writer), `IsADirectoryError`."""
-    descriptor = os.open(path, _READ)
-    with open(descriptor, "rb") as file:  # closes the descriptor
+def read_file(path: Path | str, place: int | None = None) -> tuple[bytes, os.stat_result]:
+    """Returns a regular file's bytes and status. With the descriptor `place` of a directory, the path is relative to
+    it. Raises OSError: ELOOP for a symbolic link, EINVAL for a pipe or a device (opening one would wait for its
+    writer), `IsADirectoryError`."""
+    descriptor = os.open(path, _READ, dir_fd=place)
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return file.read(), status
+            code = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+            raise OSError(code, "not a regular file", str(path))
+        data = os.read(descriptor, status.st_size + 1)
+        if len(data) != status.st_size:  # it changes, or is larger than one read(2) returns
+            with open(descriptor, "rb", closefd=False) as file:
+                data += file.read()
+        return data, status
+    finally:
+        os.close(descriptor)
 
 
 class Containment:

@@ -15,7 +15,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import groupby
@@ -132,10 +132,11 @@ class Inbox(Generic[R]):
         """Returns the unread ones of these files: name, entity, and change time (`st_ctime_ns`, which cannot be set).
         Reads each file, without making the index."""
         times, found = {}, []
-        for name in names:
-            if (entity := self.hot.load(name)) is not None:
-                found.append((name, entity))
-                times[name] = _changed_at(self.path / name)
+        with suppress(FileNotFoundError), self.hot.opened() as place:
+            for name in names:
+                if (entity := self.hot.load(name, place)) is not None:
+                    found.append((name, entity))
+                    times[name] = _changed_at(name, place)
         return [(name, entity, times[name]) for name, entity in self._without_read(found)]
 
     def in_force(self) -> list[tuple[str, R]]:
@@ -489,7 +490,7 @@ class Inbox(Generic[R]):
         return (path, entity) if path is not None and entity is not None else None
 
     def addresses(self) -> Addresses[R]:
-        """Returns the addresses of the files as of now."""
+        """Returns the addresses of the files as the last look has found them."""
         return Addresses(self)
 
     def within(self, path: Path) -> str:
@@ -569,7 +570,8 @@ class Inbox(Generic[R]):
 
 
 class Addresses(Generic[R]):
-    """The addresses of an inbox's files at one moment: a file's id, or its path if the id finds another file."""
+    """The addresses of an inbox's files at one moment, that of the last look at it: a file's id, or its path if the id
+    finds another file."""
 
     def __init__(self, inbox: Inbox[R]) -> None:
         self._inbox = inbox
@@ -590,7 +592,7 @@ class Addresses(Generic[R]):
     @cached_property
     def _bearers(self) -> Counter[str]:
         """How many files in the hot directory have an id with these digits."""
-        entries = self._inbox.hot.entries().values()
+        entries = self._inbox.hot.last_seen().values()
         return Counter(id8(entry.entity.id) for entry in entries if entry.entity is not None)
 
 
@@ -615,9 +617,9 @@ def _has_bytes(path: str) -> bool:
         return False
 
 
-def _changed_at(path: Path) -> int:
+def _changed_at(path: Path | str, place: int | None = None) -> int:
     try:
-        return path.lstat().st_ctime_ns
+        return os.stat(path, dir_fd=place, follow_symlinks=False).st_ctime_ns
     except OSError:
         return 0
 

@@ -14,10 +14,11 @@ import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.context import indented
-from multi_agent_mcp.cli.rendering import table
+from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.demo.command import NAMES
 from multi_agent_mcp.demo.scenes import SCENES
 from multi_agent_mcp.store import locks
+from multi_agent_mcp.texts import Texts
 from tests.cli.conftest import Ask, Run
 
 
@@ -120,7 +121,10 @@ def test_every_scene_of_the_demo_is_named_in_its_help() -> None:
 
 
 def test_a_table_is_aligned_in_columns_of_a_terminal() -> None:
-    assert list(table(("name", "n"), [("日本", 1), ("b\nc", 22)])) == ["name  n", "日本  1", "b c   22"]
+    drawn = titled_table(
+        Texts("en", {"table.name": "name", "table.n": "n"}), ("name", "n"), [("日本", 1), ("b\nc", 22)]
+    )
+    assert list(drawn) == ["name  n", "日本  1", "b c   22"]
 
 
 def test_no_line_of_an_agents_text_begins_at_the_left() -> None:

@@ -8,13 +8,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.directory import Directory, Looks
+from multi_agent_mcp.store.directory import ADDED_MAX, Directory, Looks
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system import file_status
 from tests.store.support import NOON, mail_directory, message, put
@@ -290,3 +292,20 @@ def test_replacing_keeps_what_a_foreign_program_added(directory: Directory[Messa
     directory.replace("a.md", note.mark_read(NOON + timedelta(seconds=1)))
     rewritten = (directory.path / "a.md").read_bytes()
     assert b"\nx-trace: 7\n---\n\n body \r\n" in rewritten
+
+
+def test_what_comes_and_goes_and_changes_takes_its_place_in_the_order(files: Files) -> None:
+    random, clock = Random(1), count()  # noqa: S311 - no secret
+    directory = Directory(files, files.base / "ipc" / "worker-a", Message, order=lambda item: item.subject)
+    for written in (ADDED_MAX * 2, 1, 5, 1, ADDED_MAX + 1, 3):
+        for number in random.sample(range(400), written):
+            content = f"---\nid: i{number}\nsubject: s{random.randrange(9)}\n---\n"
+            put(directory.path / f"{number}.md", content, at=NOON + timedelta(seconds=next(clock)))
+        for path in random.sample(sorted(directory.path.glob("*.md")), 7):
+            path.unlink()
+        seen = directory.entities(fresh=True)
+        assert [name for name, _ in seen] == sorted(dict(seen), key=lambda name: (dict(seen)[name].subject, name))
+        assert {name: (directory.path / name).read_text() for name in dict(seen)} == {
+            name: f"---\nid: {item.id}\nsubject: {item.subject}\n---\n" for name, item in seen
+        }
+        assert set(dict(seen)) == {path.name for path in directory.path.glob("*.md")}
