@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+from nacl.signing import SigningKey
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
@@ -36,6 +38,14 @@ def file_read(directory: Path) -> float:
 def file_written(directory: Path) -> float:
     """A small file put in place so that it survives a power cut."""
     return median(_processor_seconds(lambda: durable_write(directory, KILOBYTE)) for _ in range(FILES // 10))
+
+
+def signature_verified(_: Path) -> float:
+    """A signature verified by the library that does it for us."""
+    key = SigningKey.generate()
+    signature = key.sign(KILOBYTE).signature
+    verify = partial(key.verify_key.verify, KILOBYTE, signature)
+    return median(_processor_seconds(lambda: [verify() for _ in range(FILES)]) / FILES for _ in range(5))
 
 
 def python_started(_: Path) -> float:

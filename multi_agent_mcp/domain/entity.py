@@ -62,8 +62,9 @@ def assembled(entity_type: type[E], values: Mapping[str, Any]) -> E:
     """An entity with these values of all its fields; the constructor of a frozen class takes five times as long. The
     fields are set one by one, because instances with a `__dict__` of their own take twice the memory."""
     entity = object.__new__(entity_type)
+    put = object.__setattr__
     for name, value in values.items():
-        object.__setattr__(entity, name, value)
+        put(entity, name, value)
     return entity
 
 

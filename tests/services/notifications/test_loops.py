@@ -147,9 +147,9 @@ def test_an_admin_that_writes_to_many_reads_no_file_for_it(
     loaded: list[str] = []
     real = Directory[Message].load
 
-    def load(self: Directory[Message], name: str) -> Message | None:
+    def load(self: Directory[Message], name: str, place: int | None = None) -> Message | None:
         loaded.append(name)
-        return real(self, name)
+        return real(self, name, place)
 
     thank(services, clock, 8, pause=1)
     monkeypatch.setattr(Directory, "load", load)
@@ -168,9 +168,9 @@ def test_each_message_is_looked_into_once_however_long_they_talk(
     loaded: Counter[str] = Counter()
     real = Directory[Message].load
 
-    def load(self: Directory[Message], name: str) -> Message | None:
+    def load(self: Directory[Message], name: str, place: int | None = None) -> Message | None:
         loaded[f"{self.path}/{name}"] += 1
-        return real(self, name)
+        return real(self, name, place)
 
     letters, exchange = RecentMail(services.workspace), Exchange(*PAIR, None, "thanks")
     thank(services, clock, 60, pause=1)
