@@ -36,16 +36,14 @@ class Delivery:
         return {"state": self.state} if self.reason is None else {"state": self.state, "reason": self.reason}
 
 
-@dataclass(frozen=True)
-class ChannelReport:
+class ChannelReport(NamedTuple):
     """One channel of an agent's chain, and the reason why it could not ring now (None: it could)."""
 
     name: str
     reason: str | None = None
 
 
-@dataclass(frozen=True)
-class Pauses:
+class Pauses(NamedTuple):
     """The pauses between doorbells about unread items: `shortest` after the first, doubling up to `longest`."""
 
     shortest: timedelta
@@ -146,8 +144,7 @@ class UnreadNotification:
         )
 
 
-@dataclass(frozen=True)
-class FirstPrompt:
+class FirstPrompt(NamedTuple):
     """The prompt that a window's host began with, to be repeated once if its first turn ended without a call."""
 
     id: str
@@ -155,8 +152,7 @@ class FirstPrompt:
     purposes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GoOn:
+class GoOn(NamedTuple):
     """What an agent that holds a task and has nothing unread is told once when its usage limit was reset."""
 
     id: str

@@ -35,6 +35,8 @@ ACTIONS = (
     *("check_failed", "check_passed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
+ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "deadlock_suspected"
+"""The actions of the notifications about questions."""
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
 """The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""
 

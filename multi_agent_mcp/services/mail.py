@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.entity import age, id8, is_name, new_message_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.question import ANSWER, ASKED, OVERDUE
+from multi_agent_mcp.domain.notification import ANSWER, ASKED, OVERDUE, Notification, derived_id
 from multi_agent_mcp.domain.times import format_time, now, stamp
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
