@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 DeliveryState = Literal["queued", "stored", "rung", "submitted", "read"]
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(NamedTuple):
     """The outcome of one attempt to ring. `rung`: the line is in the pane (or a desktop notice was shown).
     `submitted`: it was also entered. `queued`: the message is for another machine, and the hub does not have it yet.
     Only the recipient's own reading proves `read`. `reason` says why it got no further."""
@@ -55,8 +54,7 @@ NAMED = 200
 thousand ids."""
 
 
-@dataclass(frozen=True)
-class Ring:
+class Ring(NamedTuple):
     """One doorbell that reached its recipient: its time, its items, and its number among repeated attempts. `until`, if
     there were more than `NAMED` items, is the creation time of the newest."""
 
@@ -124,8 +122,7 @@ class UnreadItem(Protocol):
 Item = TypeVar("Item", bound=UnreadItem)
 
 
-@dataclass(frozen=True)
-class UnreadNotification:
+class UnreadNotification(NamedTuple):
     """A notification that its target has not read yet. `sender_id` is None if the system caused it."""
 
     id: str

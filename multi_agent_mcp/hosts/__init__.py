@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.entity import is_name
@@ -54,8 +54,7 @@ class Configuration:
         return not (self.own or self.words)
 
 
-@dataclass(frozen=True)
-class HookAnswers:
+class HookAnswers(NamedTuple):
     """The field `hook_answers`: where the host looks for a `refusal` and for an `addition` to the context
     (`top_level`, else in `hookSpecificOutput`), and whether the `event` is named as it was asked."""
 
@@ -73,8 +72,7 @@ class HookAnswers:
         return {"hookSpecificOutput": {**output, "hookEventName": asked}} if self.event and output else answer
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(NamedTuple):
     """The field `resume`: the `words` that continue a conversation, added after the program's name, and the words of a
     command that chooses a conversation itself. `elsewhere`: it works from another directory than the conversation's;
     `configured`: only with our configuration is nothing lost. In `running`, a directory in the host's home (`home`, or
@@ -101,8 +99,8 @@ class Host:
     install: str
     command: str
     configuration: Configuration
-    channels: Sequence[str] = WITHOUT_A_HOST
-    hook_answers: HookAnswers = HookAnswers()
+    channels: Sequence[str]
+    hook_answers: HookAnswers
     briefed_at: Sequence[str] = ()
     resume: Resume | None = None
 

@@ -43,8 +43,7 @@ _OWN = ("id", "receiver_id", "signature")
 """The fields that differ between the messages of one sending."""
 
 
-@dataclass(frozen=True)
-class PreparedMessages:
+class PreparedMessages(NamedTuple):
     """Messages with their final ids and times, which differ only in `_OWN`. `missing` are those not stored yet; with a
     `conversation_id` each is copied into that conversation's directory first."""
 
@@ -180,8 +179,7 @@ class Outbox:
         return self.workspace.mailbox(message.receiver_id)
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(NamedTuple):
     """The result of sending. For a broadcast, `message_id` is the broadcast's id."""
 
     message_id: str
@@ -518,8 +516,7 @@ def _at(step: Mapping[str, Any]) -> str:
 LOOKED_AT = 5_000
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """Messages, newest first, each with only the beginning of its content; `more`: older ones follow."""
 
     messages: list[Message]

@@ -12,11 +12,11 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.text import newest_first
@@ -243,8 +243,7 @@ def _as_claimed(template: Message, claim: Mapping[str, Any]) -> list[Message]:
 _UNREADABLE = object()
 
 
-@dataclass(frozen=True)
-class Intent:
+class Intent(NamedTuple):
     """One operation, by its kind and its facts (`services/operations.py`)."""
 
     id: str
