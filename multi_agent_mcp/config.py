@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -82,16 +82,14 @@ class Check:
         return self.run if isinstance(self.run, str) else shlex.join(self.run)
 
 
-@dataclass(frozen=True)
-class TmuxPane:
+class TmuxPane(NamedTuple):
     """The tmux pane of a process, from `TMUX` and `TMUX_PANE`."""
 
     socket_path: str
     pane_id: str
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(NamedTuple):
     """The settings in the environment, which command-line options override. `is_configured`: the host's own
     configuration has our server and hooks already (`up` with {mcp_config}), and a plugin has nothing to do."""
 
@@ -116,8 +114,7 @@ class Repository:
     guard: bool | None = None
 
 
-@dataclass(frozen=True)
-class Destination:
+class Destination(NamedTuple):
     """`telemetry:` in session.yaml: where spans go, one of both. A relative `file` lies in the session's directory."""
 
     file: str | None = None

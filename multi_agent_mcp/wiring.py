@@ -14,7 +14,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from multi_agent_mcp.domain.agent import Agent, AgentSession, nearest_superior
-from multi_agent_mcp.domain.stuck import Patience
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.delivery import ChannelReport
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.question import Asked
+    from multi_agent_mcp.domain.stuck import Patience
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
@@ -200,6 +200,8 @@ class Services:
     @property
     def patience(self) -> Patience:
         """How long an agent may be silent before it is stuck."""
+        from multi_agent_mcp.domain.stuck import Patience
+
         return Patience(timedelta(minutes=self.settings.limits.stuck_minutes))
 
     @property
@@ -339,8 +341,13 @@ class Services:
             self.clock,
             self.outbox,
             self.operations,
-            (self.loops.after_sending, *([self.telemetry.sent] if self.telemetry.is_on else ())),
+            (self.loops.after_sending, *([self.telemetry.sent] if self.exports_spans else ())),
         )
+
+    @property
+    def exports_spans(self) -> bool:
+        """Whether spans are exported: if not, most commands need not import what makes them."""
+        return self.settings.telemetry is not None
 
     @part
     def telemetry(self) -> Telemetry:
@@ -431,14 +438,14 @@ class Services:
             self.follow_questions,
             self.clock,
             self.deliver,
-            self.telemetry.changed if self.telemetry.is_on else None,
+            self.telemetry.changed if self.exports_spans else None,
         )
 
     @part
     def loops(self) -> Loops:
         from multi_agent_mcp.services.notifications.writing import Loops
 
-        return Loops(self.workspace, self.sessions, self.notice_writer, self.clock)
+        return Loops(self.workspace, lambda agent_id: self.sessions.alive(agent_id), self.notice_writer, self.clock)
 
     @part
     def notifications(self) -> Notifications:
@@ -450,7 +457,7 @@ class Services:
             self.notice_writer,
             self.clock,
             self.settle_reservations,
-            self.question_effects.next_deadline,
+            lambda: self.question_effects.next_deadline(),
         )
 
     @part
@@ -840,7 +847,7 @@ class Services:
             self.conversations,
             self.owner_waits,
             self.signatures,
-            self.telemetry.read if self.telemetry.is_on else None,
+            self.telemetry.read if self.exports_spans else None,
         )
 
     @part
@@ -879,13 +886,13 @@ class Services:
 
         return Doorbell(
             self.workspace,
-            self.notifications,
+            lambda: self.notifications,
             self.notifier,
             self.settings,
             self.texts,
             self.clock,
             self.opens_chat,
-            self.limits,
+            lambda: self.limits,
             self.is_at_work,
         )
 

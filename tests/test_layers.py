@@ -298,10 +298,16 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
 def test_counting_mail_waits_for_nothing_that_rings_or_reads(services: Services) -> None:
     loaded = loaded_by("unread", "--root", str(services.root))
     assert f"{NAME}.store.workspace" in loaded
-    assert not any(
-        name.startswith((f"{NAME}.doorbell.channels", f"{NAME}.doorbell.ringing", f"{NAME}.services.turn"))
-        for name in loaded
-    )
+    unneeded = ("doorbell", "services.turn", "services.validation", "store.shared_collection", "system.process")
+    entities = (f"domain.{name}" for name in ("delivery", "notification", "question", "reservation", "stuck", "task"))
+    assert loaded & {"filelock", "subprocess", *(f"{NAME}.{name}" for name in (*unneeded, *entities))} == set()
+
+
+def test_sending_mail_waits_for_nothing_that_types_or_counts_tokens(services: Services) -> None:
+    loaded = loaded_by("send", "admin", "hello", "--root", str(services.root))
+    assert f"{NAME}.doorbell.ringing" in loaded
+    unneeded = ("domain.question", "domain.stuck", "domain.usage", "doorbell.tmux", "services.usage", "telemetry")
+    assert loaded & {"concurrent.futures", "filelock", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
 
 
 def test_a_command_waits_for_no_library_that_only_others_need() -> None:

@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -218,6 +217,8 @@ def _with_meant(refusal: Refusal, services: Services | None) -> Refusal:
     """The refusal of an unknown agent with the names that may have been meant."""
     if services is None or not isinstance(refusal, AgentNotFound) or refusal.key != "error.agent_not_found":
         return refusal
+    from difflib import get_close_matches  # few names are unknown
+
     meant = get_close_matches(str(refusal.values.get("agent_id")), services.agents.all())
     return AgentNotFound("agent_meant", **refusal.values, meant=", ".join(meant)) if meant else refusal
 

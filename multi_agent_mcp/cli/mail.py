@@ -40,9 +40,7 @@ from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES, Conversation, Message
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time, parse_time
-from multi_agent_mcp.doorbell.channel import SYSTEM
 from multi_agent_mcp.errors import MessageNotFound, Refusal, StorageError
-from multi_agent_mcp.services.validation import Draft, require_words
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -78,6 +76,8 @@ def send(
     conversation: str | None,
 ) -> None:
     """Send a message and ring its receiver."""
+    from multi_agent_mcp.services.validation import Draft  # here and below: `unread` and `read` send nothing
+
     to, words = (receiver, content) if content is not None else (None, receiver)
     if to is None and conversation is None:
         context.wrong_use("missing_parameter", name="CONTENT")
@@ -236,6 +236,8 @@ def _why(reason: str, texts: Texts) -> str:
 
 
 def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
+    from multi_agent_mcp.doorbell.channel import SYSTEM  # here: other commands do not wait for the doorbell
+
     for copy in traces:
         sender = SYSTEM if copy["sender_id"] is None else placed(copy["sender_id"], copy.get("from_machine"))
         receiver = placed(copy["receiver_id"], copy.get("to_machine"))
@@ -329,6 +331,8 @@ def start(context: SessionContext, agent: str, text: str, purpose: str | None, t
 @session_command(acting=True)
 def say(context: SessionContext, conversation_id: str, text: str) -> None:
     """Say something in a conversation of yours."""
+    from multi_agent_mcp.services.validation import Draft
+
     sent = context.services.conversations.say(context.me, conversation_id, Draft(content=text_of(text)))
     context.answer({"conversation_id": conversation_id, **sent.as_answer()}, delivery_lines(sent, context.texts))
 
@@ -341,6 +345,8 @@ def end(context: SessionContext, conversation_id: str, text: str | None) -> None
     """End a conversation of yours; the other side is told."""
     words = None if text is None else text_of(text)
     if words is not None:
+        from multi_agent_mcp.services.validation import require_words
+
         require_words("TEXT", words)
     ended = context.services.conversations.end(context.me, conversation_id, words)
     told = context.texts("conversation.ended", conversation_id=ended.id)

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 DeliveryState = Literal["queued", "stored", "rung", "submitted", "read"]
 
 
-@dataclass(frozen=True)
-class Delivery:
+class Delivery(NamedTuple):
     """The outcome of one attempt to ring. `rung`: the line is in the pane (or a desktop notice was shown).
     `submitted`: it was also entered. `queued`: the message is for another machine, and the hub does not have it yet.
     Only the recipient's own reading proves `read`. `reason` says why it got no further."""
@@ -36,16 +35,14 @@ class Delivery:
         return {"state": self.state} if self.reason is None else {"state": self.state, "reason": self.reason}
 
 
-@dataclass(frozen=True)
-class ChannelReport:
+class ChannelReport(NamedTuple):
     """One channel of an agent's chain, and the reason why it could not ring now (None: it could)."""
 
     name: str
     reason: str | None = None
 
 
-@dataclass(frozen=True)
-class Pauses:
+class Pauses(NamedTuple):
     """The pauses between doorbells about unread items: `shortest` after the first, doubling up to `longest`."""
 
     shortest: timedelta
@@ -57,8 +54,7 @@ NAMED = 200
 thousand ids."""
 
 
-@dataclass(frozen=True)
-class Ring:
+class Ring(NamedTuple):
     """One doorbell that reached its recipient: its time, its items, and its number among repeated attempts. `until`, if
     there were more than `NAMED` items, is the creation time of the newest."""
 
@@ -126,8 +122,7 @@ class UnreadItem(Protocol):
 Item = TypeVar("Item", bound=UnreadItem)
 
 
-@dataclass(frozen=True)
-class UnreadNotification:
+class UnreadNotification(NamedTuple):
     """A notification that its target has not read yet. `sender_id` is None if the system caused it."""
 
     id: str
@@ -146,8 +141,7 @@ class UnreadNotification:
         )
 
 
-@dataclass(frozen=True)
-class FirstPrompt:
+class FirstPrompt(NamedTuple):
     """The prompt that a window's host began with, to be repeated once if its first turn ended without a call."""
 
     id: str
@@ -155,8 +149,7 @@ class FirstPrompt:
     purposes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class GoOn:
+class GoOn(NamedTuple):
     """What an agent that holds a task and has nothing unread is told once when its usage limit was reset."""
 
     id: str

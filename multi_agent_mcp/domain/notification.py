@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Delegation
@@ -35,6 +35,8 @@ ACTIONS = (
     *("check_failed", "check_passed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
+ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "deadlock_suspected"
+"""The actions of the notifications about questions."""
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
 """The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""
 
@@ -99,8 +101,7 @@ CONTENT = frozenset({"title", "description", "priority"})
 REASON_CHARACTERS = 1_000
 
 
-@dataclass(frozen=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A task's arrival at its assignee: the notification's id, the time, who caused it, and whether its task session
     knows: mail announced it, or it did so itself."""
 

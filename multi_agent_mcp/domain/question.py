@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified, is_name
-from multi_agent_mcp.domain.notification import Notification, derived_id
+from multi_agent_mcp.domain.notification import ANSWER, ASKED, DEADLOCK, OVERDUE, Notification, derived_id
 from multi_agent_mcp.domain.task import QUESTION, Change, Task, history_entry, old_value
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidArguments, QuestionClosed
@@ -26,9 +26,6 @@ CHOICES_MAX = 9
 CHOICE_CHARACTERS = 200
 NOTE_CHARACTERS = 1_000
 MINUTES_MAX = 366 * 24 * 60
-
-ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "deadlock_suspected"
-"""The actions of the notifications about questions."""
 
 Why = Literal["task_over", "asker_removed", "nobody_left"]
 """Why a question was withdrawn although its asker did not do so: its task ended or went to another agent; its asker was

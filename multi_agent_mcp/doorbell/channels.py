@@ -21,18 +21,16 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import MANY, About, ChannelReport, Delivery
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, has_taken, sanitized
-from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Tmux
-from multi_agent_mcp.doorbell.tmux.snapshot import GONE, probe
 from multi_agent_mcp.errors import StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import WITHOUT_A_HOST, host_named
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.trace import variables
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.doorbell.tmux.client import Tmux
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 
 T = TypeVar("T")
@@ -323,6 +321,8 @@ class HookChannel(Channel):
 
     def check(self, agent: Agent) -> str | None:
         """`no_hook` if no waiter lives, because none was set up or the host is not running."""
+        from multi_agent_mcp.system.process import is_alive  # here: few agents have a waiter
+
         waiter = f"{agent.id}.chat" if agent.extra.get("purpose") == "chat" else agent.id
         pid = Record(self._files, self._files.base / ".hooks" / f"{waiter}.armed").read()
         return None if isinstance(pid, int) and pid > 1 and is_alive(pid, None) else "no_hook"
@@ -380,6 +380,9 @@ class StatusLine(Channel):
 
     def check(self, agent: Agent) -> str | None:
         """The reason when the agent has no living pane or its tmux does not answer."""
+        from multi_agent_mcp.doorbell.tmux.client import TIMEOUT  # here and below: a sender without a pane asks no tmux
+        from multi_agent_mcp.doorbell.tmux.snapshot import GONE, probe
+
         reason = probe(agent)
         return reason if reason in (*GONE, TIMEOUT) else None
 
@@ -387,6 +390,8 @@ class StatusLine(Channel):
         """Always `stored`, with the reason `status_line` when the option shows the count."""
         if agent.pane_id is None or agent.socket_path is None:
             return Delivery("stored", "no_pane")
+        from multi_agent_mcp.doorbell.tmux.client import Tmux
+
         failure = _show(Tmux(agent.socket_path), agent.pane_id, agent.id, self._unread(agent.id))
         return Delivery("stored", failure or "status_line")
 

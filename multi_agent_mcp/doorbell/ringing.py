@@ -9,14 +9,12 @@ and record the outcome there, so that an item is announced once. An item is a me
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
-
-from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent, owners, superiors
@@ -38,9 +36,7 @@ from multi_agent_mcp.domain.delivery import (
 )
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.question import ASKED, Asked
-from multi_agent_mcp.domain.stuck import DIALOG, LOGIN
+from multi_agent_mcp.domain.notification import ASKED, Notification
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, about, doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
@@ -50,6 +46,9 @@ from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
+    from filelock import FileLock
+
+    from multi_agent_mcp.domain.question import Asked
     from multi_agent_mcp.domain.usage import Limit
 
 
@@ -186,19 +185,20 @@ class Doorbell:
     def __init__(
         self,
         workspace: Workspace,
-        notifications: NotificationSource,
+        find_notifications: Callable[[], NotificationSource],
         notifier: Channel,
         settings: Settings,
         texts: Texts,
         clock: Callable[[], datetime],
         opens_chat: Callable[[str], bool] = lambda _: False,
-        limits: LimitSource | None = None,
+        find_limits: Callable[[], LimitSource] | None = None,
         is_at_work: Callable[[Agent], bool] = lambda _: False,
     ) -> None:
         """`opens_chat` returns whether a supervisor opens a chat window for an agent when it is written to,
-        `is_at_work` whether an agent's host works."""
+        `is_at_work` whether an agent's host works. `find_notifications` and `find_limits` are called when they are
+        first needed: a sender that rings nobody does not wait for their modules."""
         self.workspace = workspace
-        self.notifications = notifications
+        self._find_notifications = find_notifications
         self.notifier = notifier
         self.texts = texts
         self.clock = clock
@@ -207,9 +207,18 @@ class Doorbell:
             timedelta(seconds=settings.limits.doorbell_pause_max_seconds),
         )
         self.opens_chat = opens_chat
-        self.limits = limits
+        self._find_limits = find_limits
         self.is_at_work = is_at_work
         self.log = RingLog(workspace, clock, self.pauses.shortest)
+
+    @cached_property
+    def notifications(self) -> NotificationSource:
+        return self._find_notifications()
+
+    @cached_property
+    def limits(self) -> LimitSource:
+        assert self._find_limits is not None  # noqa: S101 - who has a limit has its source
+        return self._find_limits()
 
     # Who rings? A living server holds `serving-{agent}-{purpose}`, a kernel lock that ends with its process, however
     # that ends. A sender finds it held and leaves the ringing to the server, which sees the file anyway; it finds it
@@ -226,6 +235,8 @@ class Doorbell:
         if len(to_ring) < 2:
             rung = list(map(self._rung_about, to_ring, to_ring.values()))
         else:
+            from concurrent.futures import ThreadPoolExecutor  # here: most messages have one receiver
+
             with ThreadPoolExecutor(min(len(to_ring), BROADCAST_THREADS)) as pool:
                 rung = list(pool.map(self._rung_about, to_ring, to_ring.values()))
         return {agent_id: outcome or rung.pop(0) for agent_id, outcome in outcomes.items()}
@@ -251,6 +262,8 @@ class Doorbell:
 
     def announce_dialog(self, asked: Asked) -> None:
         """Rings the nearest person above an agent, once, about a dialog in the agent's pane. Never raises."""
+        from multi_agent_mcp.domain.stuck import DIALOG, LOGIN  # here: who only sends mail sees no dialogs
+
         with suppress(Refusal):
             person = self._person_above(asked.agent_id)
             if person is not None:
@@ -307,6 +320,8 @@ class Doorbell:
 
     def serve(self, agent_id: str, purpose: str) -> FileLock | None:
         """Takes the lock by which the agent's server of this purpose does the ringing; None when it is already held."""
+        from filelock import Timeout  # here: commands that send do not serve
+
         lock = self.workspace.locks.lock(serving_lock(agent_id, purpose))
         with storage_errors(self.workspace.locks.path):
             try:
@@ -373,13 +388,18 @@ class Doorbell:
 
     def awaits_reset(self, agent_id: str) -> bool:
         """Whether the agent's usage limit has a ring to come."""
-        limit = None if self.limits is None else self.limits.of(agent_id)
+        limit = self._episode(agent_id)
         return limit is not None and limit.next_ring is not None
+
+    def _episode(self, agent_id: str) -> Limit | None:
+        """As `LimitSource.of`; one stat(2) if there is none."""
+        has_met_one = self._find_limits is not None and self.workspace.has_limit(agent_id)
+        return self.limits.of(agent_id) if has_met_one else None
 
     def _limit(self, agent: Agent, purpose: str | None) -> Limit | None:
         """The episode that decides about rings for an agent, None if there is none. After its one ring it decides until
         the agent acts, unless something has arrived since."""
-        limit = None if self.limits is None else self.limits.of(agent.id)
+        limit = self._episode(agent.id)
         if limit is None or limit.next_ring is not None or limit.rung_at is None:
             return limit
         unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
@@ -399,7 +419,6 @@ class Doorbell:
         return delivery, decision
 
     def _decide_limited(self, agent: Agent, purpose: str | None, limit: Limit) -> Due[DoorbellItem]:
-        assert self.limits is not None  # noqa: S101 - who has a limit has its source
         now, policy = self.clock(), self.limits.policy(agent)
         if limit.next_ring is None:
             return Due()
@@ -424,8 +443,7 @@ class Doorbell:
         return [GoOn(f"limit-{agent.id}-{limit.until_said}-{limit.probes}", limit.beginning)]
 
     def _rung_after(self, limit: Limit) -> None:
-        if self.limits is not None:
-            self.limits.rung(limit.agent_id)
+        self.limits.rung(limit.agent_id)
 
     def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """As `ring`, for a person without a server, but only about items that no ring has announced yet: a person who
@@ -530,10 +548,11 @@ class Doorbell:
 
     def _unread(self, agent_id: str) -> list[DoorbellItem]:
         mailbox, notices = self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)
+        source = self.notifications  # before the locks, as it may have to be made
         with self.workspace.locks.held(mailbox.lock):  # never in the middle of a reading, with half of it marked read
             messages = [message for _, message in mailbox.unread()]
         with self.workspace.locks.held(notices.lock):
-            ringing = self.notifications.ringing(agent_id)
+            ringing = source.ringing(agent_id)
         return [*messages, *map(UnreadNotification.of, ringing)]
 
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
@@ -549,7 +568,7 @@ class Doorbell:
             agent = self.workspace.registry.get(agent_id)
             if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # the agent's home machine rings
-            if self.workspace.has_limit(agent_id) and self._is_limited(agent_id):
+            if self._is_limited(agent_id):
                 return self._deferred(agent_id, item, LIMITED)
             served = self.workspace.served_purposes(agent_id)
             reason = _nobody_to_ring(item, served or {"task"})
@@ -562,7 +581,7 @@ class Doorbell:
             return Delivery("stored", refusal.code)
 
     def _is_limited(self, agent_id: str) -> bool:
-        limit = None if self.limits is None else self.limits.of(agent_id)
+        limit = self._episode(agent_id)
         return limit is not None and limit.holds_until(self.clock()) is not None
 
     def _deferred(self, agent_id: str, item: DoorbellItem, reason: str) -> Delivery:

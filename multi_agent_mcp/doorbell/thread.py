@@ -11,12 +11,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from filelock import FileLock
-
 from multi_agent_mcp.doorbell.ringing import PERMANENT, Doorbell
 from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
+    from filelock import FileLock
+
     from multi_agent_mcp.domain.delivery import Delivery, Due, FirstPrompt
     from multi_agent_mcp.domain.question import Asked
 

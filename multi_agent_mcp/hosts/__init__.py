@@ -14,13 +14,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.entity import is_name
-from multi_agent_mcp.domain.usage import LimitRules, UsageRules
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.usage import LimitRules, UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
@@ -52,8 +54,7 @@ class Configuration:
         return not (self.own or self.words)
 
 
-@dataclass(frozen=True)
-class HookAnswers:
+class HookAnswers(NamedTuple):
     """The field `hook_answers`: where the host looks for a `refusal` and for an `addition` to the context
     (`top_level`, else in `hookSpecificOutput`), and whether the `event` is named as it was asked."""
 
@@ -71,8 +72,7 @@ class HookAnswers:
         return {"hookSpecificOutput": {**output, "hookEventName": asked}} if self.event and output else answer
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(NamedTuple):
     """The field `resume`: the `words` that continue a conversation, added after the program's name, and the words of a
     command that chooses a conversation itself. `elsewhere`: it works from another directory than the conversation's;
     `configured`: only with our configuration is nothing lost. In `running`, a directory in the host's home (`home`, or
@@ -90,26 +90,38 @@ class Resume:
 @dataclass(frozen=True)
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
-    `prompt`. `channels` are the ways of ringing its agents, the strongest first; `usage` are the rules by which its own
-    files tell what its responses took, `limits` those by which it tells that it met a usage limit; `briefed_at` are the
-    sources of its SessionStart at which the model gets our hook's answer; for others the briefing waits for a later
-    event; `resume` is how it continues a conversation."""
+    `prompt`. `channels` are the ways of ringing its agents, the strongest first; `briefed_at` are the sources of its
+    SessionStart at which the model gets our hook's answer; for others the briefing waits for a later event; `resume` is
+    how it continues a conversation."""
 
     name: str
     title: str
     install: str
     command: str
     configuration: Configuration
-    channels: Sequence[str] = WITHOUT_A_HOST
-    hook_answers: HookAnswers = HookAnswers()
-    usage: UsageRules | None = None
-    limits: LimitRules = field(default_factory=LimitRules)
+    channels: Sequence[str]
+    hook_answers: HookAnswers
     briefed_at: Sequence[str] = ()
     resume: Resume | None = None
 
     @property
     def is_installed(self) -> bool:
         return shutil.which(self.name) is not None
+
+    @cached_property
+    def usage(self) -> UsageRules | None:
+        """The rules by which the host's own files tell what its responses took; None if they do not."""
+        from multi_agent_mcp.domain.usage import UsageRules  # here and below: hooks and senders count no tokens
+
+        fields = description(self.name)
+        return UsageRules.parse(fields["usage"]) if "usage" in fields else None
+
+    @cached_property
+    def limits(self) -> LimitRules:
+        """The rules by which the host tells that it met a usage limit."""
+        from multi_agent_mcp.domain.usage import LimitRules
+
+        return LimitRules.parse(description(self.name).get("limits", {}))
 
 
 @cache
@@ -164,8 +176,6 @@ def _host(name: str) -> Host:
         Configuration(**fields["configuration"]),
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
-        UsageRules.parse(fields["usage"]) if "usage" in fields else None,
-        LimitRules.parse(fields.get("limits", {})),
         tuple(fields.get("briefed_at", ())),
         Resume(**fields["resume"]) if "resume" in fields else None,
     )

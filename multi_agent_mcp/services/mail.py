@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.entity import age, id8, is_name, new_message_id
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.question import ANSWER, ASKED, OVERDUE
+from multi_agent_mcp.domain.notification import ANSWER, ASKED, OVERDUE, Notification, derived_id
 from multi_agent_mcp.domain.times import format_time, now, stamp
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
@@ -44,8 +43,7 @@ _OWN = ("id", "receiver_id", "signature")
 """The fields that differ between the messages of one sending."""
 
 
-@dataclass(frozen=True)
-class PreparedMessages:
+class PreparedMessages(NamedTuple):
     """Messages with their final ids and times, which differ only in `_OWN`. `missing` are those not stored yet; with a
     `conversation_id` each is copied into that conversation's directory first."""
 
@@ -181,8 +179,7 @@ class Outbox:
         return self.workspace.mailbox(message.receiver_id)
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(NamedTuple):
     """The result of sending. For a broadcast, `message_id` is the broadcast's id."""
 
     message_id: str
@@ -519,8 +516,7 @@ def _at(step: Mapping[str, Any]) -> str:
 LOOKED_AT = 5_000
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """Messages, newest first, each with only the beginning of its content; `more`: older ones follow."""
 
     messages: list[Message]

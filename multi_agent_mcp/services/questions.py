@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior, nearest_superior, superiors
 from multi_agent_mcp.domain.entity import age, as_json, entity_id, is_name, new_id
+from multi_agent_mcp.domain.notification import DEADLOCK
 from multi_agent_mcp.domain.question import (
     CHOICE_CHARACTERS,
     CHOICES_MAX,
-    DEADLOCK,
     DEFAULTED,
     MINUTES_MAX,
     NOTE_CHARACTERS,

@@ -13,17 +13,17 @@ import re
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
-
-from filelock import FileLock, Timeout, lock_descriptor, unlock_descriptor
+from typing import TYPE_CHECKING, NamedTuple
 
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.system.files import FILE_MODE, make_directory, make_private, storage_errors
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 LOCK_SECONDS = 10.0
 LOCK_POLL_SECONDS = 0.002
@@ -246,6 +246,8 @@ class Locks:
             else:
                 self._thread.holds.append(hold)
                 return partial(_give_back, hold, self._thread.holds)
+            from filelock import Timeout
+
             lock = self.lock(name)
             try:
                 lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
@@ -276,7 +278,7 @@ class Locks:
         """Takes the lock if it is free and its file still exists; else returns None."""
         descriptor, hold = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK), None
         try:
-            if lock_descriptor(descriptor, blocking=False):
+            if _is_locked_by_us(descriptor):
                 status = os.fstat(descriptor)
                 taken = Hold(name, path, descriptor, (status.st_dev, status.st_ino))
                 hold = taken if taken.is_in_place() else None
@@ -312,6 +314,8 @@ class Locks:
 
     def lock(self, name: str) -> FileLock:
         """Returns the lock as an object, to be held beyond a `with` statement. Use it once."""
+        from filelock import FileLock  # here and below: most commands hold no such lock, and it takes long to import
+
         with storage_errors(self.path):
             self._require_inside(self.path)
             make_directory(self.path, within=self.path.parent)
@@ -383,6 +387,8 @@ class Lasting:
     def keep(self) -> bool:
         """Takes the lock again if its file was removed; returns False if another process has it then. Raises
         `StorageError` and OSError."""
+        from filelock import Timeout
+
         if self._identity is None or _identity(self._taken[0].lock_file) != self._identity:
             try:
                 self._take()
@@ -402,6 +408,16 @@ def _identity(path: str) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
+
+
+def _is_locked_by_us(descriptor: int) -> bool:
+    """Takes the exclusive flock(2) of a lock's file; returns False if another process has it. Raises OSError on a
+    file system that has none."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # some file systems say EACCES instead of EWOULDBLOCK
+        return False
+    return True
 
 
 def _try_flock(descriptor: int, operation: int) -> bool:
@@ -426,7 +442,7 @@ def _unlock(descriptor: int) -> None:
     """Unlocks and closes a descriptor. Closing alone would not release the lock if a forked child has it, too."""
     try:
         with suppress(OSError):
-            unlock_descriptor(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
@@ -447,6 +463,8 @@ def _raise(problem: str) -> None:
 
 
 def _abort(problem: str) -> None:
+    import traceback
+
     traceback.print_stack()
     sys.stderr.write(f"Traceback: {problem}\n")
     sys.stderr.flush()

@@ -12,15 +12,13 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from multi_agent_mcp.domain.delivery import item_ids_of
 from multi_agent_mcp.domain.entity import new_id
-from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.text import newest_first
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import Reason, StorageError
@@ -30,7 +28,9 @@ from multi_agent_mcp.store.durable_files import BLOCK_BYTES, INDEXES, Files, rea
 from multi_agent_mcp.store.locks import RELAY, Mutex
 from multi_agent_mcp.system.file_status import Signature, careful, signature_of
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.process import is_alive, own_start
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.message import Message
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +167,8 @@ class RelayState:
 
 def is_noted_alive(state: Mapping[str, Any]) -> bool:
     """Returns whether the relay process that recorded this state is still alive."""
+    from multi_agent_mcp.system.process import is_alive  # here and below: few commands look at processes
+
     return "pid" in state and is_alive(int(state["pid"]), state.get("pid_started_at"))
 
 
@@ -241,8 +243,7 @@ def _as_claimed(template: Message, claim: Mapping[str, Any]) -> list[Message]:
 _UNREADABLE = object()
 
 
-@dataclass(frozen=True)
-class Intent:
+class Intent(NamedTuple):
     """One operation, by its kind and its facts (`services/operations.py`)."""
 
     id: str
@@ -262,6 +263,8 @@ class Intents:
 
     def write(self, kind: str, facts: Mapping[str, Any]) -> Intent:
         """Writes a new intent, durably: it will be applied, by this process or by another one."""
+        from multi_agent_mcp.system.process import own_start
+
         intent = Intent(new_id("int"), kind, facts)
         record = {"kind": kind, "facts": facts, "pid": os.getpid(), "pid_started_at": own_start()}
         with self._mutex:
@@ -297,6 +300,8 @@ class Intents:
 
     def _left(self, intent_id: str) -> Intent | object | None:
         """Returns the intent; None if a process works on it or it is complete, `_UNREADABLE` if it is invalid."""
+        from multi_agent_mcp.system.process import is_alive
+
         try:
             data, status = read_file(self._file(intent_id))
             if not self.files.containment.is_own(status):
@@ -485,6 +490,8 @@ class StepLog(Journal):
     def steps(self) -> Mapping[str, list[Entry]]:
         """Returns the entries about each message or notification, oldest first: id → `{"state", "at", "reason"?,
         "machine"?}`."""
+        from multi_agent_mcp.domain.delivery import item_ids_of  # here and below: who only counts mail rings nobody
+
         about: dict[str, list[Entry]] = {}
         for entry in reversed(list(self.newest_first())):
             step = {key: entry[key] for key in ("state", "at", "reason", "machine") if entry.get(key) is not None}
@@ -511,6 +518,8 @@ class DeliveryLog(StepLog):
         """Returns those items whose last entry is not a deferral for this reason. Unread items are tried again and
         again: an entry for every attempt would make the log grow with the square of their number. Only lines that name
         one of the items are parsed, and none older than the last entry of each."""
+        from multi_agent_mcp.domain.delivery import item_ids_of
+
         unseen, deferred = set(items), set[str]()
         for entry in self.newest_first(*(json.dumps(item_id, ensure_ascii=False).encode() for item_id in items)):
             about = unseen.intersection(item_ids_of(entry))

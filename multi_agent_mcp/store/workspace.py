@@ -1,4 +1,8 @@
-"""The directory tree of one session: the places of its files (docs/format.md, The tree)."""
+"""The directory tree of one session: the places of its files (docs/format.md, The tree).
+
+What a collection consists of is imported on its first use: most commands look at few of them, and making the classes of
+all entities takes longer than reading a mailbox.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from multi_agent_mcp.config import require_utf8
 from multi_agent_mcp.domain.agent import PURPOSES, Agent, AgentSession, Execution, HandOff, OwnerWait
 from multi_agent_mcp.domain.entity import AgentId, Readable, SessionName, age, differing_in_case, is_name
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, reading_order, without_content
-from multi_agent_mcp.domain.notification import Notification, interrupt_of, pressing_order
-from multi_agent_mcp.domain.proof import Receipt
-from multi_agent_mcp.domain.question import Question, answered_notice, asking_order, is_parked_by
-from multi_agent_mcp.domain.reservation import RELEASED, Reservation
-from multi_agent_mcp.domain.task import UNASSIGNED, Task, status_order
 from multi_agent_mcp.errors import (
     AlreadyExists,
     ConversationNotFound,
@@ -49,15 +48,23 @@ from multi_agent_mcp.store.records import (
     TravelLog,
 )
 from multi_agent_mcp.store.registry import Registry
-from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
 from multi_agent_mcp.system.files import make_directories, make_directory, storage_errors, write_new
 from multi_agent_mcp.system.ownership import require_entered, require_own
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.proof import Receipt
+    from multi_agent_mcp.domain.question import Question
+    from multi_agent_mcp.domain.reservation import Reservation
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
+
+    Notices = Inbox[Notification]
 
 CONVERSATION = "conversation.md"
 
 R = TypeVar("R", bound=Readable)
 Mailbox = Inbox[Message]
-Notices = Inbox[Notification]
 
 
 class Workspace:
@@ -133,6 +140,8 @@ class Workspace:
     def notices(self, agent_id: AgentId | str) -> Notices:
         """Returns the notifications of an agent; raises as `mailbox`."""
         if agent_id not in self._notices:
+            from multi_agent_mcp.domain.notification import Notification, pressing_order
+
             path = self.path / "notifications" / parse_agent_id(agent_id)
             lock = f"notifications-{agent_id}"
             pauses = Standing[Notification](
@@ -205,6 +214,9 @@ class Workspace:
 
     @cached_property
     def tasks(self) -> Tasks:
+        from multi_agent_mcp.domain.task import UNASSIGNED, Task, status_order
+        from multi_agent_mcp.store.shared_collection import Tasks
+
         layout = Layout(
             entity_type=Task,
             partition=lambda task: task.assignee_id or UNASSIGNED,
@@ -221,6 +233,8 @@ class Workspace:
     def _has_told(self, task: Task) -> bool:
         """Returns whether the agent that a task's end interrupted, if any, has its notification: until then the task
         stays where the next reader, who writes it, looks."""
+        from multi_agent_mcp.domain.notification import interrupt_of
+
         notice = interrupt_of(task) if is_name(task.assignee_id) else None  # a hand-written file may name anything
         return notice is None or self.notices(notice.target_agent_id).has(notice)
 
@@ -237,6 +251,8 @@ class Workspace:
 
     @cached_property
     def delegations(self) -> SharedCollection[Delegation]:
+        from multi_agent_mcp.store.shared_collection import SharedCollection
+
         layout = Layout(  # over with their conversation: `Workspace.retire_delegations`
             entity_type=Delegation,
             partition=lambda delegation: delegation.agent_id,
@@ -249,6 +265,8 @@ class Workspace:
     @cached_property
     def conversations(self) -> SharedCollection[Conversation]:
         """The conversations, each in its own directory with its messages: `conversations/{id}/conversation.md`."""
+        from multi_agent_mcp.store.shared_collection import SharedCollection
+
         layout = Layout(
             entity_type=Conversation,
             partition=lambda _: WHOLE,
@@ -273,6 +291,9 @@ class Workspace:
 
     @cached_property
     def questions(self) -> SharedCollection[Question]:
+        from multi_agent_mcp.domain.question import Question, asking_order
+        from multi_agent_mcp.store.shared_collection import SharedCollection
+
         layout = Layout(
             entity_type=Question,
             partition=lambda _: WHOLE,
@@ -289,6 +310,8 @@ class Workspace:
     def _has_told_answer(self, question: Question) -> bool:
         """As `_has_told`, for a settled question and its asker; another machine's agents are told there. And its task
         must be back: else whoever is killed in between leaves it parked for ever."""
+        from multi_agent_mcp.domain.question import answered_notice, is_parked_by
+
         task = self.tasks.find(question.task_id) if question.park and question.task_id is not None else None
         if task is not None and is_parked_by(task, question):
             return False
@@ -299,6 +322,9 @@ class Workspace:
 
     @cached_property
     def reservations(self) -> SharedCollection[Reservation]:
+        from multi_agent_mcp.domain.reservation import RELEASED, Reservation
+        from multi_agent_mcp.store.shared_collection import SharedCollection
+
         layout = Layout(
             entity_type=Reservation,
             partition=lambda _: WHOLE,
@@ -329,6 +355,8 @@ class Workspace:
     @cached_property
     def receipts(self) -> Collection[Receipt]:
         """The receipts of checks, by task."""
+        from multi_agent_mcp.domain.proof import Receipt
+
         layout = Layout(
             entity_type=Receipt,
             partition=lambda receipt: receipt.task_id,

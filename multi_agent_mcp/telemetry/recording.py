@@ -62,7 +62,6 @@ class Telemetry:
     off, and every method returns at once."""
 
     def __init__(self, open_exporter: Callable[[], Export] | None) -> None:
-        self.is_on = open_exporter is not None
         self._open_exporter = open_exporter
         self._waiting: SimpleQueue[Span | threading.Event] = SimpleQueue()
         self._thread: threading.Thread | None = None

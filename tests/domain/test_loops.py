@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.loops import Exchange, Letter, common_superior, loop_in
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.stuck import Exchange, Letter, common_superior, loop_in
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

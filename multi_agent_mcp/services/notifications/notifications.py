@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.entity import age, new_id
 from multi_agent_mcp.domain.notification import (
+    ASKED,
     CHAT_NOTICE,
+    DEADLOCK,
     DELEGATION,
+    OVERDUE,
     REVIEW_REJECTED,
     REVIEW_REQUESTED,
     TASK_ASSIGNED,
@@ -37,7 +40,7 @@ from multi_agent_mcp.domain.notification import (
     was_reopened,
 )
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
-from multi_agent_mcp.domain.question import ASKED, DEADLOCK, OVERDUE, cycles, deadlock_notice
+from multi_agent_mcp.domain.question import cycles, deadlock_notice
 from multi_agent_mcp.domain.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Task, old_value, open_reviews
 from multi_agent_mcp.domain.times import format_time

@@ -13,8 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import new_id
-from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.stuck import (
+from multi_agent_mcp.domain.loops import (
     LOOP_ANSWERS,
     LOOP_MESSAGES,
     LOOP_MESSAGES_ASKED_FOR,
@@ -26,13 +25,13 @@ from multi_agent_mcp.domain.stuck import (
     loop_in,
     loop_notice,
 )
+from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.mail import Parcel, remote_delivery
 from multi_agent_mcp.store.inbox import deliver_all, file_name
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
@@ -266,7 +265,8 @@ class Loops:
     sent half of a loop, so that other sending costs nothing more."""
 
     workspace: Workspace
-    sessions: Sessions
+    is_alive: Callable[[str], bool]
+    """Whether a program of an agent lives."""
     writer: NoticeWriter
     clock: Callable[[], datetime]
     _sent: dict[Exchange, deque[datetime]] = field(default_factory=dict, init=False)
@@ -330,7 +330,7 @@ class Loops:
     def _is_person(self, agent_id: str) -> bool:
         """Whether the agent is a person: an Owner without a server counts as one, whatever its type."""
         agent = self.workspace.registry.get(agent_id)
-        return agent.type == "human" or (agent.role == "owner" and not self.sessions.alive(agent_id))
+        return agent.type == "human" or (agent.role == "owner" and not self.is_alive(agent_id))
 
     def _was_delegated(self, exchange: Exchange) -> bool:
         found = None

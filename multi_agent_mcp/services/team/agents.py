@@ -30,7 +30,6 @@ from multi_agent_mcp.errors import (
     Unauthorized,
     UntrustedSession,
 )
-from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.store.registry import SHARED
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -106,8 +105,7 @@ class Agents:
         """Registers an agent with its key, inboxes and record. Raises `AlreadyExists`, `InvalidId` and
         `HubUnreachable`, and `InvalidArguments` for text that UTF-8 cannot encode."""
         parse_agent_id(agent.id)
-        for name in _TEXTS:
-            require_text(name, getattr(agent, name))
+        _require_encodable({name: getattr(agent, name) for name in _TEXTS})
         self.registry.require_free(agent.id)
         self.workspace.authority.require()  # fails before anything is made
         return self.registry.add(agent, self._prepared)
@@ -149,8 +147,7 @@ class Agents:
         `AgentNotFound`, `Unauthorized` for its pane, host or command if its home is another machine, and
         `InvalidArguments` as `add`."""
         agent = self.get(agent_id)
-        for name in changed.keys() & _TEXTS:
-            require_text(name, changed[name])
+        _require_encodable({name: changed[name] for name in changed.keys() & _TEXTS})
         if changed.keys() - set(SHARED):
             self.require_here(agent)
         wanted = {key: None if value == "" else value for key, value in changed.items()}
@@ -308,6 +305,13 @@ class Agents:
         if key is None:
             raise InvalidSession("missing_passkey", agent_id=agent_id)
         return key
+
+
+def _require_encodable(texts: Mapping[str, Any]) -> None:
+    from multi_agent_mcp.services.validation import require_text  # here: most commands only look agents up
+
+    for name, text in texts.items():
+        require_text(name, text)
 
 
 def is_passkey_of(agent: Agent, passkey: str) -> bool:

@@ -60,7 +60,7 @@ def doorbell(services: Services, *command: str) -> Doorbell:
     settings = Settings("en", notify_command=command)
     return Doorbell(
         services.workspace,
-        services.notifications,
+        lambda: services.notifications,
         default_chain(services.workspace, settings, services.texts),
         settings,
         services.texts,

@@ -86,7 +86,7 @@ def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
         lambda _: None,
     )
     notifications = Notifications(workspace, derived, writer, times.now, settle=lambda: None)
-    return Doorbell(workspace, notifications, chain, Settings(), catalogue("ja"), times.now)
+    return Doorbell(workspace, lambda: notifications, chain, Settings(), catalogue("ja"), times.now)
 
 
 def agent(stage: Stage, seat: Seat) -> Agent:

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 import pytest
 
+from multi_agent_mcp.domain.loops import Exchange
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.stuck import Exchange
 from multi_agent_mcp.domain.times import stamp
 from multi_agent_mcp.services.notifications.writing import RecentMail
 from multi_agent_mcp.services.validation import Draft
