@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from datetime import date, datetime
 from functools import partial
+from itertools import chain
 from types import NoneType, UnionType
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
 from frontmatter.default_handlers import YAMLHandler
 from yaml.constructor import SafeConstructor
+from yaml.representer import SafeRepresenter
 
 from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, assembled, json_value, plain_value
@@ -27,6 +29,8 @@ from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Reason
 
 E = TypeVar("E", bound=Entity)
+T = TypeVar("T")
+Emitter: Any = yaml.cyaml.CEmitter if yaml.__with_libyaml__ else yaml.emitter.Emitter  # type: ignore[attr-defined]
 
 _NOTHING: Mapping[str, Any] = {}
 """The empty mapping, shared by thousands of entities, as fields of entities are never changed."""
@@ -36,7 +40,6 @@ _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or 
 
 
 _TEXT, _LIST, _MAPPING, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map", "null"))
-_DISPUTED = "tag:yaml.org,2002:disputed"
 _NO_RULES = operator.is_, tuple
 """What PyYAML is to call before and after each node, for rules by path, of which we have none: the quickest functions
 that take these arguments."""
@@ -75,50 +78,66 @@ def _read_tag(value: str) -> str:
 _forms: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 """The tags and forms of plain scalars that are no texts, by the first character."""
 _read_tags: dict[str, str] = {}
-_written_tags: dict[str, str] = {}
 """The tags of plain scalars seen: a header consists mostly of keys and words that return in every file."""
-_TAGS_MAX, _REMEMBERED_LENGTH = 2_000, 32
+_REMEMBERED_MAX, _REMEMBERED_LENGTH = 2_000, 32
 
 
-def _remembered(tags: dict[str, str], value: str, tag: str) -> str:
-    if len(value) <= _REMEMBERED_LENGTH and len(tags) < _TAGS_MAX:
-        tags[value] = tag
-    return tag
+def _remembered(known: dict[str, T], value: str, found: T) -> T:
+    if len(value) <= _REMEMBERED_LENGTH and len(known) < _REMEMBERED_MAX:
+        known[value] = found
+    return found
 
 
-class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """libyaml's safe dumper without anchors, as `&id001` is useless in a task's history. It quotes strings that either
-    version of YAML would not read as a string: its own rules for numbers are not the loader's. Values that the loader
-    recognises only by tag (a date, an infinity in a user's own key) are written with the tag."""
-
-    descend_resolver, ascend_resolver = _NO_RULES
-
-    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
-        """Returns the tag that a plain value would get; an unknown one if the two versions disagree."""
-        if kind is not yaml.ScalarNode:
-            return _LIST if kind is yaml.SequenceNode else _MAPPING
-        if not implicit[0]:
-            return _TEXT
-        tag = _written_tags.get(value)
-        if tag is None:
-            tag = str(super().resolve(kind, value, implicit))
-            tag = _remembered(_written_tags, value, tag if tag in (_TEXT, _read_tag(value)) else _DISPUTED)
-        return tag
-
-    def represent_data(self, data: Any) -> yaml.Node:
-        """As PyYAML's own, which takes three times as long for texts, lists and mappings of them."""
-        if type(data) is str:
-            return yaml.ScalarNode(_TEXT, data)
-        if type(data) is list:
-            return yaml.SequenceNode(_LIST, [*map(self.represent_data, data)], flow_style=False)
-        if type(data) is dict:
-            pairs = [(self.represent_data(key), self.represent_data(value)) for key, value in data.items()]
-            return yaml.MappingNode(_MAPPING, pairs, flow_style=False)
-        node: yaml.Node = super().represent_data(data)
-        return node
+class Representer(SafeRepresenter):
+    """Makes nodes of the values that are neither texts nor lists or mappings."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML asks this about every value
         return True
+
+
+def _scalar(tag: str, value: str, style: str | None = None) -> yaml.ScalarEvent:
+    """Returns the event of a scalar. It is written without quotes or tag only if both versions of YAML read it as what
+    it is: PyYAML's own rules for numbers are not the parser's. Values that the parser recognises only by tag (a date,
+    an infinity in a user's own key) are written with the tag."""
+    is_plain = tag == _read_tag(value) == _older_rules.resolve(yaml.ScalarNode, value, (True, False))
+    return yaml.ScalarEvent(None, tag, (is_plain, tag == _TEXT), value, style=style)
+
+
+def _add(events: list[yaml.Event], value: Any) -> None:
+    """Adds the events of a value, in block style and without anchors, as `&id001` is useless in a task's history.
+    PyYAML's way to texts, lists and mappings of them, by nodes, takes three times as long."""
+    if type(value) is str:
+        events.append(_words.get(value) or _remembered(_words, value, _scalar(_TEXT, value)))
+    elif value is None:
+        events.append(_NOTHING_SAID)
+    elif type(value) is list:
+        events.append(_LIST_BEGINS)
+        for item in value:
+            _add(events, item)
+        events.append(_LIST_ENDS)
+    elif type(value) is dict:
+        events.append(_MAPPING_BEGINS)
+        for key, item in value.items():
+            _add(events, key)
+            _add(events, item)
+        events.append(_MAPPING_ENDS)
+    else:
+        _add_node(events, _representer.represent_data(value))
+
+
+def _add_node(events: list[yaml.Event], node: yaml.Node) -> None:
+    if type(node) is yaml.ScalarNode:
+        events.append(_scalar(node.tag, node.value, node.style))
+    elif type(node) is yaml.SequenceNode:
+        events.append(yaml.SequenceStartEvent(None, node.tag, node.tag == _LIST, flow_style=False))
+        for item in node.value:
+            _add_node(events, item)
+        events.append(_LIST_ENDS)
+    else:
+        events.append(yaml.MappingStartEvent(None, node.tag, node.tag == _MAPPING, flow_style=False))
+        for item in chain.from_iterable(node.value):
+            _add_node(events, item)
+        events.append(_MAPPING_ENDS)
 
 
 for _tag, _pattern, _first in (
@@ -129,9 +148,20 @@ for _tag, _pattern, _first in (
     ("float", r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
 ):
     _form = f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$")
-    Dumper.add_implicit_resolver(*_form, _first)
     for _character in _first:
         _forms.setdefault(_character, []).append(_form)
+_representer = Representer(default_flow_style=False, sort_keys=False)
+_older_rules: Any = yaml.resolver.Resolver()
+"""PyYAML's rules for plain scalars, which are YAML 1.1's."""
+
+# The events that return in every header, made once: libyaml only reads them.
+_words: dict[str, yaml.ScalarEvent] = {}
+_BEGIN: list[yaml.Event] = [yaml.StreamStartEvent(), yaml.DocumentStartEvent(explicit=False)]
+_END: list[yaml.Event] = [yaml.DocumentEndEvent(explicit=False), yaml.StreamEndEvent()]
+_LIST_BEGINS = yaml.SequenceStartEvent(None, _LIST, True, flow_style=False)
+_MAPPING_BEGINS = yaml.MappingStartEvent(None, _MAPPING, True, flow_style=False)
+_LIST_ENDS, _MAPPING_ENDS = yaml.SequenceEndEvent(), yaml.MappingEndEvent()
+_NOTHING_SAID = _scalar(_NULL, "null")
 
 
 class Unreadable(Exception):
@@ -157,8 +187,9 @@ class Header(YAMLHandler):
         return None if node is None else _Values().of(node, 0)
 
     def export(self, metadata: Mapping[str, object], **_: object) -> str:
-        style: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "allow_unicode": True}
-        text: str = yaml.dump({**metadata}, Dumper=Dumper, width=_ENDLESS_LINE, **style)
+        events = [*_BEGIN]
+        _add(events, {**metadata})
+        text: str = yaml.emit([*events, *_END], Dumper=Emitter, width=_ENDLESS_LINE, allow_unicode=True)
         return text.removesuffix("\n")
 
 
