@@ -166,7 +166,7 @@ class EntityFiles(Generic[E]):
 
     def create(self, name: str, entity: E, *, modified: int | None = None) -> None:
         """Creates a file, exclusively and durably; raises `FileExistsError`. `modified` as in `Files.create`."""
-        self.files.create(self.path / name, self.codec.encode(entity), modified=modified)
+        self.files.create(f"{self.path}/{name}", self.codec.encode(entity), modified=modified)
 
     def replace(
         self,

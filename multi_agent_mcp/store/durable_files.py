@@ -87,16 +87,16 @@ class Containment:
         self._ways: dict[str, list[str]] = {}
         """For each directory, by its path, those from `base` down to it: making `Path`s takes longer than lstat(2)."""
 
-    def require(self, directory: Path) -> None:
+    def require(self, directory: Path | str) -> None:
         """Raises `StorageError` if a symbolic link in the directory's path leads out of `base`, `UntrustedSession` if
         somebody else owns a directory in it. What does not exist yet leads nowhere."""
-        way = self._ways.get(str(directory)) or self._way(directory)
+        way = self._ways.get(str(directory)) or self._way(Path(directory))
         if way and not any(map(self._is_link, way)):
             return
         real, inside = os.path.realpath(directory), os.path.realpath(self.base.parent)
         allowed = os.path.join(inside, self.base.name)  # noqa: PTH118 - beside realpath, which pathlib has no equal for
         if real != allowed and not real.startswith(allowed + os.sep):
-            raise StorageError("leads_out", path=directory.name)
+            raise StorageError("leads_out", path=Path(directory).name)
 
     def _is_link(self, path: str) -> bool:
         """Returns whether there is a symbolic link. Raises `UntrustedSession`."""
@@ -128,6 +128,19 @@ class Containment:
         way = [str(path) for path in (directory, *directory.parents) if path.is_relative_to(self.base)][::-1]
         self._ways[str(directory)] = way
         return way
+
+
+# Every write names a scratch file and a directory or two. They are texts: to make a `Path` takes longer than lstat(2).
+
+
+def _parent(path: Path | str) -> str:
+    return str(path).rpartition("/")[0]
+
+
+def _unlink(path: str) -> None:
+    """Removes a file if it exists."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108 - see above
 
 
 class FileChanged(Exception):
@@ -178,20 +191,20 @@ class Files:
     #    tidies: whatever was placed is whole, and whatever was not was acknowledged to nobody.
     #
     # Several files of one act share steps 1 and 3 (`create_all`), not the order.
-    def create(self, path: Path, data: bytes, *, sync: bool = True, modified: int | None = None) -> None:
+    def create(self, path: Path | str, data: bytes, *, sync: bool = True, modified: int | None = None) -> None:
         """Creates a file, exclusively: raises `FileExistsError` and never overwrites.
 
         With `sync=False` the caller fsyncs the directory itself, after several files. `modified` is the modification
         time to set, in nanoseconds since the epoch, for a file written on another machine.
         """
-        directory = path.parent
+        directory = _parent(path)
         with storage_errors(path):
             self.containment.require(directory)
             scratch = self._written(data, modified=modified)
             try:
                 self._place(scratch, path)
             finally:
-                scratch.unlink(missing_ok=True)
+                _unlink(scratch)
             if sync:
                 self._sync(directory)
 
@@ -199,7 +212,7 @@ class Files:
         """Writes content to a scratch file, for `place` or `replace_all`: so a lock is held only for the last step.
         `modified` as in `create`."""
         with storage_errors(self.scratch):
-            return self._written(data, modified=modified)
+            return Path(self._written(data, modified=modified))
 
     def place(self, scratch: Path, path: Path) -> None:
         """Puts a prepared file in place, durably and exclusively, as `create`. The scratch file is gone afterwards,
@@ -233,7 +246,7 @@ class Files:
     def create_all(self, contents: Mapping[Path, bytes]) -> None:
         """Creates several files as `create`, made durable together. Raises `FileExistsError` and `StorageError`, and
         then creates none."""
-        scratches: dict[Path, Path] = {}
+        scratches: dict[Path, str] = {}
         placed: list[Path] = []
         with storage_errors(self.scratch):
             try:
@@ -251,7 +264,7 @@ class Files:
                 raise
             finally:
                 for scratch in scratches.values():
-                    scratch.unlink(missing_ok=True)
+                    _unlink(scratch)
 
     def read(self, path: Path) -> bytes | None:
         """Returns a regular file's bytes, None if it does not exist. Raises `StorageError`, also for a link or pipe,
@@ -331,7 +344,7 @@ class Files:
                     raise FileChanged(path)
                 self._rename(scratch, path)
             except BaseException:
-                scratch.unlink(missing_ok=True)
+                _unlink(scratch)
                 raise
             if sync and durable:
                 self._sync(path.parent)
@@ -377,9 +390,10 @@ class Files:
         another process is just writing may look incomplete, which leaves an empty line."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is not waited for
         data = (line.encode() if isinstance(line, str) else line).rstrip(b"\n") + b"\n"
+        directory = _parent(path)
         with storage_errors(path):
-            self.containment.require(path.parent)
-            descriptor = in_directory(path.parent, lambda: os.open(path, flags, FILE_MODE), within=self.base)
+            self.containment.require(directory)
+            descriptor = in_directory(directory, lambda: os.open(path, flags, FILE_MODE), within=self.base)
             try:
                 make_private(descriptor)
                 end = os.lseek(descriptor, 0, os.SEEK_END)
@@ -388,7 +402,7 @@ class Files:
                 end = os.lseek(descriptor, 0, os.SEEK_CUR)
                 if sync:
                     os.fsync(descriptor)
-                    self._sync(path.parent)
+                    self._sync(directory)
                 return end
             finally:
                 os.close(descriptor)
@@ -410,7 +424,7 @@ class Files:
     def has_links(self) -> bool:
         """Returns whether link(2) works here. Raises `StorageError` if files cannot be written, or the disk is full."""
         with storage_errors(self.scratch):
-            scratch = self._written(bytes(ROOM_BYTES), durable=False)
+            scratch = Path(self._written(bytes(ROOM_BYTES), durable=False))
             other = scratch.with_suffix(".link.tmp")
             try:
                 os.link(scratch, other, follow_symlinks=False)
@@ -423,12 +437,13 @@ class Files:
                 scratch.unlink(missing_ok=True)
         return True
 
-    def _sync(self, directory: Path) -> None:
+    def _sync(self, directory: Path | str) -> None:
         if not self._in_bulk:
             sync_directory(directory)
 
-    def _written(self, data: bytes, *, durable: bool = True, modified: int | None = None) -> Path:
-        path = self.scratch / f"{os.getpid()}.{secrets.token_hex(8)}.tmp"
+    def _written(self, data: bytes, *, durable: bool = True, modified: int | None = None) -> str:
+        """Writes content to a scratch file and returns its path."""
+        path = f"{self.scratch}/{os.getpid()}.{secrets.token_hex(8)}.tmp"
         self.containment.require(self.scratch)
         try:
             in_directory(
@@ -438,20 +453,20 @@ class Files:
                 os.utime(path, ns=(modified, modified))
             self._note(path)
         except BaseException:
-            path.unlink(missing_ok=True)
+            _unlink(path)
             raise
         return path
 
-    def _note(self, scratch: Path) -> None:
+    def _note(self, scratch: Path | str) -> None:
         if (note := getattr(self._this_thread, "note", None)) is not None:
-            note(signature(scratch.stat()))
+            note(signature(os.lstat(scratch)))
 
     # Exclusive creation uses link(2). On a file system without hard links (FAT, some network mounts) the file is
     # renamed into place instead, under a lock, if the name is free. Renaming over an `O_EXCL` placeholder would be
     # exclusive towards other programs, too, but a crash would leave the placeholder: an empty key or message. A lock
     # ends with its process and is exclusive among our own processes; only a foreign file created under the same
     # random name within the same microseconds would be overwritten.
-    def _place(self, source: Path, target: Path) -> None:
+    def _place(self, source: Path | str, target: Path | str) -> None:
         """Puts a file at a path that is free; raises `FileExistsError`. With hard links, the source remains."""
         try:
             self._link(source, target)
@@ -459,13 +474,13 @@ class Files:
             if error.errno not in WITHOUT_LINKS:
                 raise
             logger.debug("%s: no hard links (%s); renamed under a lock instead", target, error.strerror)
-            with self.locks.held(f"place-{zlib.crc32(bytes(target)) % PLACES:02x}"):
+            with self.locks.held(f"place-{zlib.crc32(os.fsencode(target)) % PLACES:02x}"):
                 if os.path.lexists(target):
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
                 self._rename(source, target)
 
-    def _link(self, source: Path, target: Path) -> None:
-        in_directory(target.parent, lambda: os.link(source, target, follow_symlinks=False), within=self.base)
+    def _link(self, source: Path | str, target: Path | str) -> None:
+        in_directory(_parent(target), lambda: os.link(source, target, follow_symlinks=False), within=self.base)
 
     def _link_beside(self, source: Path, target: Path) -> Path:
         """Links a file at a path, or with the next free number, unless an earlier attempt has linked it there."""
@@ -481,6 +496,6 @@ class Files:
             else:
                 return candidate
 
-    def _rename(self, source: Path, target: Path) -> None:
+    def _rename(self, source: Path | str, target: Path | str) -> None:
         with self.locks.writing():
-            in_directory(target.parent, lambda: source.replace(target), within=self.base)
+            in_directory(_parent(target), partial(os.replace, source, target), within=self.base)

@@ -9,7 +9,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -30,18 +30,22 @@ MANY = 16
 """The number of files from which syncfs(2) pays, although it also writes all other changes on the file system."""
 
 
-@contextmanager
-def storage_errors(path: Path | str, *answers: type[OSError]) -> Iterator[None]:
-    """Turns an `OSError` into a `StorageError`.
+class storage_errors:  # noqa: N801 - as `contextlib.suppress`, of which it is a kind
+    """A context that turns an `OSError` into a `StorageError`.
 
     `FileExistsError` and the classes in `answers` pass through, because callers handle them.
     """
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, (FileExistsError, *answers)):
-            raise
-        raise StorageError(path=Path(path).name, reason=error) from error
+
+    def __init__(self, path: Path | str, *answers: type[OSError]) -> None:
+        self._path = path
+        self._answers = answers
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, (FileExistsError, *self._answers)):
+            raise StorageError(path=Path(self._path).name, reason=error) from error
 
 
 def spelled(name: str) -> str:
@@ -55,7 +59,7 @@ def make_private(descriptor: int) -> None:
         os.fchmod(descriptor, FILE_MODE)
 
 
-def write_new(path: Path, data: bytes, *, durable: bool = True) -> None:
+def write_new(path: Path | str, data: bytes, *, durable: bool = True) -> None:
     """Writes a new file, private to the user. Raises `FileExistsError`. With `durable=False` a power cut may leave it
     empty."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
@@ -75,13 +79,13 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def in_directory(directory: Path, write: Callable[[], T], *, within: Path) -> T:
+def in_directory(directory: Path | str, write: Callable[[], T], *, within: Path) -> T:
     """Calls `write` and returns its result; if the directory does not exist, which is rare, creates it first, as
     `make_directory`."""
     try:
         return write()
     except FileNotFoundError:
-        make_directory(directory, within=within)
+        make_directory(Path(directory), within=within)
         return write()
 
 
@@ -131,7 +135,7 @@ def sync_file(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-def sync_together(paths: Collection[Path]) -> None:
+def sync_together(paths: Collection[Path | str]) -> None:
     """Waits until all these files or directories, of one file system, are on the disk. Many of them are flushed by one
     syncfs(2), in a twentieth of the time, where that is known to be as good as fsync(2) of each."""
     if len(paths) >= MANY and _has_flushed_all(next(iter(paths))):
@@ -146,12 +150,12 @@ def sync_file_system(path: Path) -> None:
         os.sync()
 
 
-def _has_flushed_all(path: Path) -> bool:
+def _has_flushed_all(path: Path | str) -> bool:
     """Flushes the file system of the path with syncfs(2); returns False where only fsync(2) is reliable. Before Linux
     5.8 syncfs(2) did not report errors of the disk."""
     if sys.platform != "linux" or tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (5, 8):
         return False
-    if _file_system(path.stat().st_dev) not in FLUSHED_AS_A_WHOLE:
+    if _file_system(Path(path).stat().st_dev) not in FLUSHED_AS_A_WHOLE:
         return False
     import ctypes  # only broadcasts need it
 
@@ -172,12 +176,12 @@ def _file_system(device: int) -> str | None:
     return fields[fields.index("-") + 1] if fields else None
 
 
-def sync_directory(path: Path) -> None:
+def sync_directory(path: Path | str) -> None:
     """As `sync_file`, for a directory: the names in it survive a power cut."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def _sync(path: Path, flags: int) -> None:
+def _sync(path: Path | str, flags: int) -> None:
     descriptor = os.open(path, flags)
     try:
         sync_file(descriptor)

@@ -36,7 +36,7 @@ class DyingFiles(Files):
         super().__init__(base)
         self.left = writes
 
-    def create(self, path: Path, data: bytes, **how: Any) -> None:
+    def create(self, path: Path | str, data: bytes, **how: Any) -> None:
         self._step()
         super().create(path, data, **how)
 
