@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -25,8 +24,7 @@ LOOP_ANSWERS = 3
 _REPLY = re.compile(r"(re|aw)\s*:\s*", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Exchange:
+class Exchange(NamedTuple):
     """Two agents and what they write about: a conversation, or else a subject without reply prefixes."""
 
     first: str
@@ -45,8 +43,7 @@ class Exchange:
         return self.first, self.second
 
 
-@dataclass(frozen=True)
-class Letter:
+class Letter(NamedTuple):
     """The facts about a message that matter for loops. `alone`: it is not a copy of a broadcast."""
 
     id: str

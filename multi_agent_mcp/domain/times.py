@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.texts import Texts
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-_STAMPED = str.maketrans({"-": None, ":": None, "T": "_"})
 
 
 def now() -> datetime:
@@ -37,7 +36,7 @@ def format_time(moment: datetime) -> str:
 
 def stamp(moment: datetime) -> str:
     """Formats a time as `20261121_214601` (UTC), the first part of a message's file name."""
-    return format_time(moment)[:19].translate(_STAMPED)
+    return format_time(moment)[:19].replace("-", "").replace(":", "").replace("T", "_")
 
 
 def from_timestamp(seconds: float) -> datetime:

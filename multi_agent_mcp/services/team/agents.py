@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.agent import Agent, is_superior, owners, superiors
-from multi_agent_mcp.domain.entity import AgentId, session_name
+from multi_agent_mcp.domain.entity import AgentId, assembled, session_name
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message, has_old_scheme, is_signed_by, is_signed_with, public_key, signature
 from multi_agent_mcp.domain.times import format_time
@@ -350,7 +350,7 @@ class Signatures:
             for message in messages:
                 logger.warning("message %s is not signed: the key of %s cannot be read", message.id, sender_id)
             return list(messages)
-        return [replace(message, signature=signature(message, key)) for message in messages]
+        return [assembled(Message, {**vars(message), "signature": signature(message, key)}) for message in messages]
 
     def verdict(self, message: Message, mailbox_of: str | None = None) -> Verdict:
         """Returns the result of verifying a message. `misplaced`: it is genuine, but not addressed to `mailbox_of`."""
