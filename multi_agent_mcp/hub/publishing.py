@@ -494,6 +494,12 @@ LONGEST_SECONDS = 60.0
 AT_ONCE = 64
 
 
+def is_referred_to(path: Path) -> bool:
+    """Returns whether a file, by its path in the session's directory, holds what other files refer to: agents, or a
+    conversation (`subjects.REFERRED`)."""
+    return path.parts[0] == "agents.json" or path.name == "conversation.md"
+
+
 @dataclass(eq=False)
 class Noticing:
     """Notices changed files and has them published, in the relay's event loop."""
@@ -563,8 +569,10 @@ class Noticing:
             self._asked.clear()
             if self.hub.usable and self.is_whole():
                 ready = self.due.ready()
-                for start in range(0, len(ready), AT_ONCE):
-                    await asyncio.gather(*map(self._publish, ready[start : start + AT_ONCE]))
+                first = [path for path in ready if is_referred_to(path)]  # whatever is sent says that it comes after
+                for some in (first, [path for path in ready if not is_referred_to(path)]):
+                    for start in range(0, len(some), AT_ONCE):
+                        await asyncio.gather(*map(self._publish, some[start : start + AT_ONCE]))
             pause = max(self.due.pause(LONGEST_SECONDS), 0.02 if self.hub.usable and self.is_whole() else 0.5)
             try:
                 await asyncio.wait_for(self._asked.wait(), pause)

@@ -41,6 +41,24 @@ def test_only_what_may_succeed_later_is_tried_again(tmp_path: Path, refusal: Ref
     assert (len(tried), len(noticing.due)) == (1, left)
 
 
+def test_agents_and_conversations_are_sent_before_what_refers_to_them(tmp_path: Path) -> None:
+    """Else a machine that joins may be handed a mark before it knows whose it is."""
+    begun, sent = list[tuple[str, int]](), list[Path]()
+
+    async def publish(path: Path) -> None:
+        begun.append((path.name, len(sent)))
+        await asyncio.sleep(0)
+        sent.append(path)
+
+    publishing = SimpleNamespace(publish=publish, is_own=lambda _: False)
+    noticing = Noticing(tmp_path, cast("Any", SimpleNamespace(usable=True)), cast("Any", publishing))
+    for path in ("ipc/admin/a.md", "conversations/cnv_1/conversation.md", "executions/admin/b.md", "agents.json"):
+        noticing.due.add(Path(path), 0.0)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(noticing.run(), 0.2))
+    assert begun == [("conversation.md", 0), ("agents.json", 0), ("a.md", 2), ("b.md", 2)]
+
+
 class Values:
     """A hub's values, in memory, as `Publishing` asks for them."""
 
