@@ -155,3 +155,32 @@ def test_an_unread_letter_by_hand_under_an_archived_ones_name_travels_beside_it(
     new = put(mailbox.path / archived.name, mailbox.hot.codec.encode(other))
     sharing.publish(*((archived, new) if archived_first else (new, archived)))
     assert sharing.unread_elsewhere() == {letter.content: False, "new": True}
+
+
+@pytest.mark.parametrize("copied", [True, False], ids=["copied", "moved"])
+@pytest.mark.parametrize("shared_before", [True, False])
+@pytest.mark.parametrize("unmarked", [True, False])
+def test_a_read_letter_that_was_put_back_with_another_text_travels_beside_the_first(
+    sharing: Sharing, *, copied: bool, shared_before: bool, unmarked: bool
+) -> None:
+    mailbox = sharing.workspace.mailbox("worker-a")
+    mailbox.deliver(letter := replace(message(), signature="v2:00"))
+    mailbox.mark_read([file_name(letter)], NOON)
+    confirm_read(mailbox)
+    (archived,) = mailbox.path.glob("archive/*/*.md")
+    first = archived.read_bytes()
+    if shared_before:
+        sharing.publish(archived)
+    edited = replace(letter, content="edited", read_at=None if unmarked else NOON)
+    back = put(mailbox.path / archived.name, mailbox.hot.codec.encode(edited))
+    if not copied:
+        archived.unlink()
+    sharing.publish(back)
+    found = sharing.unread_elsewhere()
+    if copied or shared_before:
+        assert found == {letter.content: False, "edited": True}
+        assert archived.read_bytes() == first
+    else:
+        assert found == {"edited": True}
+    (here,) = mailbox.path.glob("*.md")
+    assert b"edited" in here.read_bytes()
