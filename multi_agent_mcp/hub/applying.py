@@ -322,12 +322,33 @@ class Applying:
     def _note(self, written: Signature) -> None:
         self.on_written(hash(written), time.time_ns())
 
+    def is_of_unknown(self, stored: Stored) -> bool:
+        """Returns whether a value is of an agent that is not known here, and would be passed over."""
+        what, owner = self.names.parse(stored.subject), None
+        with suppress(Exception):  # it is passed over in any case
+            if self._is_log(stored):
+                _, kind, owner, stem = self._log_parts(stored)
+                owner = owner if kind == subjects.LOG and stem else None
+            elif isinstance(what, Own):
+                is_copy = what.kind in BY_NAME and BY_NAME[what.kind].rule is Rule.COPY
+                owner = str(parse(stored.data).header.get("agent_id")) if is_copy else what.owner
+        return owner is not None and owner not in self.workspace.registry.all()
+
+    def _is_log(self, stored: Stored) -> bool:
+        return stored.subject.startswith(f"{self.names.root}.log.")
+
+    def _log_parts(self, stored: Stored) -> tuple[str, str, str, str]:
+        """Returns what a part of a log is: its machine and kind, the agent (or day) and the execution. Raises
+        ValueError."""
+        _, machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")
+        owner, _, stem = subjects.unquoted(name).partition("/")
+        return machine, kind, owner, stem
+
     def _apply_log(self, stored: Stored, *, restoring: bool) -> list[Then]:
         """Adds a part to a log. An offset continues what is there, or the parts before it are asked for again."""
-        _, machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")
+        machine, kind, owner, stem = self._log_parts(stored)
         if machine == self.machine and not restoring:
             return []
-        owner, _, stem = subjects.unquoted(name).partition("/")
         if kind == subjects.AUDIT and _DAY.fullmatch(owner):
             mine = machine == self.machine
             path = self.workspace.path / "audit" / (f"{owner}.jsonl" if mine else f"{owner}.{machine}.jsonl")
@@ -344,7 +365,7 @@ class Applying:
         return []
 
     def _apply(self, stored: Stored, *, restoring: bool) -> list[Then]:
-        if stored.subject.startswith(f"{self.names.root}.log."):
+        if self._is_log(stored):
             return self._apply_log(stored, restoring=restoring)
         what = self.names.parse(stored.subject)
         if isinstance(what, str):

@@ -365,9 +365,7 @@ class Following:
         while (batch := await self._next(stream)) and connection == self._connections:
             if not batch[-1].is_last and stream == self.hub.names.stream and batch[-1].sequence > self._referred_until:
                 await self._get_referred()
-            is_referring = any(map(self._refers, batch))
-            seconds = REFERRING_SECONDS if is_referring else ORDER_SECONDS
-            await self._after_shared(stream, max(map(_shared_before, batch)), seconds)
+            await self._after_referred(stream, batch)
             await self._apply(stream, batch)
             if batch[-1].is_last:  # later values are announced
                 break
@@ -380,17 +378,24 @@ class Following:
             return [found]
         return await self.hub.after(stream, self.progress.place(stream))
 
-    def _refers(self, stored: Stored) -> bool:
-        """Returns whether a value would not be complete here without a shared one: a conversation's, or an agent's."""
-        what = self.hub.names.parse(stored.subject)
-        is_unknown = isinstance(what, Own) and what.owner not in self.applying.workspace.registry.all()
-        return is_unknown or OF_A_CONVERSATION in stored.data
+    async def _after_referred(self, stream: str, batch: Sequence[Stored]) -> None:
+        """Waits for the shared values to which these may refer: those that their machine had when it wrote them. What
+        an unknown agent has written waits for all that there are: its record may have been sent after it, as a machine
+        that shares its files for the first time has none of them."""
+        shared = self.hub.names.stream
+        revision, seconds = max(map(_shared_before, batch)), ORDER_SECONDS
+        if any(OF_A_CONVERSATION in stored.data for stored in batch):
+            seconds = REFERRING_SECONDS
+        if stream != shared and any(map(self.applying.is_of_unknown, batch)):
+            revision, seconds = max(revision, (await self.hub.state(shared)).last_sequence), REFERRING_SECONDS
+        await self._after_shared(stream, revision, seconds)
 
     async def _after_shared(self, stream: str, revision: int, seconds: float = 0.0) -> None:
-        """Waits for the shared values that a machine had when it wrote others, which may refer to them: without limit
-        while they are restored, else for so long at most."""
+        """Waits until the shared values are as far as this revision: without limit while all are restored, else for so
+        long at most."""
         shared = self.hub.names.stream
-        if stream == shared or self.progress.place(shared) >= revision:
+        is_behind = self.progress.is_restoring(shared) or self.progress.place(shared) < revision
+        if stream == shared or not is_behind:
             return
         self._follower(shared).set()
         while self.progress.is_restoring(shared) and self.hub.usable:

@@ -129,7 +129,8 @@ class Publishing:
         entity: Readable = inbox.hot.decode(data, path.stem, modified / 1e9)
         key = _mail_key(path)
         kind = subjects.MESSAGE if path.parts[0] == "ipc" else subjects.NOTIFICATION
-        by_hand = not is_new and len(path.parts) == len(LETTER) and is_by_hand(name, entity)
+        may_be_back = not is_new and len(path.parts) == len(LETTER)
+        by_hand = may_be_back and (is_by_hand(name, entity) or await asyncio.to_thread(self._is_back, path, entity))
         if by_hand and key not in self._known and (older := _archived(inbox, name)) is not None:
             await self.publish_mail(older.relative_to(self.workspace.path))  # the name stays with it
         is_known = is_new or (key in self._known and not by_hand)
@@ -169,6 +170,15 @@ class Publishing:
             subject = self.names.own(self.machine, subjects.MARKS[kind], path.parts[1], path.name)
             await self._put(subject, json.dumps({"read_at": mark or None}).encode(), modified)
             self._remember(key, mark)
+
+    def _is_back(self, path: Path, entity: Readable) -> bool:
+        """Returns whether a letter in the mailbox of this machine's agent was put back by hand. It was read, so that it
+        may have another text by now."""
+        inbox = self.workspace.mailbox(path.parts[1])
+        if path.parts[0] != "ipc" or not self._is_home(path.parts[1]):
+            return False
+        is_marked = entity.read_at is not None and inbox.is_unread(path.name, entity)  # type: ignore[arg-type]
+        return is_marked or bool(self._known.get(_mail_key(path))) or _archived(inbox, path.name) is not None
 
     def _made_unread(self, inbox: Inbox[Any], name: str) -> bool:
         """Takes the mark from a file that was read and put back by hand, so that it is unread on every machine. Returns
@@ -494,6 +504,12 @@ LONGEST_SECONDS = 60.0
 AT_ONCE = 64
 
 
+def is_referred_to(path: Path) -> bool:
+    """Returns whether a file, by its path in the session's directory, holds what other files refer to: agents, or a
+    conversation (`subjects.REFERRED`)."""
+    return path.parts[0] == "agents.json" or path.name == "conversation.md"
+
+
 @dataclass(eq=False)
 class Noticing:
     """Notices changed files and has them published, in the relay's event loop."""
@@ -563,8 +579,10 @@ class Noticing:
             self._asked.clear()
             if self.hub.usable and self.is_whole():
                 ready = self.due.ready()
-                for start in range(0, len(ready), AT_ONCE):
-                    await asyncio.gather(*map(self._publish, ready[start : start + AT_ONCE]))
+                first = [path for path in ready if is_referred_to(path)]  # whatever is sent says that it comes after
+                for some in (first, [path for path in ready if not is_referred_to(path)]):
+                    for start in range(0, len(some), AT_ONCE):
+                        await asyncio.gather(*map(self._publish, some[start : start + AT_ONCE]))
             pause = max(self.due.pause(LONGEST_SECONDS), 0.02 if self.hub.usable and self.is_whole() else 0.5)
             try:
                 await asyncio.wait_for(self._asked.wait(), pause)

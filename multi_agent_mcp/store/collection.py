@@ -480,7 +480,7 @@ class Collection(Generic[E]):
             if entity_id not in together.here:
                 return None
             self._put_together(together)  # it may be one of those that wait
-        if entity_id in self._last_seen and (found := self._looked_for(entity_id, [self._last_seen[entity_id]])):
+        if entity_id in self._last_seen and (found := self._looked_for(entity_id, self._seen_at(entity_id))):
             return found
         noted = self._noted(entity_id)
         found = self._looked_for(entity_id, self._places([noted])) if noted is not None else None
@@ -490,6 +490,12 @@ class Collection(Generic[E]):
         if found is not None and found.partition is not noted:
             self._note(entity_id, found.partition)
         return found
+
+    def _seen_at(self, entity_id: str) -> Iterable[tuple[Partition[E], Directory[E]]]:
+        """Returns where an entity was seen last. If that is the archive, a person may have put an open one beside it,
+        which counts."""
+        partition, directory = self._last_seen[entity_id]
+        return dict.fromkeys([(partition, partition.home), (partition, directory)])
 
     def _looked_for(self, entity_id: str, places: Iterable[tuple[Partition[E], Directory[E]]]) -> Location[E] | None:
         name = self.layout.name(entity_id)

@@ -1,16 +1,25 @@
-"""Following the hub: when it is taken for an older one than was known."""
+"""Following the hub: when it is taken for an older one than was known, and what waits for what."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from multi_agent_mcp.hub.applying import Disk
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.entity import SessionName
+from multi_agent_mcp.hub.applying import Applying, Disk
 from multi_agent_mcp.hub.following import Following
-from multi_agent_mcp.hub.stream import StreamState
+from multi_agent_mcp.hub.stream import AFTER, OFFSET, Stored, StreamState
+from multi_agent_mcp.hub.subjects import LOG, READ, Names
+from multi_agent_mcp.store.workspace import Workspace
 
 LAST = 100
+NAMES = Names("0" * 32)
 
 
 SHARED = "shared"
@@ -96,3 +105,62 @@ def test_what_another_machine_says_of_the_former_hub_is_not_held_against_its_suc
         return following.replaced, following.synchronised
 
     assert asyncio.run(follow()) == (False, True)
+
+
+LANE = "own"
+
+
+def value(owner: str, kind: str = READ) -> Stored:
+    return Stored(NAMES.own("desk", kind, owner, "x.md"), 1, {AFTER: "0"}, b'{"read_at": null}')
+
+
+def log_of(owner: str) -> Stored:
+    return Stored(NAMES.log("desk", LOG, f"{owner}/exec_0123456789ab"), 1, {AFTER: "0", OFFSET: "0"}, b"line\n")
+
+
+@pytest.mark.parametrize(
+    ("batch", "waits"),
+    [
+        ([value("admin")], False),
+        ([value("admin"), value("newcomer")], True),
+        ([log_of("admin")], False),
+        ([log_of("newcomer")], True),
+        ([value("newcomer", "ses")], True),
+    ],
+)
+@pytest.mark.parametrize("restoring", [False, True])
+def test_what_an_agent_wrote_is_applied_when_its_record_is_here(
+    tmp_path: Path, batch: list[Stored], *, waits: bool, restoring: bool
+) -> None:
+    """Whoever shared a session first wrote its marks before the hub had an agent, so they name no revision to wait for;
+    a machine that passed them over had all that mail once more."""
+    workspace = Workspace(tmp_path, SessionName("demo"))
+    workspace.make()
+    workspace.registry.create()
+    workspace.registry.add(Agent(id="admin", role="owner"))
+    places = {SHARED: 0}
+
+    class SharedHub(RestartedHub):
+        names: Any = NAMES
+
+        async def state(self, _: str) -> StreamState:
+            return StreamState("one", 7)
+
+    async def follow() -> list[bool]:
+        following = _following(SharedHub(in_question=0))
+        following._wakes[NAMES.stream] = asyncio.Event()
+        following.applying = Applying(workspace, NAMES, "laptop", cast("Any", None), lambda *_: None)
+        progress: Any = following.progress
+        progress.place = lambda stream: places[SHARED] if stream == NAMES.stream else 0
+        progress.is_restoring = lambda _: restoring and places[SHARED] < 7
+        task, found = asyncio.create_task(following._after_referred(LANE, batch)), []
+        for place in (0, 6, 7):
+            places[SHARED] = place
+            async with following._moved:
+                following._moved.notify_all()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(task), 0.05 if place < 7 else 5)
+            found.append(task.done())
+        return found
+
+    assert asyncio.run(follow()) == ([False, False, True] if waits or restoring else [True, True, True])

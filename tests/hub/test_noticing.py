@@ -41,6 +41,24 @@ def test_only_what_may_succeed_later_is_tried_again(tmp_path: Path, refusal: Ref
     assert (len(tried), len(noticing.due)) == (1, left)
 
 
+def test_agents_and_conversations_are_sent_before_what_refers_to_them(tmp_path: Path) -> None:
+    """Else a machine that joins may be handed a mark before it knows whose it is."""
+    begun, sent = list[tuple[str, int]](), list[Path]()
+
+    async def publish(path: Path) -> None:
+        begun.append((path.name, len(sent)))
+        await asyncio.sleep(0)
+        sent.append(path)
+
+    publishing = SimpleNamespace(publish=publish, is_own=lambda _: False)
+    noticing = Noticing(tmp_path, cast("Any", SimpleNamespace(usable=True)), cast("Any", publishing))
+    for path in ("ipc/admin/a.md", "conversations/cnv_1/conversation.md", "executions/admin/b.md", "agents.json"):
+        noticing.due.add(Path(path), 0.0)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(noticing.run(), 0.2))
+    assert begun == [("conversation.md", 0), ("agents.json", 0), ("a.md", 2), ("b.md", 2)]
+
+
 class Values:
     """A hub's values, in memory, as `Publishing` asks for them."""
 
@@ -137,3 +155,32 @@ def test_an_unread_letter_by_hand_under_an_archived_ones_name_travels_beside_it(
     new = put(mailbox.path / archived.name, mailbox.hot.codec.encode(other))
     sharing.publish(*((archived, new) if archived_first else (new, archived)))
     assert sharing.unread_elsewhere() == {letter.content: False, "new": True}
+
+
+@pytest.mark.parametrize("copied", [True, False], ids=["copied", "moved"])
+@pytest.mark.parametrize("shared_before", [True, False])
+@pytest.mark.parametrize("unmarked", [True, False])
+def test_a_read_letter_that_was_put_back_with_another_text_travels_beside_the_first(
+    sharing: Sharing, *, copied: bool, shared_before: bool, unmarked: bool
+) -> None:
+    mailbox = sharing.workspace.mailbox("worker-a")
+    mailbox.deliver(letter := replace(message(), signature="v2:00"))
+    mailbox.mark_read([file_name(letter)], NOON)
+    confirm_read(mailbox)
+    (archived,) = mailbox.path.glob("archive/*/*.md")
+    first = archived.read_bytes()
+    if shared_before:
+        sharing.publish(archived)
+    edited = replace(letter, content="edited", read_at=None if unmarked else NOON)
+    back = put(mailbox.path / archived.name, mailbox.hot.codec.encode(edited))
+    if not copied:
+        archived.unlink()
+    sharing.publish(back)
+    found = sharing.unread_elsewhere()
+    if copied or shared_before:
+        assert found == {letter.content: False, "edited": True}
+        assert archived.read_bytes() == first
+    else:
+        assert found == {"edited": True}
+    (here,) = mailbox.path.glob("*.md")
+    assert b"edited" in here.read_bytes()

@@ -482,3 +482,19 @@ def test_an_index_of_which_only_some_lines_were_written_is_not_trusted(files: Fi
     lines = index.read_bytes().splitlines(keepends=True)
     index.write_bytes(b"".join(lines[:2]))
     assert accepting(files).closed_counts("worker-a") == {"done": 3}
+
+
+def test_an_open_file_beside_the_archived_one_counts_also_for_who_has_seen_that_one(files: Files) -> None:
+    tasks, done = accepting(files), replace(TASK, status="done")
+    tasks.accept(done.id, value(done, 7), at(0))
+    assert tasks.get(done.id).status == "done"
+    (archived,) = (tasks.base / "worker-a" / "archive").rglob("*.md")
+    before = archived.read_bytes()
+    again = value(replace(TASK, title="Once more"), 9)
+    written = with_mark(again)
+    assert written is not None
+    put(tasks.base / "worker-a" / f"{TASK.id}.md", written)  # by hand, then changed by another process
+    tasks.accept(done.id, again, at(1))
+    assert archived.read_bytes() == before
+    assert paths(tasks) == [str(archived.relative_to(tasks.base)), f"worker-a/{TASK.id}.md"]
+    assert tasks.get(done.id).title == "Once more"
