@@ -39,7 +39,7 @@ class Draft:
         size = len(self.content.encode())
         if size > content_bytes:
             raise ContentTooLarge(size=size, limit=content_bytes)
-        envelope = len(as_json("subject", self.subject)) + len(metadata)
+        envelope = len(_JSON.encode(self.subject)) + len(metadata)
         if envelope > ENVELOPE_CHARACTERS:
             raise ContentTooLarge("envelope_too_large", size=envelope, limit=ENVELOPE_CHARACTERS)
         require_choice("message_type", self.type, MESSAGE_TYPES)

@@ -72,7 +72,10 @@ class Constructor(SafeConstructor):
 
 
 def _read_tag(value: str) -> str:
-    return next((tag for tag, form in _forms.get(value[:1], ()) if form.match(value)), _TEXT)
+    for tag, form in _forms.get(value[:1], ()):
+        if form.match(value):
+            return tag
+    return _TEXT
 
 
 _forms: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
@@ -99,8 +102,9 @@ def _scalar(tag: str, value: str, style: str | None = None) -> yaml.ScalarEvent:
     """Returns the event of a scalar. It is written without quotes or tag only if both versions of YAML read it as what
     it is: PyYAML's own rules for numbers are not the parser's. Values that the parser recognises only by tag (a date,
     an infinity in a user's own key) are written with the tag."""
+    is_text = tag == _TEXT
     is_plain = tag == _read_tag(value) == _older_rules.resolve(yaml.ScalarNode, value, (True, False))
-    return yaml.ScalarEvent(None, tag, (is_plain, tag == _TEXT), value, style=style)
+    return yaml.ScalarEvent(None, None if is_text else tag, (is_plain, is_text), value, style=style)
 
 
 def _add(events: list[yaml.Event], value: Any) -> None:
@@ -158,8 +162,8 @@ _older_rules: Any = yaml.resolver.Resolver()
 _words: dict[str, yaml.ScalarEvent] = {}
 _BEGIN: list[yaml.Event] = [yaml.StreamStartEvent(), yaml.DocumentStartEvent(explicit=False)]
 _END: list[yaml.Event] = [yaml.DocumentEndEvent(explicit=False), yaml.StreamEndEvent()]
-_LIST_BEGINS = yaml.SequenceStartEvent(None, _LIST, True, flow_style=False)
-_MAPPING_BEGINS = yaml.MappingStartEvent(None, _MAPPING, True, flow_style=False)
+_LIST_BEGINS = yaml.SequenceStartEvent(None, None, True, flow_style=False)
+_MAPPING_BEGINS = yaml.MappingStartEvent(None, None, True, flow_style=False)
 _LIST_ENDS, _MAPPING_ENDS = yaml.SequenceEndEvent(), yaml.MappingEndEvent()
 _NOTHING_SAID = _scalar(_NULL, "null")
 

@@ -341,14 +341,16 @@ class Locks:
 
     def was_taken(self, name: str) -> bool:
         """Returns whether anybody has ever taken the lock, as far as its file tells, which `prune` removes."""
-        return os.path.lexists(self._file(name))
+        return os.access(self._file(name), os.F_OK)  # a stat(2) that fails takes three times as long
 
     def is_held(self, name: str) -> bool:
         """Returns whether the lock `name` is held, without preventing others from taking or testing it."""
+        if not self.was_taken(name):
+            return False  # as most are of which a sender asks
         try:
             descriptor = os.open(self._file(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            return False  # it was never held, or cannot be held
+            return False  # it cannot be held
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

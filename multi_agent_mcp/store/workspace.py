@@ -450,8 +450,8 @@ class Workspace:
         return Record(self.files, (place / "ended" if ended else place) / f"{agent_id}.json")
 
     def has_limit(self, agent_id: str) -> bool:
-        """Whether there is a `limit` of an agent; one stat(2)."""
-        return os.path.exists(f"{self.path}/.limits/{agent_id}.json")  # noqa: PTH110 - asked at every sending
+        """Whether there is a `limit` of an agent; one access(2), as it is asked at every sending."""
+        return os.access(f"{self.path}/.limits/{agent_id}.json", os.F_OK)
 
     def hook_state(self, agent_id: str, purpose: str) -> Record:
         """The state of `hook` for an agent's session of this purpose (`hooks/first_look.py`)."""
