@@ -35,7 +35,7 @@ class Draft:
         """Raises `InvalidArguments` or `ContentTooLarge` if the message could not be stored or shown."""
         for name in ("content", "subject", "idempotency_key"):
             require_text(name, getattr(self, name))
-        metadata = as_json("metadata", self.metadata)
+        metadata = as_json("metadata", self.metadata) if self.metadata else "{}"
         size = len(self.content.encode())
         if size > content_bytes:
             raise ContentTooLarge(size=size, limit=content_bytes)
