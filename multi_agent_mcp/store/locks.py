@@ -188,6 +188,7 @@ class Locks:
     def __init__(self, path: Path, require_inside: Callable[[Path], None]) -> None:
         """`require_inside` raises for a directory that leads out of the session's."""
         self.path = path
+        self._place = str(path)
         self._require_inside = require_inside
         self._queues: dict[str, threading.Lock] = {}
         self._thread = _Thread()
@@ -366,7 +367,7 @@ class Locks:
         return sorted(path.stem for path in self.path.glob("*.lock") if self.is_held(path.stem))
 
     def _file(self, name: str) -> str:
-        return f"{self.path}/{name}.lock"
+        return f"{self._place}/{name}.lock"
 
 
 class Lasting:
