@@ -374,7 +374,7 @@ def _archived(inbox: Inbox[Any], name: str) -> Path | None:
 def _is_copied(inbox: Inbox[Any], name: str, archived: Readable) -> bool:
     """Returns whether a copy of an archived message or notification was put back by hand, to be read again."""
     here = inbox.hot.load(name) if os.path.lexists(f"{inbox.path}/{name}") else None
-    return here is not None and here.id == archived.id
+    return here is not None and here.mark_read(None) == archived.mark_read(None)
 
 
 def _read(workspace: Workspace, path: Path) -> tuple[bytes, int] | None:

@@ -37,6 +37,7 @@ _NOTHING: Mapping[str, Any] = {}
 _BOUNDARY = re.compile(r"---(?<=^---)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 """A line `---`. Its beginning is tested last: what begins with a text of its own is searched for much faster."""
 _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
+_CHARACTERS_MORE = 1 << 20  # so much may aliases add to it
 
 
 _TEXT, _LIST, _MAPPING, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map", "null"))
@@ -188,7 +189,10 @@ class Header(YAMLHandler):
         """Returns the value of a YAML document. Texts, lists and mappings of texts, of which a header consists, are
         taken from libyaml's nodes directly: PyYAML's constructors take as long as its parser. Raises `Unreadable`."""
         node = Parser(fm).get_single_node()
-        return None if node is None else _Values().of(node, 0)
+        value = None if node is None else _Values().of(node, 0)
+        if "&" in fm:  # perhaps an anchor: what refers to it is written in full
+            _require_tree(value, len(fm) + _CHARACTERS_MORE)
+        return value
 
     def export(self, metadata: Mapping[str, object], **_: object) -> str:
         events = [*_BEGIN]
@@ -257,15 +261,18 @@ def _load(header_text: str) -> Mapping[str, Any]:
     return header
 
 
-def _require_tree(header: Any) -> None:
-    """Raises `Unreadable` for a header that is too deep or large to be written again, as with recursive aliases."""
+def _require_tree(header: Any, characters: float = math.inf) -> None:
+    """Raises `Unreadable` for a header that is too deep or large to be written again, as with recursive aliases, or
+    has texts of more characters."""
     pending, visited = [(header, 0)], 0
     while pending:
         value, depth = pending.pop()
         visited += 1
-        if depth > _DEPTH_MAX or visited > _VALUES_MAX:
+        characters -= len(value) if isinstance(value, (str, bytes)) else 0
+        if depth > _DEPTH_MAX or visited > _VALUES_MAX or characters < 0:
             raise Unreadable("front_matter_too_deep")
         if isinstance(value, dict):
+            characters -= sum(len(key) for key in value if isinstance(key, str))
             pending += [(item, depth + 1) for item in value.values()]
         elif isinstance(value, (list, tuple)):
             pending += [(item, depth + 1) for item in value]

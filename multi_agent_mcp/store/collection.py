@@ -190,17 +190,19 @@ class Partition(Generic[E]):
             raise
 
     def put_away(self, name: str, entity: E, files_moved: Callable[[Path, Path], None]) -> bool:
-        """Moves a file from home to the archive; the caller holds the entity's lock. Does nothing if the name is taken
-        there, as nothing is overwritten, and returns whether it moved."""
-        source = self.home.path / name
+        """Moves a file from home to the archive; the caller holds the entity's lock. Does nothing if another file has
+        the name there, as nothing is overwritten, and returns whether it is gone from home."""
+        source, files = self.home.path / name, self.home.files
         found = signature_of(source)
         if found is None:
             return False
         month = self.month_of(found[0])
         item = name.partition("/")[0]  # the file, or the entity's directory
-        with self.home.files.locks.held(self.archive.lock):
+        with files.locks.held(self.archive.lock):
             if (month.path / item).exists():
-                return False
+                if is_same := item == name and files.read(month.path / name) == files.read(source):
+                    files.remove(source, sync=True)
+                return is_same
             with month.noting([(name, entity, found[0])]):
                 files_moved(self.home.path / item, month.path / item)
         return True

@@ -97,7 +97,7 @@ class Sharing:
                 seen.add((path, path.stat().st_mtime_ns))
                 with suppress(FileNotFoundError):
                     asyncio.run(self.publishing.publish(path.relative_to(self.workspace.path)))
-            letters = (self.workspace.path / "ipc").rglob("*.md")
+            letters = (self.workspace.path / "ipc").glob("*/*.md")
             pending = [path for path in letters if (path, path.stat().st_mtime_ns) not in seen]
 
     def unread_elsewhere(self) -> dict[str, bool]:
@@ -160,8 +160,9 @@ def test_an_unread_letter_by_hand_under_an_archived_ones_name_travels_beside_it(
 @pytest.mark.parametrize("copied", [True, False], ids=["copied", "moved"])
 @pytest.mark.parametrize("shared_before", [True, False])
 @pytest.mark.parametrize("unmarked", [True, False])
+@ORDERS
 def test_a_read_letter_that_was_put_back_with_another_text_travels_beside_the_first(
-    sharing: Sharing, *, copied: bool, shared_before: bool, unmarked: bool
+    sharing: Sharing, *, copied: bool, shared_before: bool, unmarked: bool, archived_first: bool
 ) -> None:
     mailbox = sharing.workspace.mailbox("worker-a")
     mailbox.deliver(letter := replace(message(), signature="v2:00"))
@@ -175,7 +176,8 @@ def test_a_read_letter_that_was_put_back_with_another_text_travels_beside_the_fi
     back = put(mailbox.path / archived.name, mailbox.hot.codec.encode(edited))
     if not copied:
         archived.unlink()
-    sharing.publish(back)
+    noticed = [back] if shared_before or not copied else [archived, back]
+    sharing.publish(*(noticed if archived_first else reversed(noticed)))
     found = sharing.unread_elsewhere()
     if copied or shared_before:
         assert found == {letter.content: False, "edited": True}

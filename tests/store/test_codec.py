@@ -378,3 +378,18 @@ def test_an_item_of_a_checklist_is_read_whatever_somebody_wrote() -> None:
     )
     assert task.history == ({"text": "moved"}, {"by": "admin"})
     assert codec(Task).decode(codec(Task).encode(task)).checklist == task.checklist
+
+
+@pytest.mark.parametrize("many", ["x: [{}]", "x:\n- {}", "x: {{{}}}"], ids=["a list", "a block list", "a mapping"])
+def test_a_long_text_that_aliases_repeat_without_end_is_unreadable(many: str) -> None:
+    """Written again it would be a hundred megabytes, and fill the memory of whoever reads the mailbox."""
+    repeated = {"x: [{}]": "*a, " * 2_000, "x:\n- {}": "\n- ".join(["*a"] * 2_000)}
+    mapping = ", ".join(f"k{number}: *a" for number in range(2_000))
+    header = f'id: a\ny: &a "{"text " * 10_000}"\n{many.format(repeated.get(many, mapping))}'
+    with pytest.raises(Unreadable):
+        parse(f"---\n{header}\n---\n".encode())
+
+
+def test_a_text_that_aliases_repeat_is_read_in_full() -> None:
+    found = parse(b"---\nid: &a some words\nx: [*a, *a]\n? *a\n: y\n---\n").header
+    assert found == {"id": "some words", "x": ["some words", "some words"], "some words": "y"}

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store import collection as collection_module
@@ -498,3 +499,13 @@ def test_an_open_file_beside_the_archived_one_counts_also_for_who_has_seen_that_
     assert archived.read_bytes() == before
     assert paths(tasks) == [str(archived.relative_to(tasks.base)), f"worker-a/{TASK.id}.md"]
     assert tasks.get(done.id).title == "Once more"
+
+
+def test_a_finished_task_is_not_left_beside_its_like_in_the_archive(files: Files) -> None:
+    tasks, done = accepting(files), replace(TASK, status="done")
+    tasks.accept(done.id, value(done, 7), at(0))
+    (archived,) = (tasks.base / "worker-a" / "archive").rglob("*.md")
+    for content, left in ((archived.read_bytes(), []), (archived.read_bytes() + b"more", [f"worker-a/{TASK.id}.md"])):
+        put(tasks.base / "worker-a" / f"{TASK.id}.md", content, at=from_timestamp(archived.stat().st_mtime))
+        accepting(files).settle("worker-a")
+        assert paths(tasks) == [str(archived.relative_to(tasks.base)), *left]
