@@ -134,14 +134,26 @@ class Partition(Generic[E]):
         self.home = home
         self.archive = archive
         self.layout = layout
+        self._parted: tuple[Any, list[E], list[tuple[str, E]]] = None, [], []
 
-    def open(self) -> list[E]:
-        return [entity for _, entity in self.home.entities() if not self.layout.label(entity)]
+    def open(self) -> Sequence[E]:
+        return self._open_and_over()[0]
 
-    def left_over(self) -> list[tuple[str, E]]:
+    def left_over(self) -> Sequence[tuple[str, E]]:
         """Returns names and entities of what is over and still here: it may not leave yet, or whoever ended it was
         killed, or is a person."""
-        return [item for item in self.home.entities() if self.layout.label(item[1])]
+        return self._open_and_over()[1]
+
+    def _open_and_over(self) -> tuple[list[E], list[tuple[str, E]]]:
+        """Returns what is open here and what is over, parted once for each state of the directory."""
+        entities = self.home.entities()
+        known, still_open, over = self._parted
+        if known is not entities:
+            over = [item for item in entities if self.layout.label(item[1])]
+            ended = {name for name, _ in over}
+            still_open = [entity for name, entity in entities if name not in ended]
+            self._parted = entities, still_open, over
+        return still_open, over
 
     def newest_over(self, label: str | None, group: str | None) -> Iterator[Place[E]]:
         """Yields what is over (as this label, of this group), what came last first. The archive, which holds older
@@ -262,7 +274,7 @@ class Collection(Generic[E]):
 
     def open(self, partition: str | None = None) -> list[E]:
         """Returns the open entities, of one partition or of all. What is over costs nothing."""
-        found = []
+        found: list[E] = []
         for chosen in self._chosen(partition):
             found += (entities := chosen.open())
             for entity in entities:

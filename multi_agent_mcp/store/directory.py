@@ -443,7 +443,7 @@ class Directory(EntityFiles[E]):
                         if not _is_entity_directory(name) or not item.is_dir(follow_symlinks=False):
                             continue
                         name = f"{name}/{self._nested}"
-                    elif not self.is_ours(name):
+                    elif name not in self._entries and not self.is_ours(name):
                         continue
                     try:
                         status = (
