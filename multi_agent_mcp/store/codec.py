@@ -37,7 +37,7 @@ _NOTHING: Mapping[str, Any] = {}
 _BOUNDARY = re.compile(r"---(?<=^---)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 """A line `---`. Its beginning is tested last: what begins with a text of its own is searched for much faster."""
 _VALUES_MAX, _DEPTH_MAX = 200_000, 64  # a header beyond that is an accident or a bomb of aliases
-_CHARACTERS_MORE = 1 << 20  # so much may aliases add to it
+_ALIASED_MAX = 1 << 20  # how many characters aliases may add to a header
 
 
 _TEXT, _LIST, _MAPPING, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map", "null"))
@@ -114,7 +114,7 @@ def _add(events: list[yaml.Event], value: Any) -> None:
     if type(value) is str:
         events.append(_words.get(value) or _remembered(_words, value, _scalar(_TEXT, value)))
     elif value is None:
-        events.append(_NOTHING_SAID)
+        events.append(_NULL_EVENT)
     elif type(value) is list:
         events.append(_LIST_BEGINS)
         for item in value:
@@ -166,7 +166,7 @@ _END: list[yaml.Event] = [yaml.DocumentEndEvent(explicit=False), yaml.StreamEndE
 _LIST_BEGINS = yaml.SequenceStartEvent(None, None, True, flow_style=False)
 _MAPPING_BEGINS = yaml.MappingStartEvent(None, None, True, flow_style=False)
 _LIST_ENDS, _MAPPING_ENDS = yaml.SequenceEndEvent(), yaml.MappingEndEvent()
-_NOTHING_SAID = _scalar(_NULL, "null")
+_NULL_EVENT = _scalar(_NULL, "null")
 
 
 class Unreadable(Exception):
@@ -191,7 +191,7 @@ class Header(YAMLHandler):
         node = Parser(fm).get_single_node()
         value = None if node is None else _Values().of(node, 0)
         if "&" in fm:  # perhaps an anchor: what refers to it is written in full
-            _require_tree(value, len(fm) + _CHARACTERS_MORE)
+            _require_tree(value, len(fm) + _ALIASED_MAX)
         return value
 
     def export(self, metadata: Mapping[str, object], **_: object) -> str:

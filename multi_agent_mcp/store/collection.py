@@ -212,9 +212,11 @@ class Partition(Generic[E]):
         item = name.partition("/")[0]  # the file, or the entity's directory
         with files.locks.held(self.archive.lock):
             if (month.path / item).exists():
-                if is_same := item == name and files.read(month.path / name) == files.read(source):
-                    files.remove(source, sync=True)
-                return is_same
+                with suppress(StorageError):  # it is no file
+                    if item == name and files.read(month.path / name) == files.read(source):
+                        files.remove(source, sync=True)
+                        return True
+                return False
             with month.noting([(name, entity, found[0])]):
                 files_moved(self.home.path / item, month.path / item)
         return True

@@ -14,13 +14,14 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import SessionName
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
 from multi_agent_mcp.hub.publishing import Noticing, Publishing
 from multi_agent_mcp.hub.stream import OP, Stored
 from multi_agent_mcp.hub.subjects import MESSAGE, READ, Names, Own
 from multi_agent_mcp.store.authority import Superseded
 from multi_agent_mcp.store.inbox import file_name
-from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.store.workspace import Mailbox, Workspace
 from tests.hub.support import DESK
 from tests.store.support import NOON, confirm_read, message, put
 
@@ -123,6 +124,15 @@ def sharing(tmp_path: Path) -> Sharing:
     return Sharing(workspace, values, Publishing(workspace, names, DESK, cast("Any", values)))
 
 
+def read_letter(mailbox: Mailbox, letter: Message) -> Path:
+    """Has a letter delivered and read; returns its file in the archive."""
+    mailbox.deliver(letter)
+    mailbox.mark_read([file_name(letter)], NOON)
+    confirm_read(mailbox)
+    (archived,) = mailbox.path.glob("archive/*/*.md")
+    return archived
+
+
 ORDERS = pytest.mark.parametrize("archived_first", [True, False], ids=["the archived one first", "and last"])
 
 
@@ -131,10 +141,7 @@ def test_a_letter_that_was_put_back_is_unread_everywhere_whichever_copy_is_publi
     sharing: Sharing, archived_first: bool
 ) -> None:
     mailbox = sharing.workspace.mailbox("worker-a")
-    mailbox.deliver(letter := replace(message(), signature="v2:00"))
-    mailbox.mark_read([file_name(letter)], NOON)
-    confirm_read(mailbox)
-    (archived,) = mailbox.path.glob("archive/*/*.md")
+    archived = read_letter(mailbox, letter := replace(message(), signature="v2:00"))
     back = mailbox.path / archived.name
     back.write_bytes(archived.read_bytes())
     twice = (back, back)  # its mark is taken, which is noticed
@@ -147,10 +154,7 @@ def test_an_unread_letter_by_hand_under_an_archived_ones_name_travels_beside_it(
     sharing: Sharing, archived_first: bool
 ) -> None:
     mailbox = sharing.workspace.mailbox("worker-a")
-    mailbox.deliver(letter := message())
-    mailbox.mark_read([file_name(letter)], NOON)
-    confirm_read(mailbox)
-    (archived,) = mailbox.path.glob("archive/*/*.md")
+    archived = read_letter(mailbox, letter := message())
     other = replace(letter, id=f"{letter.id[:-1]}7", content="new")
     new = put(mailbox.path / archived.name, mailbox.hot.codec.encode(other))
     sharing.publish(*((archived, new) if archived_first else (new, archived)))
@@ -165,10 +169,7 @@ def test_a_read_letter_that_was_put_back_with_another_text_travels_beside_the_fi
     sharing: Sharing, *, copied: bool, shared_before: bool, unmarked: bool, archived_first: bool
 ) -> None:
     mailbox = sharing.workspace.mailbox("worker-a")
-    mailbox.deliver(letter := replace(message(), signature="v2:00"))
-    mailbox.mark_read([file_name(letter)], NOON)
-    confirm_read(mailbox)
-    (archived,) = mailbox.path.glob("archive/*/*.md")
+    archived = read_letter(mailbox, letter := replace(message(), signature="v2:00"))
     first = archived.read_bytes()
     if shared_before:
         sharing.publish(archived)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from multi_agent_mcp.domain.task import Change, Task
-from multi_agent_mcp.domain.times import from_timestamp
+from multi_agent_mcp.domain.times import from_timestamp, now
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store import collection as collection_module
@@ -509,3 +509,19 @@ def test_a_finished_task_is_not_left_beside_its_like_in_the_archive(files: Files
         put(tasks.base / "worker-a" / f"{TASK.id}.md", content, at=from_timestamp(archived.stat().st_mtime))
         accepting(files).settle("worker-a")
         assert paths(tasks) == [str(archived.relative_to(tasks.base)), *left]
+
+
+@pytest.mark.parametrize("taken", ["a directory", "a link", "a pipe"])
+def test_a_task_ends_although_something_else_has_its_name_in_the_archive(files: Files, taken: str) -> None:
+    tasks = accepting(files)
+    tasks.accept(TASK.id, value(TASK, 7), at(0))
+    place = tasks.base / "worker-a" / "archive" / f"{now():%Y-%m}" / f"{TASK.id}.md"
+    place.parent.mkdir(parents=True)
+    if taken == "a directory":
+        place.mkdir()
+    elif taken == "a pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/etc/passwd")
+    assert tasks.update(TASK.id, lambda task: replace(task, status="done")).status == "done"
+    assert (tasks.base / "worker-a" / f"{TASK.id}.md").exists()
