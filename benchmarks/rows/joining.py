@@ -14,9 +14,10 @@ from itertools import islice
 from nats.aio.client import Client
 
 from benchmarks.bench import Bench
+from benchmarks.floors import python_started
 from benchmarks.past import Past
 from benchmarks.table import Finding
-from benchmarks.timing import processor_seconds
+from benchmarks.timing import ms, processor_seconds
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.server import BUFFERED_MAX, Server, find_program
@@ -32,7 +33,9 @@ SECONDS = 1800
 
 
 def joining(bench: Bench) -> Finding:
-    """From the start of the new machine's relay until it has everything: seconds, and its processor time."""
+    """From the start of the new machine's relay until it has everything, in starts of an interpreter: its time is spent
+    in Python, on all cores."""
+    floor = python_started(bench.place())
     with machines(bench.place()) as made:
         desk, laptop = made[DESK], Machine(LAPTOP, made.base / LAPTOP)
         join(made.token(), laptop.root, LAPTOP, adopt=False)
@@ -41,7 +44,7 @@ def joining(bench: Bench) -> Finding:
         live(desk, bench.scale.entities)
         brought = bring(desk)
         made.members[LAPTOP] = laptop
-        return measure(laptop, brought)
+        return measure(laptop, brought, floor)
 
 
 def live(desk: Machine, entities: int) -> None:
@@ -101,7 +104,7 @@ def _values(server: Server, desk: Machine) -> Iterator[tuple[str, bytes]]:
         yield names.shared(f"{'tsk'}.{path.stem}"), path.read_bytes()
 
 
-def measure(laptop: Machine, brought: int) -> Finding:
+def measure(laptop: Machine, brought: int, floor: float) -> Finding:
     before = os.getloadavg()[0]
     began = time.monotonic()
     laptop.sharing.start_relay()
@@ -111,4 +114,4 @@ def measure(laptop: Machine, brought: int) -> Finding:
     processor = processor_seconds(laptop.relay_pid)
     files = sum(1 for _ in laptop.path.rglob("*.md"))
     words = f"{took:.0f} s, {processor:.0f} s of processor, {files} files; load before {before:.1f}"
-    return Finding(took, words)
+    return Finding(took / floor, words, f"{ms(floor)} python -c pass")

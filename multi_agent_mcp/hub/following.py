@@ -150,7 +150,7 @@ STREAMS_SECONDS = 60.0
 """The interval of looking for streams that nobody has followed yet, should the news of their first value be lost."""
 RETRY_SECONDS = 1.0
 DOUBT_SECONDS = 30.0
-ORDER_SECONDS = 1.0
+ORDER_SECONDS = 0.5
 """The longest wait of one machine's values for the shared ones that it had: as these may be flooded, not for ever."""
 REFERRING_SECONDS = 60.0
 """The same for values that cannot do without them."""

@@ -278,9 +278,7 @@ class Collection(Generic[E]):
         """Returns the open entities, of one partition or of all. What is over costs nothing."""
         found: list[E] = []
         for chosen in self._chosen(partition):
-            found += (entities := chosen.open())
-            for entity in entities:
-                self._remember(entity.id, chosen, chosen.home)
+            found += chosen.open()
         return found
 
     def open_in_order(self, partition: Chosen = None) -> Iterator[E]:
@@ -496,7 +494,7 @@ class Collection(Generic[E]):
             if entity_id not in together.here:
                 return None
             self._put_together(together)  # it may be one of those that wait
-        if entity_id in self._last_seen and (found := self._looked_for(entity_id, self._seen_at(entity_id))):
+        if (found := self._looked_for(entity_id, self._seen_at(entity_id))) is not None:
             return found
         noted = self._noted(entity_id)
         found = self._looked_for(entity_id, self._places([noted])) if noted is not None else None
@@ -510,8 +508,11 @@ class Collection(Generic[E]):
     def _seen_at(self, entity_id: str) -> Iterable[tuple[Partition[E], Directory[E]]]:
         """Returns where an entity was seen last. If that is the archive, a person may have put an open one beside it,
         which counts."""
-        partition, directory = self._last_seen[entity_id]
-        return dict.fromkeys([(partition, partition.home), (partition, directory)])
+        if (seen := self._last_seen.get(entity_id)) is not None:
+            partition, directory = seen
+            return dict.fromkeys([(partition, partition.home), (partition, directory)])
+        name, partitions = self.layout.name(entity_id), [*self._partitions.values()]
+        return [(partition, partition.home) for partition in partitions if name in partition.home.last_seen()]
 
     def _looked_for(self, entity_id: str, places: Iterable[tuple[Partition[E], Directory[E]]]) -> Location[E] | None:
         name = self.layout.name(entity_id)

@@ -155,7 +155,7 @@ class Snapshots:
 
     def counts(self, tasks: Iterable[Task]) -> dict[str, int]:
         """The number of tasks of each status; `tasks` are the open ones."""
-        counts = Counter(task.status for task in tasks) + self.workspace.tasks.closed_counts()
+        counts = Counter(map(attrgetter("status"), tasks)) + self.workspace.tasks.closed_counts()
         return {status: counts[status] for status in TASK_STATUSES}
 
     def agents(self, tasks: Iterable[Task] | None = None, stuck: Mapping[str, Stuck] | None = None) -> list[AgentRow]:
