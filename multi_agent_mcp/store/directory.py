@@ -136,6 +136,11 @@ class EntityFiles(Generic[E]):
         """Returns the entity; None if the file is gone or still being written, or was unreadable or somebody else's
         (docs/security.md, Other users' sessions) and quarantined. With the descriptor `place` of the directory, as a
         listing has it, the way to it is not looked at for each file."""
+        found = self.load_with_status(name, place)
+        return None if found is None else found[0]
+
+    def load_with_status(self, name: str, place: int | None = None) -> tuple[E, os.stat_result] | None:
+        """As `load`, with the status of the file that was read."""
         path = f"{self.path}/{name}"
         for attempt in range(2):
             if place is None or "/" in name:
@@ -151,7 +156,8 @@ class EntityFiles(Generic[E]):
                 raise StorageError(path=os.path.basename(name), reason=error) from error  # noqa: PTH119 - as in `id_in`
             try:
                 self.files.containment.require_owner(status, path)
-                return self.decode(data, id_in(name), status.st_mtime_ns / 1e9)  # `st_mtime` is another float
+                # `st_mtime` is another float
+                return self.decode(data, id_in(name), status.st_mtime_ns / 1e9), status
             except UntrustedSession as refusal:
                 self._set_aside(path, refusal.values["reason"])
                 return None

@@ -134,9 +134,9 @@ class Inbox(Generic[R]):
         times, found = {}, []
         with suppress(FileNotFoundError), self.hot.opened() as place:
             for name in names:
-                if (entity := self.hot.load(name, place)) is not None:
-                    found.append((name, entity))
-                    times[name] = _changed_at(name, place)
+                if (loaded := self.hot.load_with_status(name, place)) is not None:
+                    found.append((name, loaded[0]))
+                    times[name] = loaded[1].st_ctime_ns
         return [(name, entity, times[name]) for name, entity in self._without_read(found)]
 
     def in_force(self) -> list[tuple[str, R]]:
@@ -617,9 +617,9 @@ def _has_bytes(path: str) -> bool:
         return False
 
 
-def _changed_at(path: Path | str, place: int | None = None) -> int:
+def _changed_at(path: Path) -> int:
     try:
-        return os.stat(path, dir_fd=place, follow_symlinks=False).st_ctime_ns
+        return path.lstat().st_ctime_ns
     except OSError:
         return 0
 
