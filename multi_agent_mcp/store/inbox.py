@@ -35,8 +35,8 @@ from multi_agent_mcp.store.archive import (
     month_of,
 )
 from multi_agent_mcp.store.directory import ARCHIVE, Directory
-from multi_agent_mcp.store.durable_files import Files
-from multi_agent_mcp.system.file_status import modified_at
+from multi_agent_mcp.store.durable_files import FileChanged, Files
+from multi_agent_mcp.system.file_status import modified_at, signature
 from multi_agent_mcp.system.files import spelled, sync_directory
 
 R = TypeVar("R", bound=Readable)
@@ -277,49 +277,64 @@ class Inbox(Generic[R]):
 
     # What is read; the caller of these holds the lock, unless they say otherwise
 
-    def mark_read(self, names: list[str], at: datetime | None) -> None:
-        """Sets `read_at` of these files, which were leased, None to make them unread again."""
-        changed = False
-        for name in names:
-            entity = self.hot.load(name)
-            if entity is not None and entity.read_at != at:
-                self.hot.replace(name, entity.mark_read(at), sync=False)
-                changed = True
-        if changed:
+    def mark_read(self, names: Iterable[str], at: datetime | None, seen: Mapping[str, R] | None = None) -> None:
+        """Sets `read_at` of these files, which were leased, None to make them unread again. `seen` says what was read
+        in them: another one that somebody has put in the place of such a file since stays unread."""
+        marked = [self._mark(name, at, (seen or {}).get(name)) for name in names]
+        if any(marked):
             sync_directory(self.path)
+
+    def _mark(self, name: str, at: datetime | None, seen: R | None = None) -> R | None:
+        """Sets `read_at` of a file, and returns its entity; None if it is gone, or somebody has put another one in its
+        place."""
+        if (loaded := self.hot.load_with_status(name)) is None:
+            return None
+        entity, status = loaded
+        if seen is not None and seen != entity and not _is_same(seen, entity):
+            return None
+        if entity.read_at != at:
+            entity = entity.mark_read(at)
+            try:
+                self.hot.replace(name, entity, sync=False, unchanged=signature(status))
+            except FileChanged:
+                return None
+        return entity
 
     def settle(self, names: Iterable[str], at: datetime) -> None:
         """Moves these files to the archive, as read at this time: nobody has to be handed them (any more)."""
         found = []
         for name in dict.fromkeys(names):
             entity = self.hot.load(name)
+            if entity is not None and entity.read_at is None:
+                entity = self._mark(name, at, entity)
             if entity is not None:
-                if entity.read_at is None:
-                    entity = entity.mark_read(at)
-                    self.hot.replace(name, entity, sync=False)
                 found.append((name, entity))
         self._put_away(found)
 
-    def read(self, names: list[str], at: datetime) -> None:
-        """Marks files read that need no confirmation, as a person has seen them, and moves them to the archive. What is
-        in force stays."""
-        self.mark_read(names, at)
-        found = [(name, entity) for name in names if (entity := self.hot.load(name)) is not None]
-        self._put_away([item for item in found if not self._standing.stays(item[1])])
+    def read(self, names: Sequence[str], at: datetime, seen: Mapping[str, R] | None = None) -> None:
+        """Marks files read that need no confirmation, as a person has seen them, and moves them to the archive, as
+        `mark_read`. What is in force stays."""
+        self.mark_read(names, at, seen)
+        self._put_read_away(self.reference(name, at) for name in names)
 
     def confirm(self, references: Iterable[str]) -> None:
         """Moves the files with these references to the archive, unless they were marked read at another time since.
         What is in force stays. Takes the lock."""
         with self.files.locks.held(self.lock):
-            self._put_away([item for item in self._referred(references) if not self._standing.stays(item[1])])
+            self._put_read_away(references)
+
+    def _put_read_away(self, references: Iterable[str]) -> None:
+        referred = [item for item in self._referred(references) if not self._standing.stays(item[1])]
+        self._put_away([item[:2] for item in referred], {name: inode for name, _, inode in referred})
 
     def requeue(self, references: Iterable[str]) -> list[R]:
         """Makes the files with these references unread again, unless they were marked read at another time than the
         reference says: by another reader, after the one that holds it had died. Returns the entities as they were
         before."""
         found = self._referred(references, unread_too=True)
-        self.mark_read([name for name, entity in found if entity.read_at is not None], None)
-        return [entity for _, entity in found]
+        handed_out = {name: entity for name, entity, _ in found if entity.read_at is not None}
+        self.mark_read(handed_out, None, handed_out)
+        return [entity for _, entity, _ in found]
 
     def bring_back(self, ids: Collection[str]) -> None:
         """Makes the items with these ids unread again, also out of the archive."""
@@ -338,35 +353,40 @@ class Inbox(Generic[R]):
                 if archived is not None and not (self.path / name).exists():
                     self.files.move(archived, self.path / name)
             for directory in self.directories():
-                entity = directory.load(name) if (directory.path / name).exists() else None
-                if entity is not None:
-                    if entity.read_at != at:
-                        entity = entity.mark_read(at)
-                        directory.replace(name, entity)
-                    if directory is self.hot and at is not None and not self._standing.stays(entity):
-                        self._put_away([(name, entity)])
+                loaded = directory.load_with_status(name) if (directory.path / name).exists() else None
+                if loaded is not None:
+                    entity, status = loaded
+                    with suppress(FileChanged):  # the other one that somebody has put in its place is noticed
+                        if entity.read_at != at:
+                            entity = entity.mark_read(at)
+                            directory.replace(name, entity, unchanged=signature(status))
+                        if directory is self.hot and at is not None and not self._standing.stays(entity):
+                            self._put_away([(name, entity)])
                     return True
             return False
 
-    def _referred(self, references: Iterable[str], *, unread_too: bool = False) -> list[tuple[str, R]]:
-        """Returns names and entities of the files that these references name, as far as they are marked read at the
-        time that the reference says."""
+    def _referred(self, references: Iterable[str], *, unread_too: bool = False) -> list[tuple[str, R, int]]:
+        """Returns names, entities and inodes of the files that these references name, as far as they are marked read at
+        the time that the reference says."""
         times: dict[str, set[datetime | None]] = {}
         for path, time in map(_parted, references):
             times.setdefault(path, set()).add(time)
         found = []
         for name in file_names(self.path) if times else ():
             marked = times.get(self.reference(name), ())
-            entity = self.hot.load(name) if marked else None
-            if entity is not None and (entity.read_at in marked or (unread_too and entity.read_at is None)):
-                found.append((name, entity))
+            if not marked or (loaded := self.hot.load_with_status(name)) is None:
+                continue
+            entity, status = loaded
+            if entity.read_at in marked or (unread_too and entity.read_at is None):
+                found.append((name, entity, status.st_ino))
         return found
 
     # A resumption that goes to the archive takes the pause that it ended along, and the pause goes first: if the
     # process is killed between the two moves, a pause that was left behind alone would stand again, and stop an agent
     # that a person had told to go on.
-    def _put_away(self, found: list[tuple[str, R]]) -> None:
-        """Moves files to the months of their entities. First what they end, so that it is never in force again."""
+    def _put_away(self, found: Sequence[tuple[str, R]], inodes: Mapping[str, int] | None = None) -> None:
+        """Moves files to the months of their entities. First what they end, so that it is never in force again. A file
+        with another inode than it had is another one that somebody has put in its place: it comes back."""
         if not found:
             return
         by_month: dict[str, list[tuple[str, R]]] = {}
@@ -377,10 +397,10 @@ class Inbox(Generic[R]):
             with self.files.locks.held(self.archive.lock):
                 moves = self._free_names(items, month.path)
                 with month.noting([*moves.values()]):
-                    self._moved(moves, month.path)
+                    self._moved(moves, month.path, inodes or {})
         sync_directory(self.path)
 
-    def _ended_by(self, found: list[tuple[str, R]]) -> list[tuple[str, R]]:
+    def _ended_by(self, found: Sequence[tuple[str, R]]) -> list[tuple[str, R]]:
         """Returns what is in force and ended by one of these, of which it is none."""
         names, endings = {name for name, _ in found}, [entity for _, entity in found if self._standing.ends(entity)]
         return [
@@ -389,9 +409,11 @@ class Inbox(Generic[R]):
             if name not in names and any(entity.created_at > old.created_at for entity in endings)
         ]
 
-    def _moved(self, moves: Mapping[str, str], place: Path) -> None:
+    def _moved(self, moves: Mapping[str, str], place: Path, inodes: Mapping[str, int]) -> None:
         for name, target in moves.items():
             self.files.move(self.path / name, place / target, sync=False)
+            if name in inodes and _inode(place / target) not in (inodes[name], None):
+                self.files.relocate([(place / target, self.path / name)])
         sync_directory(place)
 
     def _free_names(self, items: Sequence[tuple[str, R]], place: Path) -> dict[str, str]:
@@ -645,6 +667,12 @@ def _parted(reference: str) -> tuple[str, datetime | None]:
     """Returns the path of a reference, and the time of its mark, if it has one."""
     path, _, time = reference.rpartition(" ")
     return (reference, None) if reference.endswith(".md") else (path, parse_time(time))
+
+
+def _is_same(one: Readable, other: Readable) -> bool:
+    """Returns whether two are the same but for their marks. Their texts are compared, as a header's `.nan` is not equal
+    to itself."""
+    return repr(one.mark_read(None)) == repr(other.mark_read(None))
 
 
 def _precedence(item: tuple[Path, R]) -> tuple[datetime, str]:

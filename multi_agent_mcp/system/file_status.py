@@ -40,7 +40,7 @@ def modified_at(path: str | os.PathLike[str]) -> int:
     there are."""
     try:
         return os.stat(path).st_mtime_ns  # noqa: PTH116 - see above
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return 0
 
 

@@ -525,3 +525,15 @@ def test_a_task_ends_although_something_else_has_its_name_in_the_archive(files: 
         place.symlink_to("/etc/passwd")
     assert tasks.update(TASK.id, lambda task: replace(task, status="done")).status == "done"
     assert (tasks.base / "worker-a" / f"{TASK.id}.md").exists()
+
+
+def test_a_file_in_the_place_of_an_agents_directory_hides_no_task(files: Files) -> None:
+    tasks = Collection(files, files.base / "tasks", replace(LAYOUT, by_id=True))
+    tasks.add(TASK)
+    tasks.add(replace(TASK, id="tsk_000000000001", assignee_id="worker-b"))
+    gone = files.base / "tasks" / "worker-b"
+    gone.rename(files.base / "elsewhere")
+    gone.write_text("")
+    assert tasks.find("tsk_000000000001") is None
+    assert tasks.find(TASK.id) is not None
+    assert [task.id for task in tasks.open()] == [TASK.id]

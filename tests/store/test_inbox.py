@@ -269,3 +269,67 @@ def test_every_copy_with_the_same_first_digits_is_found(inbox: Inbox[Message]) -
 
 def test_an_empty_mailbox_holds_nothing(inbox: Inbox[Message]) -> None:
     assert (inbox.unread(), list(inbox.history()), inbox.find("x")) == ([], [], None)
+
+
+FIRST, SECOND = "sender_id: admin\n---\n\nfirst\n", "sender_id: admin\n---\n\nsecond\n"
+
+
+def put_in_place(inbox: Inbox[Message], text: str) -> None:
+    """As a program that replaces a file."""
+    put(inbox.path / "scratch", f"---\n{text}", at=NOON).replace(inbox.path / "n.md")
+
+
+def seen(inbox: Inbox[Message]) -> dict[str, Message]:
+    return {name: entity for name, _ in inbox.unread(fresh=True) if (entity := inbox.hot.load(name)) is not None}
+
+
+def test_a_letter_put_in_the_place_of_one_that_was_read_stays_unread(inbox: Inbox[Message]) -> None:
+    put_in_place(inbox, FIRST)
+    read = seen(inbox)
+    put_in_place(inbox, SECOND)
+    inbox.mark_read(read, NOON, read)
+    inbox.read([*read], NOON, read)
+    assert [entity.content for entity in seen(inbox).values()] == ["second\n"]
+
+
+def test_a_letter_put_in_place_while_the_one_before_is_marked_is_not_overwritten(
+    inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in_place(inbox, FIRST)
+    read, encode = seen(inbox), inbox.hot.codec.encode
+
+    def encode_late(entity: Message) -> bytes:
+        put_in_place(inbox, SECOND)
+        return encode(entity)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inbox.hot.codec, "encode", encode_late)
+        inbox.mark_read(read, NOON, read)
+    assert [entity.content for entity in seen(inbox).values()] == ["second\n"]
+
+
+def test_a_letter_put_in_place_while_the_one_before_is_archived_comes_back(
+    inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in_place(inbox, FIRST)
+    inbox.mark_read(["n.md"], NOON)
+    move = inbox.files.move
+
+    def move_late(source: Path, target: Path, *, sync: bool = True) -> None:
+        put_in_place(inbox, SECOND)
+        move(source, target, sync=sync)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inbox.files, "move", move_late)
+        inbox.confirm([inbox.reference("n.md", NOON)])
+    assert [entity.content for entity in seen(inbox).values()] == ["second\n"]
+    assert archived(inbox) == []
+
+
+def test_a_header_with_a_value_that_is_not_equal_to_itself_is_marked(inbox: Inbox[Message]) -> None:
+    put_in_place(inbox, "metadata: {size: .nan}\nmore: .nan\n---\n\nfirst\n")
+    read = seen(inbox)
+    inbox.mark_read(read, NOON, read)
+    (entity,) = (inbox.hot.load(name) for name in read)
+    assert entity is not None
+    assert entity.read_at == NOON

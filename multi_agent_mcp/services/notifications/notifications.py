@@ -532,9 +532,9 @@ class Notifications:
                 now = self.clock()
                 if lease is not None:
                     lease(tuple(inbox.reference(name, now) for name, _ in mine))
-                    inbox.mark_read([name for name, _ in mine], now)
+                    inbox.mark_read([name for name, _ in mine], now, dict(mine))
                 else:
-                    inbox.read([name for name, _ in mine], now)
+                    inbox.read([name for name, _ in mine], now, dict(mine))
         return answer[: len(mine)]
 
     def from_chat(

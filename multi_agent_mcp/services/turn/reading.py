@@ -232,10 +232,11 @@ class Reading:
             lease(tuple(mailbox.reference(name, batch.at) for name in names))
         if batch.reader.role == "owner":
             self.owner_waits.release_by(batch.reader, believed, self.agents.registry.all())
+        seen = {item.path.name: item.message for item in batch.slices}
         if lease is not None:
-            mailbox.mark_read(names, batch.at)
+            mailbox.mark_read(names, batch.at, seen)
         else:
-            mailbox.read(names, batch.at)
+            mailbox.read(names, batch.at, seen)
         if self.marked_read is not None:
             self.marked_read((item.message for item in batch.slices if item.path.name in names), batch.at)
         return refused

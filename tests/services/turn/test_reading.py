@@ -314,3 +314,18 @@ def test_counting_looks_at_every_file(services: Services, worker_a: Agent) -> No
     send(services, "admin", "worker-a")
     by_hand(services, "worker-a", "note.md", "---\nid: note\n---\n\nx")
     assert services.reading.count(worker_a) == services.unread_mail_count("worker-a") == 2
+
+
+def test_a_letter_put_in_the_place_of_one_that_is_just_handed_out_is_read_next(services: Services) -> None:
+    letter = by_hand(services, "worker-a", "n.md", "---\nsender_id: admin\n---\n\nfirst")
+
+    def lease(_: tuple[str, ...]) -> None:
+        other = letter.with_name("other")
+        other.write_text(letter.read_text(encoding="utf-8").replace("first", "second"), encoding="utf-8")
+        other.replace(letter)
+
+    assert [text.strip() for text in contents(read(services, "worker-a", lease))] == ["first"]
+    left = services.workspace.mailbox("worker-a").hot.load("n.md")
+    assert left is not None
+    assert left.read_at is None
+    assert [text.strip() for text in contents(read(services, "worker-a"))] == ["second"]
