@@ -172,8 +172,8 @@ async def arrived_elsewhere(
         if message.subject == SAID_LAST:
             said.set()
 
+    client = await connected_once(urls, asker.seed, certificate, asker.name)  # then the server has read the token
     watching = await connected_once(urls, admin_seed, certificate, "admin")
-    client = await connected_once(urls, asker.seed, certificate, asker.name)
     client._error_cb = _silent
     for subject in victims(names):
         await watching.subscribe(subject, cb=note)

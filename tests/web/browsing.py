@@ -185,6 +185,11 @@ class Person:
                 field.fill(text)
         form.locator("button[type=submit]").click()
 
+    def await_closed(self) -> None:
+        """Waits until the form that was sent has closed: what it did may be seen before, and it goes back in the
+        history, which would end the way to another page."""
+        self.page.wait_for_function("() => !document.querySelector('dialog[open]') && !history.state?.sheets")
+
     def open_card(self, title: str) -> Locator:
         """Opens the details of a task. Its link is clicked at once, without a mouse: a card is drawn anew when its
         agent reports, and a button pressed on one link and released on the next is no click."""

@@ -127,6 +127,7 @@ def test_what_waits_because_this_machine_is_cut_off_says_so(made: Machines, team
     newcomer.answer(action="pause", reason="lunch")
     reason = words("reason.no_relay")
     expect(page.locator(".toast")).to_have_text(words("agents.queued", agent="worker-a", reason=reason))
+    newcomer.await_closed()
     newcomer.visit("board")
     expect(page.locator("#attention li").first).to_contain_text(words("attention.no_relay"))
     made[DESK].start()

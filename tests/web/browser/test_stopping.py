@@ -64,6 +64,7 @@ def give_reason(person: Person) -> None:
     person.page.keyboard.press("Tab")
     person.page.locator("dialog[open] button[type=submit]").press("Enter")
     expect(person.card(TITLE, "blocked").locator(".reason")).to_have_text(REASON)
+    person.await_closed()
 
 
 def test_a_task_is_blocked_by_keys_and_by_its_menu(team: Team, person: Person) -> None:
