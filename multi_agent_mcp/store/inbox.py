@@ -24,6 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age, id8
 from multi_agent_mcp.domain.times import format_time, parse_time, stamp
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import (
     DIGITS,
     OUR_NAME,
@@ -34,7 +35,7 @@ from multi_agent_mcp.store.archive import (
     fitting,
     month_of,
 )
-from multi_agent_mcp.store.directory import ARCHIVE, Directory
+from multi_agent_mcp.store.directory import ARCHIVE, Directory, EntityFiles
 from multi_agent_mcp.store.durable_files import FileChanged, Files
 from multi_agent_mcp.system.file_status import modified_at, signature
 from multi_agent_mcp.system.files import spelled, sync_directory
@@ -297,8 +298,18 @@ class Inbox(Generic[R]):
             try:
                 self.hot.replace(name, entity, sync=False, unchanged=signature(status))
             except FileChanged:
-                return None
+                if not self._is_still(self.hot, name, entity):
+                    return None
+                self.hot.replace(name, entity, sync=False)
         return entity
+
+    def _is_still(self, directory: EntityFiles[R], name: str, entity: R) -> bool:
+        """Returns whether a file with another signature than it had is the same, but for its mark: it was touched, or
+        the file system gives a file a new inode now and then."""
+        with suppress(StorageError):  # it is no file any more
+            found = directory.load(name)
+            return found is not None and _is_same(found, entity)
+        return False
 
     def settle(self, names: Iterable[str], at: datetime) -> None:
         """Moves these files to the archive, as read at this time: nobody has to be handed them (any more)."""
@@ -397,7 +408,8 @@ class Inbox(Generic[R]):
             with self.files.locks.held(self.archive.lock):
                 moves = self._free_names(items, month.path)
                 with month.noting([*moves.values()]):
-                    self._moved(moves, month.path, inodes or {})
+                    self._moved(moves, month.path)
+                self._return_others(items, moves, month, inodes or {})
         sync_directory(self.path)
 
     def _ended_by(self, found: Sequence[tuple[str, R]]) -> list[tuple[str, R]]:
@@ -409,12 +421,19 @@ class Inbox(Generic[R]):
             if name not in names and any(entity.created_at > old.created_at for entity in endings)
         ]
 
-    def _moved(self, moves: Mapping[str, str], place: Path, inodes: Mapping[str, int]) -> None:
+    def _moved(self, moves: Mapping[str, str], place: Path) -> None:
         for name, target in moves.items():
             self.files.move(self.path / name, place / target, sync=False)
-            if name in inodes and _inode(place / target) not in (inodes[name], None):
-                self.files.relocate([(place / target, self.path / name)])
         sync_directory(place)
+
+    def _return_others(
+        self, items: Sequence[tuple[str, R]], moves: Mapping[str, str], month: ReadMonth[R], inodes: Mapping[str, int]
+    ) -> None:
+        for name, entity in items:
+            target = month.path / moves[name]
+            is_other = name in inodes and _inode(target) not in (inodes[name], None)
+            if is_other and not self._is_still(month, target.name, entity):
+                self.files.relocate([(target, self.path / name)])
 
     def _free_names(self, items: Sequence[tuple[str, R]], place: Path) -> dict[str, str]:
         """Returns the names for files in their month: each its own, with a number if another file has it, or one of

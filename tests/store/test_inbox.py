@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time, stamp
+from multi_agent_mcp.store import inbox as inbox_module
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.workspace import Workspace
@@ -333,3 +334,31 @@ def test_a_header_with_a_value_that_is_not_equal_to_itself_is_marked(inbox: Inbo
     (entity,) = (inbox.hot.load(name) for name in read)
     assert entity is not None
     assert entity.read_at == NOON
+
+
+def test_a_letter_that_is_touched_while_it_is_marked_is_marked(
+    inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in_place(inbox, f"created_at: '{format_time(NOON)}'\n{FIRST}")
+    read, encode = seen(inbox), inbox.hot.codec.encode
+
+    def encode_late(entity: Message) -> bytes:
+        (inbox.path / "n.md").touch()
+        return encode(entity)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inbox.hot.codec, "encode", encode_late)
+        inbox.mark_read(read, NOON, read)
+    assert [entity.read_at for _, entity in inbox.hot.each()] == [NOON]
+
+
+def test_a_letter_whose_inode_changes_when_it_is_moved_stays_in_the_archive(
+    inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on file systems that make the number from the path."""
+    put_in_place(inbox, FIRST)
+    inbox.mark_read(["n.md"], NOON)
+    monkeypatch.setattr(inbox_module, "_inode", lambda _: 1)
+    inbox.confirm([inbox.reference("n.md", NOON)])
+    assert seen(inbox) == {}
+    assert len(archived(inbox)) == 1
