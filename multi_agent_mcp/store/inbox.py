@@ -281,27 +281,32 @@ class Inbox(Generic[R]):
     def mark_read(self, names: Iterable[str], at: datetime | None, seen: Mapping[str, R] | None = None) -> None:
         """Sets `read_at` of these files, which were leased, None to make them unread again. `seen` says what was read
         in them: another one that somebody has put in the place of such a file since stays unread."""
-        marked = [self._mark(name, at, (seen or {}).get(name)) for name in names]
-        if any(marked):
+        changed = [self._mark(name, at, (seen or {}).get(name)) for name in names]
+        if any(changed):
             sync_directory(self.path)
 
-    def _mark(self, name: str, at: datetime | None, seen: R | None = None) -> R | None:
-        """Sets `read_at` of a file, and returns its entity; None if it is gone, or somebody has put another one in its
-        place."""
+    def _mark(self, name: str, at: datetime | None, seen: R | None) -> bool:
+        """Sets `read_at` of a file, unless it is another one than was `seen`; returns whether it has changed."""
         if (loaded := self.hot.load_with_status(name)) is None:
-            return None
+            return False
         entity, status = loaded
-        if seen is not None and seen != entity and not _is_same(seen, entity):
-            return None
-        if entity.read_at != at:
-            entity = entity.mark_read(at)
-            try:
-                self.hot.replace(name, entity, sync=False, unchanged=signature(status))
-            except FileChanged:
-                if not self._is_still(self.hot, name, entity):
-                    return None
-                self.hot.replace(name, entity, sync=False)
-        return entity
+        is_other = seen is not None and seen != entity and not _is_same(seen, entity)
+        if is_other or entity.read_at == at:
+            return False
+        return self._replaced(self.hot, name, entity.mark_read(at), status, sync=False)
+
+    def _replaced(
+        self, directory: EntityFiles[R], name: str, entity: R, status: os.stat_result, *, sync: bool = True
+    ) -> bool:
+        """Replaces a file of this status by its entity with another mark; returns False, having done nothing, if
+        somebody has put another one in its place."""
+        try:
+            directory.replace(name, entity, sync=sync, unchanged=signature(status))
+        except FileChanged:
+            if not self._is_still(directory, name, entity):
+                return False
+            directory.replace(name, entity, sync=sync)
+        return True
 
     def _is_still(self, directory: EntityFiles[R], name: str, entity: R) -> bool:
         """Returns whether a file with another signature than it had is the same, but for its mark: it was touched, or
@@ -315,11 +320,14 @@ class Inbox(Generic[R]):
         """Moves these files to the archive, as read at this time: nobody has to be handed them (any more)."""
         found = []
         for name in dict.fromkeys(names):
-            entity = self.hot.load(name)
-            if entity is not None and entity.read_at is None:
-                entity = self._mark(name, at, entity)
-            if entity is not None:
-                found.append((name, entity))
+            if (loaded := self.hot.load_with_status(name)) is None:
+                continue
+            entity, status = loaded
+            if entity.read_at is None:
+                entity = entity.mark_read(at)
+                if not self._replaced(self.hot, name, entity, status, sync=False):
+                    continue
+            found.append((name, entity))
         self._put_away(found)
 
     def read(self, names: Sequence[str], at: datetime, seen: Mapping[str, R] | None = None) -> None:
@@ -367,12 +375,12 @@ class Inbox(Generic[R]):
                 loaded = directory.load_with_status(name) if (directory.path / name).exists() else None
                 if loaded is not None:
                     entity, status = loaded
-                    with suppress(FileChanged):  # the other one that somebody has put in its place is noticed
-                        if entity.read_at != at:
-                            entity = entity.mark_read(at)
-                            directory.replace(name, entity, unchanged=signature(status))
-                        if directory is self.hot and at is not None and not self._standing.stays(entity):
-                            self._put_away([(name, entity)])
+                    if entity.read_at != at:
+                        entity = entity.mark_read(at)
+                        if not self._replaced(directory, name, entity, status):
+                            return True  # the other one is noticed
+                    if directory is self.hot and at is not None and not self._standing.stays(entity):
+                        self._put_away([(name, entity)])
                     return True
             return False
 

@@ -284,6 +284,18 @@ def seen(inbox: Inbox[Message]) -> dict[str, Message]:
     return {name: entity for name, _ in inbox.unread(fresh=True) if (entity := inbox.hot.load(name)) is not None}
 
 
+MARKING = pytest.mark.parametrize("marking", ["mark_read", "settle", "accept_read"])
+
+
+def mark(inbox: Inbox[Message], marking: str, read: dict[str, Message]) -> None:
+    if marking == "mark_read":
+        inbox.mark_read(read, NOON, read)
+    elif marking == "settle":
+        inbox.settle(read, NOON)
+    else:
+        assert inbox.accept_read("n.md", NOON)
+
+
 def test_a_letter_put_in_the_place_of_one_that_was_read_stays_unread(inbox: Inbox[Message]) -> None:
     put_in_place(inbox, FIRST)
     read = seen(inbox)
@@ -293,8 +305,9 @@ def test_a_letter_put_in_the_place_of_one_that_was_read_stays_unread(inbox: Inbo
     assert [entity.content for entity in seen(inbox).values()] == ["second\n"]
 
 
+@MARKING
 def test_a_letter_put_in_place_while_the_one_before_is_marked_is_not_overwritten(
-    inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch, marking: str
 ) -> None:
     put_in_place(inbox, FIRST)
     read, encode = seen(inbox), inbox.hot.codec.encode
@@ -305,7 +318,7 @@ def test_a_letter_put_in_place_while_the_one_before_is_marked_is_not_overwritten
 
     with monkeypatch.context() as patched:
         patched.setattr(inbox.hot.codec, "encode", encode_late)
-        inbox.mark_read(read, NOON, read)
+        mark(inbox, marking, read)
     assert [entity.content for entity in seen(inbox).values()] == ["second\n"]
 
 
@@ -336,8 +349,9 @@ def test_a_header_with_a_value_that_is_not_equal_to_itself_is_marked(inbox: Inbo
     assert entity.read_at == NOON
 
 
+@MARKING
 def test_a_letter_that_is_touched_while_it_is_marked_is_marked(
-    inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch, marking: str
 ) -> None:
     put_in_place(inbox, f"created_at: '{format_time(NOON)}'\n{FIRST}")
     read, encode = seen(inbox), inbox.hot.codec.encode
@@ -348,8 +362,8 @@ def test_a_letter_that_is_touched_while_it_is_marked_is_marked(
 
     with monkeypatch.context() as patched:
         patched.setattr(inbox.hot.codec, "encode", encode_late)
-        inbox.mark_read(read, NOON, read)
-    assert [entity.read_at for _, entity in inbox.hot.each()] == [NOON]
+        mark(inbox, marking, read)
+    assert [entity.read_at for entity in inbox.history()] == [NOON]
 
 
 def test_a_letter_whose_inode_changes_when_it_is_moved_stays_in_the_archive(
