@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, Holds, NextAction
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.upkeep import Upkeep
-    from multi_agent_mcp.services.usage.usage import Budgets, Limits, Usage
+    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.usage import Budgets, Usage
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.telemetry.recording import Export, Telemetry
 
@@ -731,7 +732,7 @@ class Services:
 
     @part
     def limits(self) -> Limits:
-        from multi_agent_mcp.services.usage.usage import Limits
+        from multi_agent_mcp.services.usage.limits import Limits
 
         return Limits(self.workspace, self.notice_writer, self.settings.on_limit, self.texts, local_zone(), self.clock)
 
@@ -932,12 +933,12 @@ class Services:
             self.limits,
             self.texts,
             self.clock,
-            self.briefings,
-            self.hand_offs,
+            lambda: self.briefings,
+            lambda: self.hand_offs,
         )
 
     @part
     def tool_calls(self) -> ToolCalls:
         from multi_agent_mcp.hooks.answers import ToolCalls
 
-        return ToolCalls(self.edits, self.reservations, self.guard, self.texts)
+        return ToolCalls(self.edits, self.reservations, lambda: self.guard, self.texts)

@@ -15,7 +15,9 @@ import pytest
 
 import multi_agent_mcp
 from multi_agent_mcp import errors
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
 from multi_agent_mcp.wiring import Services
 
@@ -280,11 +282,12 @@ def test_only_its_own_package_knows_a_library(library: str) -> None:
     assert {layer(module) for module in users} <= LIBRARIES[library]
 
 
-def loaded_by(*arguments: str) -> set[str]:
-    """The modules in the process when a command has ended."""
-    program = "import atexit, sys; atexit.register(lambda: print('\\n', *sys.modules)); "
+def loaded_by(*arguments: str, given: str = "") -> set[str]:
+    """The modules in the process when a command has ended, `given` this on its standard input."""
+    program = "import atexit, os, sys; os._exit = sys.exit; atexit.register(lambda: print('\\n', *sys.modules)); "
     program += f"sys.argv[1:] = {list(arguments)}; from multi_agent_mcp.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=given, capture_output=True, encoding="utf-8", check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 
@@ -308,6 +311,16 @@ def test_sending_mail_waits_for_nothing_that_types_or_counts_tokens(services: Se
     assert f"{NAME}.doorbell.ringing" in loaded
     unneeded = ("domain.question", "domain.stuck", "domain.usage", "doorbell.tmux", "services.usage", "telemetry")
     assert loaded & {"concurrent.futures", "filelock", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
+
+
+def test_a_hook_that_tells_of_mail_waits_for_nothing_else(services: Services, owner: Agent) -> None:
+    services.messages.send(owner, Draft(content="hello", receiver_id="admin"))
+    event = '{"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}'
+    loaded = loaded_by("hook", "--host", "claude", "--agent", "admin", "--root", str(services.root), given=event)
+    assert {f"{NAME}.hooks.answers", f"{NAME}.store.inbox"} <= loaded
+    unneeded = [f"services.{name}" for name in ("chat", "overview", "tasks", "turn", "repository.worktrees")]
+    unneeded += ["domain.usage", "services.usage.ledger", "services.usage.usage", "doorbell.tmux"]
+    assert loaded & {"asyncio", "filelock", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
 
 
 def test_a_command_waits_for_no_library_that_only_others_need() -> None:

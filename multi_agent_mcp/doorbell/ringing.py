@@ -48,8 +48,8 @@ from multi_agent_mcp.texts import Texts
 if TYPE_CHECKING:
     from filelock import FileLock
 
+    from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.question import Asked
-    from multi_agent_mcp.domain.usage import Limit
 
 
 @dataclass(frozen=True)

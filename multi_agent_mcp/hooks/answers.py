@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
     from multi_agent_mcp.services.turn.next_action import Briefings
-    from multi_agent_mcp.services.usage.usage import Limits
+    from multi_agent_mcp.services.usage.limits import Limits
 
 # What `hook` keeps between its runs: which mail and notifications it has announced, and what it knows of the agent's
 # host.
@@ -293,7 +293,8 @@ class Event:
 
 @dataclass(eq=False)
 class Hooks:
-    """Answers the hooks of one session's agents."""
+    """Answers the hooks of one session's agents. `find_briefings` and `find_hand_offs` are called when they are needed,
+    which is seldom: a host waits for what they import."""
 
     workspace: Workspace
     notifications: Notifications
@@ -303,8 +304,8 @@ class Hooks:
     limits: Limits
     texts: Texts
     clock: Callable[[], datetime]
-    briefings: Briefings
-    hand_offs: HandOffs
+    find_briefings: Callable[[], Briefings]
+    find_hand_offs: Callable[[], HandOffs]
 
     @cached_property
     def _host_pid(self) -> int:
@@ -406,18 +407,18 @@ class Hooks:
             return None
         told_at = now if state.host.due == START else state.host.told_at
         state.host = replace(state.host, due="", told_at=told_at, briefed=state.host.session)
-        return self.briefings.of(agent_id, purpose)
+        return self.find_briefings().of(agent_id, purpose)
 
     def _has_work(self, agent_id: str, purpose: str, state: HookState) -> bool:
         """Whether there is anything to go on with in a new conversation that was not briefed yet."""
         known = state.host.session is not None and state.host.briefed == state.host.session
-        return not known and self.briefings.holds(agent_id, purpose).has_work
+        return not known and self.find_briefings().holds(agent_id, purpose).has_work
 
     def _derive_hand_off(self, agent_id: str, purpose: str) -> None:
         """Writes a hand-off from the files. Never raises: this must not lose an answer."""
         try:
             if purpose == "task":
-                self.hand_offs.derive(agent_id)
+                self.find_hand_offs().derive(agent_id)
         except Refusal as refusal:
             logger.warning("no hand-off of %s could be derived: %s", agent_id, refusal)
 
@@ -565,7 +566,7 @@ class ToolCalls:
 
     edits: Edits
     reservations: Reservations
-    guard: Guard
+    find_guard: Callable[[], Guard]
     texts: Texts
 
     def look(self, agent: Agent, event: str, facts: Mapping[str, Any], *, is_noted: bool) -> str | None:
@@ -593,7 +594,7 @@ class ToolCalls:
             self.edits.tell(agent.id, call.paths, call.cwd)
 
     def _guarded(self, agent: Agent, call: ToolCall) -> str | None:
-        return self.guard.why_not(agent, call.command, call.cwd) if call.may_be_guarded else None
+        return self.find_guard().why_not(agent, call.command, call.cwd) if call.may_be_guarded else None
 
     def _reserved(self, agent: Agent, call: ToolCall) -> str | None:
         """Why files must not be edited that another agent has reserved; None where that is not enforced."""

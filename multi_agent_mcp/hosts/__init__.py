@@ -22,7 +22,8 @@ from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.entity import is_name
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.usage import LimitRules, UsageRules
+    from multi_agent_mcp.domain.limit import LimitRules
+    from multi_agent_mcp.domain.usage import UsageRules
 
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
@@ -119,7 +120,7 @@ class Host:
     @cached_property
     def limits(self) -> LimitRules:
         """The rules by which the host tells that it met a usage limit."""
-        from multi_agent_mcp.domain.usage import LimitRules
+        from multi_agent_mcp.domain.limit import LimitRules
 
         return LimitRules.parse(description(self.name).get("limits", {}))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
-    from multi_agent_mcp.services.usage.usage import Limits
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.directory import Directory
     from multi_agent_mcp.store.workspace import Workspace
 

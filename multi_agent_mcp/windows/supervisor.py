@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.usage import Limit
+from multi_agent_mcp.domain.limit import Limit
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.overview.supervision import Slot, Window

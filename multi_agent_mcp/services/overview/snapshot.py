@@ -21,16 +21,17 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.stuck import Stuck
-    from multi_agent_mcp.domain.usage import Limit
     from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.supervision import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.usage import Limits, Usage
+    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.usage import Usage
     from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)

@@ -37,15 +37,15 @@ from multi_agent_mcp.store.locks import WINDOWS
 from multi_agent_mcp.system.process import is_alive, own_start
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.usage import Limit
     from multi_agent_mcp.services.chat import Delegations
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.usage import Limits
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 

@@ -1,5 +1,5 @@
-"""What each agent's model took, from the ledger, which it updates from the hosts' own files; budgets of it, and usage
-limits (docs/protocol.md, What it costs, Budgets, Limited agents)."""
+"""What each agent's model took, from the ledger, which it updates from the hosts' own files, and budgets of it
+(docs/protocol.md, What it costs, Budgets)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from itertools import pairwise
@@ -18,32 +18,14 @@ from multi_agent_mcp.config import Limits as Settings
 from multi_agent_mcp.config import read_prices
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
 from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.domain.usage import (
-    OFF,
-    ON_LIMIT,
-    SHORTEST_ON_SCREEN,
-    Limit,
-    LimitReader,
-    LimitRules,
-    LimitSeen,
-    Prices,
-    UsageRow,
-    ahead,
-    limited_notice,
-    parsed,
-    until_said,
-    value_at,
-)
+from multi_agent_mcp.domain.usage import Prices, UsageRow
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.usage.ledger import FileRead, Ledger, Source, Sources
 from multi_agent_mcp.system.file_status import modified_at, signature_of
-from multi_agent_mcp.system.other_files import last_lines
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
-    from multi_agent_mcp.store.records import Record
+    from multi_agent_mcp.services.notifications.writing import Interrupts
+    from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
@@ -376,173 +358,3 @@ def _allowed(agent: Agent) -> dict[str, int]:
     found = agent.extra.get(ALLOWED)
     items = found.items() if isinstance(found, Mapping) else ()
     return {str(key): limit for key, limit in items if isinstance(limit, int)}
-
-
-# Agents whose hosts have met a usage limit: `.limits/{agent_id}.json`, derived and best effort.
-
-HOOK, FILE, SCREEN = "hook", "file", "screen"
-TAIL_BYTES = 1 << 16
-LATE = timedelta(hours=12)
-"""How old a saying in a file may be that has no time of reset."""
-
-
-@dataclass(eq=False)
-class Limits:
-    """The limits of one session's agents. What it writes may be deleted at any time; its methods never raise."""
-
-    workspace: Workspace
-    writer: NoticeWriter
-    on_limit: str
-    texts: Texts
-    zone: tzinfo
-    clock: Callable[[], datetime]
-
-    def of(self, agent_id: str) -> Limit | None:
-        """The agent's episode, also between its reset and the agent's next act; one stat(2) if there is none."""
-        record = self._record(agent_id)
-        return Limit.of(agent_id, record.read()) if record.path.exists() else None
-
-    def now(self, agent_id: str) -> Limit | None:
-        """The agent's limit if it is limited now."""
-        limit = self.of(agent_id)
-        return limit if limit is not None and limit.lasts(self.clock()) else None
-
-    def all(self) -> dict[str, Limit]:
-        """The agents that are limited now."""
-        found = {agent_id: self.now(agent_id) for agent_id in self.workspace.registry.active()}
-        return {agent_id: limit for agent_id, limit in found.items() if limit is not None}
-
-    def policy(self, agent: Agent) -> str:
-        """`wait`, `tell` or `off`: the agent's own `on_limit`, else the team's. YAML reads a bare `off` as false."""
-        own = agent.extra.get("on_limit", self.on_limit)
-        return OFF if own is False else own if own in ON_LIMIT else self.on_limit
-
-    def saw(self, agent_id: str, host: str | None, seen: LimitSeen) -> None:
-        """Records that an agent's host met a limit, and notifies its superior once for each episode."""
-        try:
-            agent = self.workspace.registry.get(agent_id)
-            if agent.may_be_human or self.policy(agent) == OFF:
-                return
-            with self.workspace.locks.held(f"limits-{agent_id}"):
-                limit = self._after(agent_id, host, seen)
-                if limit is not None:
-                    self._record(agent_id).write(limit.as_record(), durable=False)
-            if limit is not None:
-                self._tell(limit)
-        except Refusal as refusal:
-            logger.warning("the limit of %s could not be recorded: %s", agent_id, refusal)
-
-    def acted(self, agent_id: str, at: datetime | None = None) -> None:
-        """The agent has made a call, or its host has gone on: its episode is over, unless that was before it."""
-        limit = self.of(agent_id)
-        if limit is None or (at is not None and at <= limit.seen_at):
-            return
-        try:
-            with self.workspace.locks.held(f"limits-{agent_id}"):
-                ended = {**limit.as_record(), "ended_at": f"{(at or self.clock()).isoformat()}"}
-                self._ended(agent_id).write(ended, durable=False)
-                self._record(agent_id).remove()
-        except Refusal as refusal:
-            logger.warning("the end of the limit of %s could not be recorded: %s", agent_id, refusal)
-
-    def heard(self, agent_id: str, host: str | None, facts: Mapping[str, Any]) -> None:
-        """Takes in an event of the host's hooks: that it met a limit, or that it goes on."""
-        rules = _rules_of(host or self._host_of(agent_id))
-        name = str(facts.get("hook_event_name"))
-        if rules is not None and rules.tells(name, facts):
-            said = str(value_at(facts, rules.words) or "")
-            found = self._in_transcript(rules, facts) or LimitSeen(self.clock(), HOOK)
-            until = found.until or until_said(said, self.clock(), self.zone)
-            self.saw(agent_id, host, replace(found, at=self.clock(), source=HOOK, until=until))
-        elif name in ("PostToolUse", "Stop") or (rules is not None and rules.ended_by(name, facts)):
-            self.acted(agent_id)
-
-    def shown(self, agent: Agent, host: str, words: str, window: str | None = None) -> None:
-        """Takes in what a host's screen says of a limit. A time that has passed is no news: it may have stood there
-        since."""
-        now = self.clock()
-        until = until_said(words, now, self.zone)
-        if until is None or ahead(until, now + SHORTEST_ON_SCREEN) is not None:
-            self.saw(agent.id, host, LimitSeen(now, SCREEN, until, window))
-
-    def read(self, agent_id: str, host: str, seen: LimitSeen) -> None:
-        """Takes in what a host's own file says of a limit, unless that is over or too old to know."""
-        now = self.clock()
-        if seen.until is not None if ahead(seen.until, now) is not None else now - seen.at < LATE:
-            self.saw(agent_id, host, seen)
-
-    def rung(self, agent_id: str) -> None:
-        """Records the ring that an episode has after its reset, or while that is unknown."""
-        try:
-            with self.workspace.locks.held(f"limits-{agent_id}"):
-                if (limit := self.of(agent_id)) is not None:
-                    self._record(agent_id).write(limit.rung(self.clock()).as_record(), durable=False)
-        except Refusal as refusal:
-            logger.warning("the ring of %s after its limit could not be recorded: %s", agent_id, refusal)
-
-    def tell(self) -> list[Notification]:
-        """Writes notifications that a killed process did not write; returns the new ones."""
-        told = (self._tell(limit) for limit in self.all().values())
-        return [notice for notice in told if notice is not None]
-
-    def sentence(self, limit: Limit) -> str:
-        """The sentence that says what limit it is and when it ends."""
-        until = limit.until and limit.until.astimezone(self.zone)
-        when = self.texts("limit.unknown") if until is None else f"{until:%Y-%m-%d %H:%M %Z}"
-        return self.texts("limit.reason", agent_id=limit.agent_id, window=limit.window or "-", until=when)
-
-    def _after(self, agent_id: str, host: str | None, seen: LimitSeen) -> Limit | None:
-        """The episode after this saying; None if it says nothing new."""
-        now, known, ended = self.clock(), self.of(agent_id), self._ended(agent_id).read()
-        before = Limit.of(agent_id, ended)
-        ended_at = parse_time(ended.get("ended_at")) if before is not None else None
-        if known is not None and (again := known.again(seen, now)) is not None:
-            return again
-        if ended_at is not None and seen.source != HOOK and seen.at <= ended_at:
-            return None
-        is_same = before is not None and before.is_same(seen.until)
-        if is_same and seen.source == SCREEN:
-            return None  # the agent has acted since: it stood there before
-        host = host or self._host_of(agent_id)
-        rules = _rules_of(host)
-        return Limit(
-            agent_id,
-            seen.at,
-            seen.source,
-            ahead(seen.until, now),
-            seen.window,
-            host,
-            timedelta(seconds=rules.grace_seconds if rules is not None else 0),
-            before.beginning if before is not None and is_same else seen.at,
-        )
-
-    def _tell(self, limit: Limit) -> Notification | None:
-        superior = nearest_superior(limit.agent_id, self.workspace.registry.all())
-        if superior is None:
-            return None
-        notice = limited_notice(limit, superior.id, self.sentence(limit))
-        return notice if self.writer.put_new(notice, "notice.agent_limited") else None
-
-    def _in_transcript(self, rules: LimitRules, facts: Mapping[str, Any]) -> LimitSeen | None:
-        """What the end of the conversation's file says of the limit."""
-        path = facts.get("transcript_path")
-        lines = last_lines(path, TAIL_BYTES) if isinstance(path, str) else []
-        reader, now = LimitReader(rules, self.zone), self.clock()
-        found = [seen for line in lines if (seen := reader.read(parsed(line), now)) is not None]
-        return found[-1] if found and ahead(found[-1].until, now) is not None else None
-
-    def _host_of(self, agent_id: str) -> str | None:
-        agent = self.workspace.registry.all().get(agent_id)
-        return None if agent is None else agent.host
-
-    def _record(self, agent_id: str) -> Record:
-        return self.workspace.limit(agent_id)
-
-    def _ended(self, agent_id: str) -> Record:
-        """The last episode that is over: what the host's files and screen still say of it is no news."""
-        return self.workspace.limit(agent_id, ended=True)
-
-
-def _rules_of(host: str | None) -> LimitRules | None:
-    found = host_named(host)
-    return None if found is None else found.limits

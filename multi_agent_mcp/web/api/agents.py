@@ -9,9 +9,9 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, AgentSession, in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
+from multi_agent_mcp.domain.limit import Limit
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.stuck import Stuck
-from multi_agent_mcp.domain.usage import Limit
 from multi_agent_mcp.doorbell.tmux.snapshot import GONE
 from multi_agent_mcp.errors import NotAnswered, Unauthorized
 from multi_agent_mcp.services.overview.snapshot import AgentRow

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from multi_agent_mcp.domain.usage import FIRST_PROBE, LAST_PROBE, Limit, LimitSeen, until_said
+from multi_agent_mcp.domain.limit import FIRST_PROBE, LAST_PROBE, Limit, LimitSeen, until_said
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.wiring import Services
