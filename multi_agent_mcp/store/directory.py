@@ -301,7 +301,8 @@ class Directory(EntityFiles[E]):
         self._indexed = indexed
         self._entries: dict[str, Entry[E]] = {}
         self._sorted: list[tuple[str, E]] = []
-        self._is_sorted = True
+        self._unsorted: set[str] = set()
+        """The names of the files that have changed, come or gone since `_sorted` was made."""
         self.version = 0
         """A number that increases whenever the directory was found changed."""
         self.skipped_names: set[str] = set()
@@ -354,8 +355,8 @@ class Directory(EntityFiles[E]):
         """Returns names and entities, sorted; `fresh` as in `entries`."""
         with self._mutex:
             entries = self.entries(fresh=fresh)
-            if not self._is_sorted:
-                self._sorted, self._is_sorted = self._in_order(entries), True
+            if self._unsorted:
+                self._sorted, self._unsorted = self._in_order(entries), set()
             return self._sorted
 
     def _in_order(self, entries: Mapping[str, Entry[E]]) -> list[tuple[str, E]]:
@@ -365,16 +366,13 @@ class Directory(EntityFiles[E]):
         def key(item: tuple[str, E]) -> Any:
             return self._order(item[1]), item[0]
 
-        found = [(name, entry.entity) for name, entry in entries.items() if entry.entity is not None]
-        kept = [
-            item for item in self._sorted if (entry := entries.get(item[0])) is not None and entry.entity is item[1]
-        ]
-        if len(found) - len(kept) > ADDED_MAX:
-            return sorted(found, key=key)
-        known = {name for name, _ in kept}
-        for item in found:
-            if item[0] not in known:
-                insort(kept, item, key=key)
+        found = ((name, entry.entity) for name in self._unsorted if (entry := entries.get(name)) is not None)
+        added = [(name, entity) for name, entity in found if entity is not None]
+        kept = [item for item in self._sorted if item[0] not in self._unsorted]
+        if len(added) > ADDED_MAX:
+            return sorted(kept + added, key=key)
+        for item in added:
+            insort(kept, item, key=key)
         return kept
 
     def ids(self, names: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
@@ -429,15 +427,22 @@ class Directory(EntityFiles[E]):
         self.skipped_names.clear()
         self._is_being_written = False
         entries: dict[str, Entry[E]] = {}
+        before, changed = self._entries, set()
         for name, status, place in self._listing():
-            known = self._entries.get(name)
+            known = before.get(name)
             if known is not None and known.signature == signature(status) and known.entity is not None:
                 entries[name] = known
-            elif (entry := self._entry(name, status, place)) is not None:
+                continue
+            entry = self._entry(name, status, place)
+            if entry is not None:
                 entries[name] = entry
-        if entries != self._entries:
+            if entry != known:
+                changed.add(name)
+        changed |= before.keys() - entries.keys()
+        if changed:
             self.version += 1
-            self._entries, self._is_sorted = entries, False  # new ones, so that code that iterates is not disturbed
+            self._entries = entries  # a new one, so that code that iterates is not disturbed
+            self._unsorted |= changed
 
     def _listing(self) -> Iterator[tuple[str, os.stat_result, int]]:
         """Yields our regular files with their status, and the descriptor of the directory."""
