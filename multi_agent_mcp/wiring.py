@@ -394,14 +394,15 @@ class Services:
             self.clock,
             self.activity_written_every,
             self.session_ended,
-            self.hand_offs.settle,
+            lambda agent_id: self.hand_offs.settle(agent_id),
         )
 
     @part
     def executions(self) -> Executions:
         from multi_agent_mcp.services.sessions.session_records import Executions
 
-        return Executions(self.workspace, self.texts, self.clock, self.telemetry.finished)
+        told = [self.telemetry.finished] if self.exports_spans else ()
+        return Executions(self.workspace, self.texts, self.clock, *told)
 
     @part
     def hand_offs(self) -> HandOffs:

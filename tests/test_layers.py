@@ -318,8 +318,8 @@ def test_a_hook_that_tells_of_mail_waits_for_nothing_else(services: Services, ow
     event = '{"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}'
     loaded = loaded_by("hook", "--host", "claude", "--agent", "admin", "--root", str(services.root), given=event)
     assert {f"{NAME}.hooks.answers", f"{NAME}.store.inbox"} <= loaded
-    unneeded = [f"services.{name}" for name in ("chat", "overview", "tasks", "turn", "repository.worktrees")]
-    unneeded += ["domain.usage", "services.usage.ledger", "services.usage.usage", "doorbell.tmux"]
+    unneeded = [f"services.{name}" for name in ("chat", "mail", "overview", "tasks", "turn", "repository.worktrees")]
+    unneeded += ["domain.usage", "services.usage.ledger", "services.usage.usage", "doorbell.tmux", "telemetry"]
     assert loaded & {"asyncio", "filelock", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
 
 

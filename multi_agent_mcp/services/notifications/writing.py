@@ -27,7 +27,6 @@ from multi_agent_mcp.domain.loops import (
 )
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.services.mail import Parcel, remote_delivery
 from multi_agent_mcp.store.inbox import deliver_all, file_name
 
 if TYPE_CHECKING:
@@ -89,6 +88,8 @@ class NoticeWriter:
 
     def _ring(self, notice: Notification) -> None:
         if self.workspace.authority.here is not None:
+            from multi_agent_mcp.services.mail import Parcel, remote_delivery  # a hook on one machine need not wait
+
             path = self.workspace.notices(notice.target_agent_id).path / file_name(notice)
             remote_delivery(self.workspace, [Parcel(notice.target_agent_id, notice.id, path)])
         self.ring(notice)
