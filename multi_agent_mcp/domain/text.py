@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 from unicodedata import category, east_asian_width
@@ -76,7 +76,40 @@ def width(character: str) -> int:
     return 2 if east_asian_width(character) in "WF" else 1
 
 
-# Reads JSON lines, one object each, newer ones after older ones.
+# Lines of JSON: those of hosts' own files, which may hold anything, and ours, one object each, newer ones after older
+# ones.
+
+TOKENS_MAX = 10**12
+"""More in one response is damage."""
+NAME_CHARACTERS = 100
+
+
+def parsed(line: bytes | str) -> Any:
+    """The value of a line of JSON; None for anything else."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def value_at(line: object, path: str) -> Any:
+    """The value at a dotted path in nested mappings; None if there is none."""
+    for name in path.split("."):
+        if not isinstance(line, Mapping):
+            return None
+        line = line.get(name)
+    return line
+
+
+def count_of(value: object) -> int | None:
+    """A number of tokens; None if it is none."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS_MAX
+    return int(str(value)) if is_count else None
+
+
+def name_of(value: object) -> str | None:
+    """A short name from a host's file, such as a model's; None for anything else."""
+    return value[:NAME_CHARACTERS] if isinstance(value, str) and value.isprintable() and value else None
 
 
 def newest_first(blocks: Iterable[bytes], *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:

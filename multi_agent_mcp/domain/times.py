@@ -69,6 +69,17 @@ def parse_time(value: object) -> datetime | None:
     return None
 
 
+def moment_of(value: object) -> datetime | None:
+    """A time as hosts write it: ISO 8601, or seconds or milliseconds since the epoch."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = value / 1000 if value > 10**11 else value
+        try:
+            return datetime.fromtimestamp(seconds, UTC)
+        except (OverflowError, ValueError, OSError):
+            return None
+    return parse_time(value)
+
+
 def asked_time(name: str, given: str | None) -> datetime | None:
     """Parses the time given for the option or parameter `name`; None if none is given. Raises `InvalidArguments`, with
     at most 60 characters of the value."""

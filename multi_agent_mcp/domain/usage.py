@@ -10,7 +10,8 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from multi_agent_mcp.domain.host_lines import count_of, moment_of, name_of, value_at
+from multi_agent_mcp.domain.text import count_of, name_of, value_at
+from multi_agent_mcp.domain.times import moment_of
 
 COUNTED = ("input", "output", "cache_read", "cache_write")
 

@@ -90,6 +90,27 @@ def read_team(path: Path) -> Team:
 
 
 def _team(data: Any) -> Team:
+    agents = _members(data)
+    language = data.get("language")
+    if language is not None and language not in LANGUAGES:
+        raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
+    try:
+        settings = _settings(data)
+    except InvalidArguments as refusal:
+        if "reason" not in refusal.values:
+            raise
+        raise _Unusable(refusal.values["reason"]) from refusal
+    return Team(
+        agents,
+        data.get("session"),
+        language,
+        notify_command=config.parse_notify_command(data.get("notify_command")),
+        repository={key: data[key] for key in config.REPOSITORY_KEYS if data.get(key) is not None},
+        **settings,
+    )
+
+
+def _members(data: Any) -> tuple[Agent, ...]:
     if not isinstance(data, dict) or not isinstance(data.get("agents"), list):
         raise _Unusable(Reason("no_agents"))
     agents = tuple(_agent(record) for record in data["agents"])
@@ -97,43 +118,27 @@ def _team(data: Any) -> Team:
     lowered = [agent_id.lower() for agent_id in ids]
     if twice := {agent_id for agent_id in ids if lowered.count(agent_id.lower()) > 1}:
         raise _Unusable(Reason("twice", name=", ".join(sorted(twice))))
-    language = data.get("language")
-    if language is not None and language not in LANGUAGES:
-        raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
-    limits = data.get("limits") or {}
-    try:
-        config.parse_limits(limits)
-        config.parse_console(data.get("console"))
-        config.parse_repository(data)
-        config.parse_telemetry(data.get("telemetry"))
-        usage, resume = config.parse_usage(data.get("usage")), config.parse_resume(data.get("resume"))
-        on_limit = config.parse_on_limit(data["on_limit"]) if "on_limit" in data else None
-        for record in data["agents"]:
-            config.parse_limits(record.get("limits"))
-            if "on_limit" in record:
-                config.parse_on_limit(record["on_limit"], f"{record['id']}.on_limit")
-        wanted = config.parse_done_when(data.get("done_when"))
-        done_when = require_conditions(wanted, config.parse_checks(data.get("checks")))
-    except InvalidArguments as refusal:
-        if "reason" not in refusal.values:
-            raise
-        raise _Unusable(refusal.values["reason"]) from refusal
-    repository = {key: data[key] for key in config.REPOSITORY_KEYS if data.get(key) is not None}
-    return Team(
-        agents,
-        data.get("session"),
-        language,
-        limits,
-        config.parse_notify_command(data.get("notify_command")),
-        console=data.get("console") or {},
-        usage=usage,
-        on_limit=on_limit,
-        resume=resume,
-        checks=data.get("checks") or {},
-        done_when=done_when,
-        repository=repository,
-        telemetry=data.get("telemetry") or {},
-    )
+    return agents
+
+
+def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that are handed on as they are, or parsed. Raises `InvalidArguments` for a wrong one."""
+    config.parse_limits(data.get("limits") or {})
+    config.parse_console(data.get("console"))
+    config.parse_repository(data)
+    config.parse_telemetry(data.get("telemetry"))
+    for record in data["agents"]:
+        config.parse_limits(record.get("limits"))
+        if "on_limit" in record:
+            config.parse_on_limit(record["on_limit"], f"{record['id']}.on_limit")
+    wanted = config.parse_done_when(data.get("done_when"))
+    return {
+        **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry")},
+        "usage": config.parse_usage(data.get("usage")),
+        "resume": config.parse_resume(data.get("resume")),
+        "on_limit": config.parse_on_limit(data["on_limit"]) if "on_limit" in data else None,
+        "done_when": require_conditions(wanted, config.parse_checks(data.get("checks"))),
+    }
 
 
 def _agent(record: Any) -> Agent:

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
-from multi_agent_mcp.domain.host_lines import parsed, value_at
 from multi_agent_mcp.domain.limit import (
     OFF,
     ON_LIMIT,
@@ -23,6 +22,7 @@ from multi_agent_mcp.domain.limit import (
     limited_notice,
     until_said,
 )
+from multi_agent_mcp.domain.text import parsed, value_at
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
