@@ -7,13 +7,11 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-
-from nats.aio.client import Client
 
 from benchmarks.bench import Bench
 from benchmarks.durable import durable_write
@@ -22,12 +20,11 @@ from benchmarks.timing import in_turns, ms, processor_seconds, seconds
 from multi_agent_mcp.domain.entity import id8
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.server import BUFFERED_MAX
 from multi_agent_mcp.hub.stream import Hub
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
+from tests.hub import test_floods
 from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, machines
-from tests.hub.test_floods import Value, agents, letters, no_letters
 from tests.hub.test_security import as_machine
 
 TIMES = 60
@@ -124,24 +121,12 @@ def flood(bench: Bench) -> Finding:
     records, as fast as it takes them."""
     many, worst = bench.scale.flood, {}
     with machines(bench.place(), LAPTOP, SHED, delay=None) as made:
-        for kind in (no_letters, letters, agents):
+        for kind in (test_floods.no_letters, test_floods.letters, test_floods.agents):
             values = kind(made[LAPTOP].sharing.membership.names)
-            flooding = threading.Thread(target=as_machine, args=(made[LAPTOP], _flood(values, many)))
+            flooding = threading.Thread(target=as_machine, args=(made[LAPTOP], test_floods.flood(values, many)))
             flooding.start()
             worst[kind.__name__] = max(_ways(made[SHED], made[DESK], flooding))
     return Finding(max(worst.values()), ", ".join(f"{name} {took:.2f} s" for name, took in worst.items()))
-
-
-def _flood(values: Iterator[Value], many: int) -> Callable[[Client], Awaitable[None]]:
-    async def publish(client: Client) -> None:
-        for number in range(many):
-            subject, data, headers = next(values)
-            if number % (BUFFERED_MAX // 4):
-                await client.publish(subject, data, headers=headers)
-            else:  # those before it are stored then: the hub refuses what comes faster
-                await client.request(subject, data, 30, headers=headers)
-
-    return publish
 
 
 def _ways(there: Machine, here: Machine, flooding: threading.Thread) -> Iterator[float]:

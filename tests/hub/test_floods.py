@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -46,24 +46,34 @@ def agents(names: Names) -> Iterator[Value]:
     return ((names.shared(f"agent.ghost{number}"), record, STAMP) for number in count())
 
 
-@pytest.mark.parametrize(("kind", "many"), [(letters, MANY), (no_letters, VERY_MANY), (agents, MANY)])
-def test_a_flood_delays_only_the_machine_that_sends_it(three: Machines, kind: Any, many: int) -> None:
-    """The letter of another one, sent while most of the flood was not, is there before the flood is."""
-    names, desk = three[LAPTOP].sharing.membership.names, three[DESK]
-    flood, words = kind(names), f"during {kind.__name__}"
+def flood(
+    values: Iterator[Value], many: int, meanwhile: Callable[[int], object] = lambda _: None
+) -> Callable[[Client], Awaitable[None]]:
+    """Publishes so many values as fast as the hub takes them, and calls `meanwhile` with the number of each."""
 
     async def publish(client: Client) -> None:
         for number in range(many):
-            subject, data, headers = next(flood)
+            subject, data, headers = next(values)
             if number % (BUFFERED_MAX // 4):
                 await client.publish(subject, data, headers=headers)
             else:  # those before it are stored then: the hub refuses what comes faster
                 await client.request(subject, data, 30, headers=headers)
-            if number == many // 10:
-                send(three[SHED], "worker-b", "admin", words)
+            meanwhile(number)
+
+    return publish
+
+
+@pytest.mark.parametrize(("kind", "many"), [(letters, MANY), (no_letters, VERY_MANY), (agents, MANY)])
+def test_a_flood_delays_only_the_machine_that_sends_it(three: Machines, kind: Any, many: int) -> None:
+    """The letter of another one, sent while most of the flood was not, is there before the flood is."""
+    names, desk, words = three[LAPTOP].sharing.membership.names, three[DESK], f"during {kind.__name__}"
+
+    def meanwhile(number: int) -> None:
+        if number == many // 10:
+            send(three[SHED], "worker-b", "admin", words)
 
     before = desk.sharing.status()["position"]
-    as_machine(three[LAPTOP], publish)
+    as_machine(three[LAPTOP], flood(kind(names), many, meanwhile))
     eventually(lambda: desk.sharing.status()["position"] - before > many, "the flood is dealt with")
     dealt_with = time.time()
     eventually(lambda: desk.has("admin", words))
