@@ -2,6 +2,8 @@
 
 Control characters command terminals; bidirectional and invisible characters, and Unicode's tags, display something
 other than what is written; look-alike letters make one name appear as another.
+
+Lines of JSON are read here, too.
 """
 
 from __future__ import annotations

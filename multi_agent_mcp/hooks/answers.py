@@ -562,7 +562,8 @@ def _lock(agent_id: str) -> str:
 
 @dataclass(eq=False)
 class ToolCalls:
-    """Judges calls that are to be made, and notes edits that were made, or that no hook will tell of afterwards."""
+    """Judges calls that are to be made, and notes edits that were made, or that no hook will tell of afterwards.
+    `find_guard` is called for commands that may take work from others."""
 
     edits: Edits
     reservations: Reservations

@@ -88,7 +88,7 @@ class NoticeWriter:
 
     def _ring(self, notice: Notification) -> None:
         if self.workspace.authority.here is not None:
-            from multi_agent_mcp.services.mail import Parcel, remote_delivery  # a hook on one machine need not wait
+            from multi_agent_mcp.services.mail import Parcel, remote_delivery  # a hook on one machine needs none
 
             path = self.workspace.notices(notice.target_agent_id).path / file_name(notice)
             remote_delivery(self.workspace, [Parcel(notice.target_agent_id, notice.id, path)])
