@@ -18,7 +18,7 @@ def main() -> None:
     """Runs the command line. An `OSError` outside the store (a full disk behind `>`, a reader that has gone) gives one
     sentence, too, which says if the command itself was carried out, and exit code 1."""
     gc.set_threshold(100_000)  # start-up makes many objects and little garbage; collecting takes a sixth of its time
-    _prepare_streams(serving=sys.argv[1:2] == ["serve"])
+    _prepare_streams("".join(sys.argv[1:2]))
     is_done = False
     try:
         try:
@@ -64,21 +64,22 @@ def _end(key: str, error: OSError | None = None) -> NoReturn:
     sys.exit(1)
 
 
-def _prepare_streams(*, serving: bool) -> None:
-    """Replaces closed standard streams, so that every command can use them.
+def _prepare_streams(command: str) -> None:
+    """Replaces closed standard streams, so that this command can use them.
 
     The descriptor of a closed stream, which is None in Python, would be reused by the next opened file, and output for
     people would end up there. Characters that an encoding lacks are replaced, not refused. `serve` refuses to start
-    without standard input or output, so they are not replaced for it.
+    without standard input or output, so they are not replaced for it. Others do nothing if nobody can read what they
+    say, except `hook`: it never fails, and does more than to answer.
     """
-    if serving and (sys.stdin is None or sys.stdout is None):
+    if command == "serve" and (sys.stdin is None or sys.stdout is None):
         sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         return
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 - it stays open until the end
-    is_closed = sys.stdout is None
+    is_in_vain = sys.stdout is None and command != "hook"
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if is_closed:
+    if is_in_vain:
         _end("output_closed")
     if isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")  # validation refuses them later, with a sentence

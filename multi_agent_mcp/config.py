@@ -398,13 +398,13 @@ def parse_telemetry(given: Any) -> Destination | None:
     return Destination(**{name: os.path.expanduser(value) if name == "file" else value})  # noqa: PTH111 - as `expanded`
 
 
-def parse_usage(given: Any) -> bool:
-    """Parses `usage` of session.yaml or team.yaml: `on` (the default) or `off`, with or without quotes. Raises
-    `InvalidArguments`."""
+def parse_usage(given: Any, name: str = "usage") -> bool:
+    """Parses `usage` of session.yaml, team.yaml or an agent: `on` (the default) or `off`, with or without quotes.
+    Raises `InvalidArguments`."""
     words = {None: True, "on": True, "off": False, True: True, False: False}
     if not isinstance(given, (str, bool, type(None))) or given not in words:
         raise InvalidArguments(
-            "bad_settings", reason=Reason("no_choice", name="usage", value=f"{given!r:.60}", allowed="on, off")
+            "bad_settings", reason=Reason("no_choice", name=name, value=f"{given!r:.60}", allowed="on, off")
         )
     return words[given]
 

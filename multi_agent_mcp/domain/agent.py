@@ -18,6 +18,8 @@ Purpose = Literal["task", "chat"]
 ROLES: tuple[str, ...] = get_args(Role)
 PERSON = "person"
 AGENT_TYPES: tuple[str, ...] = get_args(AgentType)
+ON_DEMAND = "on_demand"
+"""The value of an agent's key `spawn` with which the supervisor starts it when there is work for it."""
 PURPOSES: tuple[str, ...] = get_args(Purpose)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from multi_agent_mcp.config import child_environment, expanded, read_environment
-from multi_agent_mcp.domain.agent import PURPOSES, Agent
+from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent
 from multi_agent_mcp.domain.question import Dialog
 from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place, require_tmux, withheld
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, load_profiles, recognise
@@ -42,7 +42,7 @@ from multi_agent_mcp.wiring import Services
 
 READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "open", "elsewhere"
 ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
-NO_COMMAND, ON_DEMAND, NO_PROGRAM, REFUSED = "no_command", "on_demand", "no_program", "refused"
+NO_COMMAND, NO_PROGRAM, REFUSED = "no_command", "no_program", "refused"
 DIALOG, LIMITED = "dialog", "limited"
 FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
 """States that need no action."""

@@ -21,7 +21,6 @@ EVERY_KIND = (
     ("down",),
     ("watch", "--once"),
     ("web",),
-    ("hook", "--agent", "admin"),
     ("--version",),
 )
 
@@ -59,6 +58,13 @@ def test_a_closed_standard_output_is_one_sentence_and_nothing_is_done(
     ran = in_shell(talkative, '"$@" >&-', *command)
     assert (ran.code, ran.stderr) == (1, CLOSED)
     assert len(talkative.unread("owner")) == 1
+
+
+def test_a_hook_whose_answer_nobody_reads_does_the_rest_and_fails_no_host(talkative: Team) -> None:
+    event = json.dumps({"hook_event_name": "StopFailure", "error": "rate_limit"})
+    ran = in_shell(talkative, f"echo '{event}' | \"$@\" >&-", "hook", "--host", "claude", "--agent", "worker-a")
+    assert (ran.code, ran.stderr) == (0, "")
+    assert (talkative.path / ".limits" / "worker-a.json").is_file()
 
 
 def test_closed_standard_input_and_error_are_in_nobodys_way(talkative: Team) -> None:

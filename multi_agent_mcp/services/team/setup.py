@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from multi_agent_mcp import config
-from multi_agent_mcp.domain.agent import AGENT_TYPES, ROLES, Agent
+from multi_agent_mcp.domain.agent import AGENT_TYPES, ON_DEMAND, ROLES, Agent
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.proof import require_conditions
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.team.agents import Agents
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "role": ROLES,
+    "type": AGENT_TYPES,
+    "workspace": (config.SHARED, config.WORKTREE),
+    "spawn": (ON_DEMAND,),
+}
 PROMPT_CHARACTERS = 1_000
 
 
@@ -129,8 +135,9 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     config.parse_telemetry(data.get("telemetry"))
     for record in data["agents"]:
         config.parse_limits(record.get("limits"))
-        if "on_limit" in record:
-            config.parse_on_limit(record["on_limit"], f"{record['id']}.on_limit")
+        for key, parse in (("usage", config.parse_usage), ("on_limit", config.parse_on_limit)):
+            if key in record:
+                parse(record[key], f"{record['id']}.{key}")
     wanted = config.parse_done_when(data.get("done_when"))
     return {
         **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry")},
@@ -148,18 +155,17 @@ def _agent(record: Any) -> Agent:
         agent_id = parse_agent_id(record["id"])
     except InvalidId as error:
         raise InvalidId(value=repr(record["id"])[:80]) from error
-    role, kind = record.get("role", "worker"), record.get("type", "ai")
-    if role not in ROLES:
-        raise _Unusable(_no_choice(agent_id, "role", role, ROLES))
-    if kind not in AGENT_TYPES:
-        raise _Unusable(_no_choice(agent_id, "type", kind, AGENT_TYPES))
-    if (workspace := record.get("workspace", config.SHARED)) not in (config.SHARED, config.WORKTREE):
-        raise _Unusable(_no_choice(agent_id, "workspace", workspace, (config.SHARED, config.WORKTREE)))
+    for key, allowed in _CHOICES.items():
+        if key in record and record[key] not in allowed:
+            value = f"{record[key]!r:.60}"
+            raise _Unusable(Reason("no_choice", name=f"{agent_id}.{key}", value=value, allowed=", ".join(allowed)))
+    if not isinstance(record.get("ladder", []), list):
+        raise _Unusable(Reason("no_list", name=f"{agent_id}.ladder"))
     parent = record.get("parent_id", record.get("parent"))
     return Agent(
         id=agent_id,
-        role=role,
-        type=kind,
+        role=record.get("role", "worker"),
+        type=record.get("type", "ai"),
         name=str(record.get("name") or ""),
         parent_id=None if parent is None else parse_agent_id(parent),
         command=_text_or_none(record, "command"),
@@ -167,10 +173,6 @@ def _agent(record: Any) -> Agent:
         prompt=_prompt(record),
         extra=_as_json({str(key): value for key, value in record.items() if key not in _AGENT_KEYS}),
     )
-
-
-def _no_choice(agent_id: str, name: str, value: object, allowed: Sequence[str]) -> Reason:
-    return Reason("no_choice", name=f"{agent_id}.{name}", value=f"{value!r:.60}", allowed=", ".join(allowed))
 
 
 def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
