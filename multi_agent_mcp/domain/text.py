@@ -81,8 +81,6 @@ def width(character: str) -> int:
 # Lines of JSON: those of hosts' own files, which may hold anything, and ours, one object each, newer ones after older
 # ones.
 
-TOKENS_MAX = 10**12
-"""More in one response is damage."""
 NAME_CHARACTERS = 100
 
 
@@ -103,12 +101,6 @@ def value_at(line: object, path: str) -> Any:
     return line
 
 
-def count_of(value: object) -> int | None:
-    """A number of tokens; None if it is none."""
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS_MAX
-    return int(str(value)) if is_count else None
-
-
 def name_of(value: object) -> str | None:
     """A short name from a host's file, such as a model's; None for anything else."""
     return value[:NAME_CHARACTERS] if isinstance(value, str) and value.isprintable() and value else None
@@ -125,11 +117,7 @@ def newest_first(blocks: Iterable[bytes], *needles: bytes, without: bytes | None
             or (without is not None and without in line)
         ):
             continue
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
+        if isinstance(found := parsed(line), dict):
             yield found
 
 

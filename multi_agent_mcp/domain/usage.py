@@ -10,10 +10,12 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from multi_agent_mcp.domain.text import count_of, name_of, value_at
+from multi_agent_mcp.domain.text import name_of, value_at
 from multi_agent_mcp.domain.times import moment_of
 
 COUNTED = ("input", "output", "cache_read", "cache_write")
+TOKENS_MAX = 10**12
+"""More in one response is damage."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,12 @@ class Response:
 @dataclass(frozen=True)
 class Unreadable:
     """A line that should tell a response's tokens, and does not: the host has changed its form."""
+
+
+def count_of(value: object) -> int | None:
+    """A number of tokens; None if it is none."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TOKENS_MAX
+    return int(str(value)) if is_count else None
 
 
 @dataclass(frozen=True)

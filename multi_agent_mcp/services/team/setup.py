@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.team.agents import Agents
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
-_CHOICES: Mapping[str, Sequence[str]] = {
+_CHOICES: Mapping[str, Sequence[str | None]] = {
     "role": ROLES,
     "type": AGENT_TYPES,
     "workspace": (config.SHARED, config.WORKTREE),
-    "spawn": (ON_DEMAND,),
+    "spawn": (ON_DEMAND, None),
 }
 PROMPT_CHARACTERS = 1_000
 
@@ -158,8 +158,10 @@ def _agent(record: Any) -> Agent:
     for key, allowed in _CHOICES.items():
         if key in record and record[key] not in allowed:
             value = f"{record[key]!r:.60}"
-            raise _Unusable(Reason("no_choice", name=f"{agent_id}.{key}", value=value, allowed=", ".join(allowed)))
-    if not isinstance(record.get("ladder", []), list):
+            raise _Unusable(
+                Reason("no_choice", name=f"{agent_id}.{key}", value=value, allowed=", ".join(filter(None, allowed)))
+            )
+    if not isinstance(record.get("ladder"), list | None):
         raise _Unusable(Reason("no_list", name=f"{agent_id}.ladder"))
     parent = record.get("parent_id", record.get("parent"))
     return Agent(

@@ -96,6 +96,12 @@ def test_a_team_that_makes_no_sense_is_one_sentence(tmp_path: Path, text: str) -
         assert len(sentence) < 400
 
 
+def test_a_key_without_a_value_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text("agents: [{id: a, spawn: , ladder: , usage: , on_limit: , limits: }]")
+    (agent,) = read_team(tmp_path / "team.yaml").agents
+    assert (agent.id, agent.role, agent.type) == ("a", "worker", "ai")
+
+
 def test_a_team_file_that_is_not_there_or_no_text_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"agents: [{id: a, name: \xff}]")
     for name in ("gone.yaml", ".", "latin.yaml"):
