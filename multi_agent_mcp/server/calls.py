@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import mcp_types as types
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 from pydantic_core import ErrorDetails
 
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent, Execution
@@ -59,6 +59,9 @@ def from_json_text(value: Any) -> Any:
             return value
     return value
 
+
+Limit = Annotated[int, Field(ge=1, le=500)]
+"""How many items of a list are asked for."""
 
 UNLISTED = WithJsonSchema({"type": "string"})
 """For a filter by words that another tool's schema lists; a wrong one is answered with all of them."""
@@ -151,8 +154,7 @@ def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
 
 
 def _compact(schema: Any, models: Mapping[str, Any]) -> Any:
-    """The schema without titles, nulls, obvious limits and defaults, `anyOf` of one option, and references to
-    `models`."""
+    """The schema without what says nothing, nulls, `anyOf` of one option, and references to `models`."""
     if isinstance(schema, list):
         return [_compact(item, models) for item in schema]
     if not isinstance(schema, dict):
@@ -166,16 +168,16 @@ def _compact(schema: Any, models: Mapping[str, Any]) -> Any:
         elif key == "anyOf":
             options = [item for item in value if item != {"type": "null"}]
             compact |= _compact(options[0], models) if len(options) == 1 else {key: _compact(options, models)}
-        elif not _says_nothing(key, value, schema):
+        elif not _says_nothing(key, value):
             compact[key] = _compact(value, models)
     return compact
 
 
-def _says_nothing(key: str, value: Any, schema: Mapping[str, Any]) -> bool:
+def _says_nothing(key: str, value: Any) -> bool:
+    """Whether a model can do without the key. Limits of numbers stand in descriptions; a refusal names them, too."""
     return (
-        key == "title"
-        or (key == "default" and (not value or "enum" in schema))
-        or (key == "minimum" and value in (0, 1))
+        key in ("title", "minimum", "maximum")
+        or (key == "default" and value is not True)
         or (key == "additionalProperties" and value in (True, False))
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, TaskNotFound
-from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Tool, from_json_text
+from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Limit, Tool, from_json_text
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, as_answer
 from multi_agent_mcp.services.questions import Asking
@@ -28,7 +28,7 @@ def ask(
     deadline_minutes: float | None = None,
     park: bool = False,
 ) -> Answer:
-    """Ask your superior (or to_id) for a decision. park: your task waits, you get other work meanwhile.
+    """Ask your superior (or to_id) for a decision. park: your task waits, you get other work.
     default, one of the choices, is taken at the deadline."""
     asking = Asking(
         question=question,
@@ -45,7 +45,7 @@ def ask(
 def answer_question(
     call: Call, question_id: str, answer: str | None = None, note: str | None = None, withdraw: bool = False
 ) -> Answer:
-    """Answer a question to you or to an agent below you, or take your own back (withdraw)."""
+    """Answer a question to you or an agent below you, or withdraw your own."""
     if withdraw and answer is not None:
         raise InvalidArguments("answer_and_withdraw")
     if withdraw:
@@ -60,7 +60,7 @@ def answer_question(
 
 
 def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, context: str | None = None) -> Answer:
-    """Have your chat session talk to an agent while your task goes on. The answer says how to await the result."""
+    """Have your chat session talk to an agent while your task goes on; the answer says how to await it."""
     delegation, instruction = call.services.delegations.delegate(
         call.me, call.session.record, target_agent_id, purpose, context
     )
@@ -68,7 +68,7 @@ def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, con
 
 
 def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
-    """The conversations of a task (default: this session's), with their messages, in every state."""
+    """The conversations of a task (default: this session's), with their newest messages."""
     wanted = task_id if task_id is not None else call.session.record.task_id
     if wanted is None:
         raise TaskNotFound("no_task_in_session")
@@ -82,10 +82,8 @@ def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
     return call.fitting(totals, "conversations", shown)
 
 
-def get_conversation_messages(
-    call: Call, conversation_id: str, limit: Annotated[int, Field(ge=1, le=500)] = 50
-) -> Answer:
-    """The newest messages of one of your conversations, oldest first."""
+def get_conversation_messages(call: Call, conversation_id: str, limit: Limit = 50) -> Answer:
+    """The newest messages of a conversation of yours, oldest first."""
     conversation = call.services.conversations.get(conversation_id)
     conversation.require_participant(call.me.id)
     service = call.services.conversations
@@ -104,7 +102,7 @@ def get_conversation_messages(
 
 
 def get_pending_delegations(call: Call) -> Answer:
-    """Take over what your task session delegated; then call start_conversation for each."""
+    """Take over what your task session delegated; call start_conversation for each."""
     delegations = call.services.delegations.take(call.session.record)
     whole = call.fitting({}, "delegations", [as_answer(item) for item in delegations])
     if "truncated" not in whole:
@@ -117,7 +115,7 @@ def get_pending_delegations(call: Call) -> Answer:
 def start_conversation(
     call: Call, target_agent_id: str, initial_message: str, purpose: str | None = None, delegation_id: str | None = None
 ) -> Answer:
-    """Start a conversation. A pending delegation to that agent is carried out by it."""
+    """Start a conversation; it carries out a pending delegation to that agent."""
     conversation, sent = call.services.delegations.start_conversation(
         call.me, call.session.record, target_agent_id, initial_message, purpose, delegation_id
     )
@@ -136,7 +134,7 @@ def end_conversation(call: Call, conversation_id: str, final_message: str | None
 
 
 def start_task_from_chat(call: Call, task_id: str, requester_id: str) -> Answer:
-    """Start one of your tasks, as a superior (requester_id) asked in this chat."""
+    """Start a task of yours, as a superior (requester_id) asked."""
     task, previous = call.services.chat_task_operations.start(call.me, task_id, requester_id)
     return {
         "task_id": task.id,
@@ -157,7 +155,7 @@ def update_task_from_chat(
     priority: TaskPriority | None = None,
     blocked_reason: str | None = None,
 ) -> Answer:
-    """Change a task assigned to you or created by you, as a superior (requester_id) asked."""
+    """Change a task assigned to or created by you, as a superior (requester_id) asked."""
     given = {"title": title, "description": description, "status": status, "priority": priority}
     updates = {name: value for name, value in given.items() if value is not None}
     task, fields = call.services.chat_task_operations.update(call.me, task_id, requester_id, updates, blocked_reason)

@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.message import MessagePriority, MessageType
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.calls import LEADERS, UNLISTED, Answer, Call, JsonObject, Tool
+from multi_agent_mcp.server.calls import LEADERS, UNLISTED, Answer, Call, JsonObject, Limit, Tool
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft, require_text
 
@@ -34,7 +34,7 @@ def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
 
 
 def logout(call: Call) -> Answer:
-    """End this agent session. Only needed where an instruction says so."""
+    """End this session; only where an instruction says so."""
     # Earlier calls get their answers first; a host that reads none does not read this one either.
     call.confirmation.wait_for_earlier(CALLS_SECONDS)
     call.session.refuse_leases()
@@ -63,14 +63,14 @@ def register_agent_to_ipc(
     parent_id: str | None = None,
     name: str | None = None,
 ) -> Answer:
-    """Register an agent before it starts, so that it can get mail. parent_id defaults to you."""
+    """Let an agent get mail before it starts. parent_id defaults to you."""
     newcomer = Agent(id=parse_agent_id(agent_id), role=role, type=type, parent_id=parent_id, name=name or "")
     agent, created = call.services.agents.register(newcomer, by=call.me)
     return {"agent_id": agent.id, "created": created}
 
 
 def list_agents(call: Call) -> Answer:
-    """List the agents you can write to, and whether their server runs."""
+    """The agents you can write to, and whether they run."""
     limits = call.services.limits.all()
     agents = [
         {
@@ -103,8 +103,8 @@ def send_message(
     conversation_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> Answer:
-    """Send a message to an agent, or to everybody (receiver_id left out), or into a conversation
-    (conversation_id). The receiver is alerted. Repeating an idempotency_key sends nothing twice."""
+    """Send a message to an agent, to everybody (no receiver_id), or into a conversation.
+    The receiver is alerted. An idempotency_key sends nothing twice."""
     draft = Draft(
         content=content,
         receiver_id=receiver_id,
@@ -127,14 +127,14 @@ def read_messages(
     unread_only: bool = True,
     mark_as_read: bool = True,
     message_type: Annotated[MessageType, UNLISTED] | None = None,
-    limit: Annotated[int, Field(ge=1, le=500)] = 50,
+    limit: Limit = 50,
     before: str | None = None,
     message_id: str | None = None,
     offset: Annotated[int, Field(ge=0)] = 0,
 ) -> Answer:
-    """Read your mail: unread, urgent first, then oldest. Call it when an [IPC] line appears.
-    unread_only=false pages through history, newest first; before=<message id> continues.
-    message_id and offset (characters) continue one long message."""
+    """Read your unread mail, urgent first, then oldest. Call it when an [IPC] line appears.
+    unread_only=false: history, newest first; before=<message id> continues.
+    message_id and offset (characters) continue a long message."""
     _require_own(call, agent_id)
     for name, value in (("before", before), ("message_id", message_id)):
         if value is not None:
@@ -161,7 +161,7 @@ def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
 
 
 def get_message_status(call: Call, message_id: str) -> Answer:
-    """Delivery state and times of a message you sent or a notification you caused: stored, rung, submitted, read."""
+    """What became of a message you sent or a notification you caused: stored, rung, submitted, read."""
     require_text("message_id", message_id)
     return call.services.tracking.status(call.me, message_id)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
-from multi_agent_mcp.server.calls import LEADERS, REPORTERS, TASK, Answer, Call, Tool, from_json_text
+from multi_agent_mcp.server.calls import LEADERS, REPORTERS, TASK, UNLISTED, Answer, Call, Tool, from_json_text
 from multi_agent_mcp.services.tasks.board import NewTask, summary_of
 from multi_agent_mcp.services.tasks.deliveries import CHECKING, FAILED, PASSED, Examined
 from multi_agent_mcp.texts import json_size, shortened
@@ -31,8 +31,8 @@ def send_task(
     priority: AnyPriority = "medium",
     done_when: list[str] | None = None,
 ) -> Answer:
-    """Give a task to an agent below you. An Owner then waits: do not poll, an [IPC] line announces the answer.
-    done_when: names of checks, review, review:AGENT; it is done only when these are met."""
+    """Give a task to an agent below you. An Owner then waits for an [IPC] line: do not poll.
+    done_when: checks' names, review, review:AGENT; it is done only when these are met."""
     wanted = "medium" if priority == "normal" else priority
     return call.services.task_creation.send(call.me, agent_id, title, content, wanted, done_when).as_answer()
 
@@ -44,7 +44,7 @@ def report_task_progress(
     message: str | None = None,
     checklist: list[ChecklistItem] | None = None,
 ) -> Answer:
-    """Report progress (0-100) on one of your tasks to your Admin. No send_message is needed."""
+    """Tell your Admin the progress (0-100) of a task of yours; no send_message is needed."""
     items = None if checklist is None else [item.model_dump() for item in checklist]
     task, current = call.services.task_reports.report_progress(call.me, task_id, progress, message, items)
     return {"task_id": task.id, "progress": current}
@@ -53,7 +53,7 @@ def report_task_progress(
 def report_task_completion(
     call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
 ) -> Answer:
-    """Report one of your tasks as completed or failed to your Admin. No send_message is needed."""
+    """Tell your Admin that a task of yours is completed or failed; no send_message is needed."""
     services = call.services
     if status == "completed" and (found := services.task_changes.get(task_id)).done_when and not found.final:
         examined = _delivered(call, found.id, summary or message)
@@ -85,8 +85,8 @@ BESIDE_BRIEFING = 8_600
 
 
 def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le=600)] = 0) -> Answer:
-    """Your next action and its data: answer_question, work, review, read_messages, a delegation, wait, exit …
-    With timeout_seconds (at most 600), wait until there is something to do."""
+    """What to do next, with its data: answer_question, work, review, read_messages, wait, exit …
+    timeout_seconds (at most 600) waits until there is something."""
     deadline = time.monotonic() + timeout_seconds
     changes = call.binding.changes
     while True:
@@ -120,8 +120,7 @@ def report_completed(
     summary: str | None = None,
     next_steps: str | None = None,
 ) -> Answer:
-    """End your work on this session's task: success, failed, or blocked (also after an interrupt).
-    Your superior is notified."""
+    """End your work on the task in hand; blocked also after an interrupt. Your superior is notified."""
     examined: Answer = {}
     task = call.services.next_action.reported_task(call.me, call.session)
     if result == "success" and task.done_when and not task.final:
@@ -175,7 +174,7 @@ class BatchTask(BaseModel):
     title: str
     description: str = ""
     local_id: str | None = None
-    priority: TaskPriority = "medium"
+    priority: Annotated[TaskPriority, UNLISTED] = "medium"
     assignee_id: str | None = None
     dependencies: list[str] = []
     done_when: list[str] | None = None
@@ -185,7 +184,7 @@ BatchTasks = Annotated[list[BatchTask], BeforeValidator(from_json_text)]
 
 
 def create_tasks_batch(call: Call, tasks: BatchTasks, parent_task_id: str | None = None) -> Answer:
-    """Create tasks, all or none. dependencies name local_ids of this batch or existing task ids."""
+    """Create tasks, all or none. dependencies: local_ids of this batch, or task ids."""
     items = [NewTask(**task.model_dump()) for task in tasks]
     created = call.services.task_creation.create(call.me, items, parent_task_id)
     local_ids = {task.local_id: real.id for task, real in zip(tasks, created, strict=True) if task.local_id is not None}
@@ -194,14 +193,14 @@ def create_tasks_batch(call: Call, tasks: BatchTasks, parent_task_id: str | None
 
 
 def assign_task(call: Call, task_id: str, assignee_id: str | None) -> Answer:
-    """Assign a task to an agent below you; null unassigns it. In the backlog it waits until you move it to todo."""
+    """Assign a task to an agent below you, or to nobody (null). In the backlog it waits for todo."""
     purpose = "chat" if call.purpose == "chat" else None
     task, previous = call.services.task_changes.assign(call.me, task_id, assignee_id, purpose)
     return {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
 
 
 def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_reason: str | None = None) -> Answer:
-    """Move a task you may change. blocked stops its assignee and blocks its open subtasks."""
+    """Move a task. blocked stops its assignee and blocks its open subtasks."""
     if status in ("done", "review"):
         task = call.services.task_changes.get(task_id)
         if task.done_when and task.assignee_id == call.me.id and task.status != "review" and not task.final:
@@ -215,14 +214,14 @@ def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_rea
 
 
 def request_task(call: Call, title: str, description: str = "", priority: TaskPriority = "medium") -> Answer:
-    """Propose a task for yourself; your superior approves it before you may start."""
+    """Propose a task for yourself; a superior has to approve it first."""
     new = NewTask(title=title, description=description, priority=priority)
     task, approvers = call.services.task_creation.request(call.me, new)
     return {"task_id": task.id, "approval_status": task.approval_status, "approvers": approvers}
 
 
 def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | None = None) -> Answer:
-    """Approve or reject a task that an agent below you requested, or its result when the task is in review."""
+    """Approve or reject a task requested below you, or the result of one in review."""
     task = call.services.deliveries.decide(call.me, task_id, approve=approve, reason=reason)
     checking = {"check": CHECKING} if task.status == "review" and call.services.deliveries.is_pending(task) else {}
     decided = "approved" if approve else "rejected"  # of what is in review, too, whose request was approved long ago

@@ -10,7 +10,7 @@ from pydantic import Field
 from multi_agent_mcp.domain.agent import Execution, ExecutionStatus
 from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.server.calls import UNLISTED, Answer, Call, Tool
+from multi_agent_mcp.server.calls import UNLISTED, Answer, Call, Limit, Tool
 from multi_agent_mcp.services.repository.reservations import reservation_answer
 from multi_agent_mcp.services.tasks.board import summary_of
 
@@ -18,17 +18,17 @@ from multi_agent_mcp.services.tasks.board import summary_of
 def get_my_tasks(
     call: Call,
     status: Annotated[TaskStatus, UNLISTED] | None = None,
-    limit: Annotated[int, Field(ge=1, le=500)] = 20,
+    limit: Limit = 20,
 ) -> Answer:
-    """List the tasks assigned to you, open ones first."""
+    """Your tasks, open ones first."""
     tasks, total = call.services.board.of(call.me.id, status, limit)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("tasks.mine")}
     return call.fitting(answer, "tasks", [summary_of(task) for task in tasks]) | {"total_count": total}
 
 
 def hand_off(call: Call, content: str, task_id: str | None = None) -> Answer:
-    """Write down what you, or whoever takes over your task, must know to go on: done, open, decisions, files.
-    At most 4000 characters; it is shown after a restart or compaction. task_id: the task in hand."""
+    """Write down what whoever goes on with your task must know: done, open, decisions, files
+    (4000 characters). It is shown after a restart or compaction. task_id: the task in hand."""
     kept = call.services.hand_offs.write(call.me, content, task_id, call.session.record.task_id)
     return {
         "handoff_id": kept.hand_off.id,
@@ -41,10 +41,10 @@ def hand_off(call: Call, content: str, task_id: str | None = None) -> Answer:
 def get_my_execution_history(
     call: Call,
     task_id: str | None = None,
-    status: ExecutionStatus | None = None,
-    limit: Annotated[int, Field(ge=1, le=500)] = 10,
+    status: Annotated[ExecutionStatus, UNLISTED] | None = None,
+    limit: Limit = 10,
 ) -> Answer:
-    """List your executions (stretches of work on a task), newest first, without their logs."""
+    """Your executions (stretches of work on a task), newest first, without logs."""
     found, total = call.services.executions.history(call.me.id, task_id=task_id, status=status, limit=limit)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("executions.mine")}
     return call.fitting(answer, "executions", [_summary(call, execution) for execution in found]) | {
@@ -58,7 +58,7 @@ def get_execution_log(
     tail: Annotated[int, Field(ge=1, le=1000)] | None = None,
     offset: Annotated[int, Field(ge=0)] | None = None,
 ) -> Answer:
-    """The log of one of your executions: the last lines (tail, 100), or those from line offset on."""
+    """The log of an execution of yours: the last lines (tail, 100), or those from line offset on."""
     execution = call.services.executions.get(call.me.id, execution_id)
     page = call.services.executions.read_log(execution, tail=tail, offset=offset)
     newest_count = offset is None  # the part farthest from the requested end is left out if not all fits
