@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     )
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.questions import QuestionEffects, Questions
+    from multi_agent_mcp.services.repository.guard import Guard
+    from multi_agent_mcp.services.repository.merging import Merging
     from multi_agent_mcp.services.repository.reservations import Edits, Reservations
-    from multi_agent_mcp.services.repository.worktrees import Guard, Merging, Worktrees
+    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.search import Lookup, Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, OwnerWaits
@@ -511,7 +513,7 @@ class Services:
 
     @part
     def merging(self) -> Merging:
-        from multi_agent_mcp.services.repository.worktrees import Merging
+        from multi_agent_mcp.services.repository.merging import Merging
 
         return Merging(self.workspace, self.worktrees, self.messages, self.operations, self.texts)
 
@@ -541,7 +543,7 @@ class Services:
 
     @part
     def guard(self) -> Guard:
-        from multi_agent_mcp.services.repository.worktrees import Guard
+        from multi_agent_mcp.services.repository.guard import Guard
 
         return Guard(self.worktrees, self.texts)
 

@@ -34,8 +34,8 @@ from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.ringing import Doorbell
+    from multi_agent_mcp.services.repository.guard import Guard
     from multi_agent_mcp.services.repository.reservations import Edits, Reservations
-    from multi_agent_mcp.services.repository.worktrees import Guard
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
     from multi_agent_mcp.services.turn.next_action import Briefings
