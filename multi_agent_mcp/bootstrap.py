@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.config import find_session, read_environment, read_settings, session_names
+from multi_agent_mcp.config import find_session, is_without_settings, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.errors import NoSuchSession, Refusal
@@ -118,7 +118,9 @@ def open_session(
     require_own(root, root / "hosts", root / name)
     workspace = Workspace(root, name, authority or _authority(root / name))
     if name not in session_names(root):  # by its exact name, even on file systems that ignore case
-        raise NoSuchSession(session=name)
+        raise NoSuchSession(
+            "no_settings" if is_without_settings(workspace.path) else None, session=name, root=root.name
+        )
     upgrade(workspace)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)

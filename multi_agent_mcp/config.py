@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -234,7 +235,7 @@ def find_session(given: str | None, root: Path) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise NoSuchSession("no_session_yet", root=root.name)
+        raise no_session(root)
     raise NoSuchSession("which_session", names=", ".join(names), root=root.name)
 
 
@@ -253,6 +254,20 @@ def session_names(root: Path) -> list[str]:
         return sorted(item.name for item in root.iterdir() if os.path.isfile(item / "session.yaml"))  # noqa: PTH113
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
+
+
+def no_session(root: Path) -> NoSuchSession:
+    """The refusal below a root without a session; it names one that is there but for its session.yaml."""
+    with suppress(OSError):
+        for path in sorted(root.iterdir()):
+            if is_without_settings(path):
+                return NoSuchSession("no_settings", session=path.name, root=root.name)
+    return NoSuchSession("no_session_yet", root=root.name)
+
+
+def is_without_settings(path: Path) -> bool:
+    """Whether this is the directory of a session whose session.yaml is gone."""
+    return (path / "agents.json").is_file() and not (path / "session.yaml").exists()
 
 
 def read_prices(path: Path) -> tuple[str, dict[str, dict[str, float]]] | None:

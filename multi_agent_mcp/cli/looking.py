@@ -26,7 +26,7 @@ from multi_agent_mcp.cli.context import (
 )
 from multi_agent_mcp.cli.mail import spoken_lines
 from multi_agent_mcp.cli.rendering import is_terminal, local_time, painted, short_id, words_of_code
-from multi_agent_mcp.config import find_root, read_environment, session_names
+from multi_agent_mcp.config import find_root, no_session, read_environment, session_names
 from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
 from multi_agent_mcp.domain.text import columns, display_id, one_line
 from multi_agent_mcp.domain.times import format_time
@@ -256,6 +256,9 @@ def status() -> None:
     except Refusal as refusal:
         refuse(refusal)
     if not session_names(root):
+        missing = no_session(root)
+        if missing.key != "error.no_session_yet":
+            refuse(missing)
         print_line(people_texts()("status.first_steps").rstrip("\n"))
         return
     with open_context(None, None) as context:

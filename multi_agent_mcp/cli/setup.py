@@ -160,6 +160,8 @@ class Made:
             yield texts("init.changed", name=name, keys=", ".join(keys))
         for name, keys in update.kept.items():
             yield texts("init.kept" if name in self.agents else "init.settings_kept", name=name, keys=", ".join(keys))
+        if update.new_keys:
+            yield texts("init.new_keys", names=", ".join(update.new_keys))
         if update.left_out:
             yield texts("init.left_out", names=", ".join(update.left_out))
         for file in self.instructions:

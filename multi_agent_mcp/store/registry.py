@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import differing_in_case, is_name
-from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, StorageError
+from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, Reason, StorageError
 from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Superseded, digest8, mark, revision_in
 from multi_agent_mcp.store.directory import SETTLING_SECONDS
 from multi_agent_mcp.store.durable_files import Files
@@ -38,6 +38,8 @@ class _Thread(threading.local):
     agents: Mapping[str, Agent] | None = None
 
 
+_KEPT = frozenset({"secrets", "ipc", "tasks", "notifications", "conversations", "questions", "handoffs"})
+"""What a new registry of the same agents finds again, so that a lost one takes nothing else along."""
 SHARED = (
     "role", "type", "name", "parent_id", "status", "created_at", "public_key", "former_public_keys",
     "machine", "machines",
@@ -300,11 +302,20 @@ class Registry:
         backup = self.files.read(self._backup)
         records = _parse(backup)
         if records is None or backup is None:
-            raise StorageError("registry_lost", path=self.path.name)
+            raise self._lost()
         self._keep_damaged(self.path)
         self.files.replace(self.path, backup)
         logger.warning("agents.json could not be read; it was restored from agents.json.bak")
         return records
+
+    def _lost(self) -> StorageError:
+        """The refusal when neither the file nor its backup can be read, with what is left of the session."""
+        names = self.files.names(self.path.parent) if self.path.parent.is_dir() else []
+        left = [name for name in names if name in _KEPT and any((self.path.parent / name).rglob("*.*"))]
+        if not left and not self.path.exists():
+            return StorageError("session_gone", path=self.path.parent)
+        kept = tuple(f"{name}/" for name in left) or Reason("nothing")
+        return StorageError("registry_lost", path=self.path.name, kept=kept)
 
     def _settled(self) -> dict[str, Any] | None:
         """Returns the file's records; None if it is missing or damaged. A damaged file is read again after a moment, as

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.team.setup import read_team
+from multi_agent_mcp.wiring import Services
 from tests.cli.conftest import TEAM, Ask, Run
 
 Offer = Callable[..., None]
@@ -276,3 +279,56 @@ def test_a_root_that_is_not_utf8_is_refused_before_anything_is_written(
     (odd / "team.yaml").write_text(TEAM)
     assert json.loads(run("init", "--json").stdout)["error"] == "invalid_arguments"
     assert [file.name for file in odd.iterdir()] == ["team.yaml"]
+
+
+class TestALostPasskey:
+    def test_init_makes_a_new_one_and_says_so_and_what_was_signed_before_stays_genuine(
+        self, run: Run, ask: Ask, session: Path
+    ) -> None:
+        ask("send", "worker-a", "signed before", "--as", "admin")
+        (session / "secrets" / "admin.key").unlink()
+        made = run("init")
+        assert "the passkey was missing, so a new one was made, for: admin" in made.stdout
+        ask("send", "worker-a", "signed after", "--as", "admin")
+        assert [each.get("verified") for each in ask("read", "--as", "worker-a")["messages"]] == [None, None]
+        assert run("doctor", "--verify").exit_code == 0
+        assert "passkey" not in run("init").stdout
+
+    def test_doctor_names_it_and_its_repair_makes_a_new_one(self, run: Run, ask: Ask, session: Path) -> None:
+        ask("send", "worker-a", "signed before", "--as", "admin")
+        key = session / "secrets" / "admin.key"
+        key.unlink()
+        assert "multi-agent-mcp init makes a new one" in run("doctor").stdout
+        assert run("doctor", "--repair", "--verify").exit_code == 0
+        assert key.read_text()
+
+
+def test_a_session_that_has_lost_its_settings_is_named_and_init_makes_them_again(
+    run: Run, ask: Ask, session: Path
+) -> None:
+    ask("send", "admin", "hello")
+    (session / "session.yaml").unlink()
+    for arguments in ((), ("unread",), ("unread", "--session", "demo")):
+        refused = run(*arguments)
+        assert refused.exit_code == 1
+        assert refused.stderr.endswith("multi-agent-mcp init --session demo\n")
+    assert run("init", "--session", "demo").exit_code == 0
+    assert ask("unread", "--as", "admin")["unread_count"] == 1
+
+
+def test_what_is_left_of_a_session_is_said_truly(run: Run, ask: Ask, session: Path) -> None:
+    ask("send", "admin", "hello")
+    for name in ("agents.json", "agents.json.bak"):
+        (session / name).unlink()
+    assert "Still there: ipc/; secrets/." in run("unread").stderr
+    assert run("init").exit_code == 0
+    assert ask("unread", "--as", "admin")["unread_count"] == 1
+
+
+def test_of_a_session_that_was_removed_nothing_is_promised(services: Services) -> None:
+    shutil.rmtree(services.path)
+    with pytest.raises(StorageError) as refused:
+        services.agents.registry.all()
+    sentence = services.texts.sentence(refused.value)
+    assert sentence.startswith(f"There is no session in {services.path} any more")
+    assert not services.path.exists()

@@ -22,7 +22,7 @@ from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.stuck import DIALOG
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import HubReplaced, HubUnreachable, Refusal, StorageError, TmuxTimeout
+from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.doctor import tree
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, CheckContext, Finding, Track, Usage, untracked
@@ -163,9 +163,10 @@ def keys(context: CheckContext) -> Iterator[Finding]:
         try:
             key = context.agents.stored_key(agent_id)
         except Refusal as refusal:
-            missing = not context.workspace.key_path(agent_id).is_file()
+            missing = isinstance(refusal, InvalidSession)
             kind, why = ("key_missing", None) if missing else ("key_refused", context.texts.sentence(refusal))
-            yield context.found("keys", PROBLEM, agent_id, kind, file=name, reason=why)
+            fix = partial(context.agents.renew_key, agent_id) if missing else None
+            yield context.found("keys", PROBLEM, agent_id, kind, fix, file=name, reason=why)
             continue
         if not is_passkey_of(agent, key):
             yield context.found("keys", PROBLEM, agent_id, "other_key", file=name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
@@ -163,18 +164,32 @@ class Agents:
         """Makes this machine an agent's home and its key here the agent's key. Messages signed elsewhere stay valid. A
         second call has no effect."""
         agent = self.registry.get(agent_id)
-        key = self.workspace.key(agent_id).ensure()
-        public = public_key(key)
-        former = [*agent.extra.get("former_public_keys", ()), *filter(None, [agent.public_key])]
+        keys = self._own_keys(agent)
         self.workspace.make_inboxes(agent_id)
-        changed: dict[str, Any] = {
-            "public_key": public,
-            "passkey_hash": passkey_hash(key),
-            "machines": self._homes(agent),
-        }
-        if agent.public_key != public:
-            changed["former_public_keys"] = list(dict.fromkeys(former))
-        return self.registry.update(agent_id, machine=self.workspace.authority.here, **changed)
+        return self.registry.update(
+            agent_id, machine=self.workspace.authority.here, machines=self._homes(agent), **keys
+        )
+
+    def without_key(self) -> list[str]:
+        """Returns the ids of the agents of this machine whose passkey is not there any more."""
+        return [agent_id for agent_id in self.at_home() if not os.path.lexists(self.key_file(agent_id))]
+
+    def renew_key(self, agent_id: str) -> Agent:
+        """Makes a passkey for an agent that has lost its own. What it signed before stays genuine: the earlier public
+        key is kept. (One that may be in other hands is replaced by removing the agent: docs/security.md, Keys.) Raises
+        `HubUnreachable` before anything is made."""
+        agent = self.here(agent_id)
+        self.workspace.authority.require()
+        return self.registry.update(agent_id, **self._own_keys(agent))
+
+    def _own_keys(self, agent: Agent) -> dict[str, Any]:
+        """Returns the fields of the agent's record for the passkey that is here, which is made if there is none."""
+        key = self.workspace.key(agent.id).ensure()
+        keys: dict[str, Any] = {"public_key": public_key(key), "passkey_hash": passkey_hash(key)}
+        if agent.public_key != keys["public_key"]:
+            former = [*agent.extra.get("former_public_keys", ()), *filter(None, [agent.public_key])]
+            keys["former_public_keys"] = list(dict.fromkeys(former))
+        return keys
 
     def at_home(self) -> Mapping[str, Agent]:
         """Returns the agents whose home is this machine."""
@@ -371,7 +386,9 @@ class Signatures:
             return None
         if has_old_scheme(message):
             key = self.agents.known_key(sender.id)
-            return None if key is None else is_signed_with(message, key)
+            if key is not None and is_signed_with(message, key):
+                return True
+            return None if key is None or sender.extra.get("former_public_keys") else False  # it may be of a lost key
         known = _public_keys(sender)
         return any(is_signed_by(message, key) for key in known) if known else None
 

@@ -251,17 +251,20 @@ _STAYS_TOO = ("ladder", "spawn", "workspace")
 @dataclass(frozen=True)
 class TeamUpdate:
     """The result of a second `init`. `changed` and `kept` are the keys in which team.yaml differed, per agent (or
-    `session.yaml`); keys that it does not mention are kept. `left_out` are the agents that team.yaml does not name."""
+    `session.yaml`); keys that it does not mention are kept. `left_out` are the agents that team.yaml does not name,
+    `new_keys` those that got a passkey because theirs was lost."""
 
     added: list[str]
     changed: Mapping[str, list[str]]
     kept: Mapping[str, list[str]]
     left_out: list[str]
+    new_keys: list[str] = field(default_factory=list)
 
 
 def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpdate:
     """Updates a session from its team.yaml; for a new session it only registers the agents."""
     changed_settings, kept_settings = _update_settings(agents.workspace, team, language)
+    new_keys = [agents.renew_key(agent_id).id for agent_id in agents.without_key()]
     before = dict(agents.all())
     added = add_missing(agents, team)
     for agent in team.agents:
@@ -278,6 +281,7 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
         _without_empty({"session.yaml": changed_settings, **changed}),
         _without_empty({"session.yaml": kept_settings, **kept}),
         [agent_id for agent_id in after if agent_id not in named],
+        new_keys,
     )
 
 

@@ -147,7 +147,7 @@ def test_a_registry_that_was_restored_is_worth_a_note_and_a_lost_one_is_a_proble
     for lost in services.workspace.path.glob("agents.json*"):
         lost.write_text("{")
     (lost_one,) = (finding.finding for finding in examine(services) if finding.level == "problem")
-    assert lost_one.startswith("agents.json is damaged and there is no copy. Recreate it with multi-agent-mcp init")
+    assert lost_one.startswith("agents.json cannot be read, and neither can its copy. Still there: secrets/.")
 
 
 def test_a_dead_session_and_a_waiting_owner_are_worth_a_note(services: Services, owner: Agent) -> None:

@@ -143,6 +143,18 @@ class TestKeys:
         services.workspace.mailbox("worker-a").deliver(replace(message, signature=f"v1:{digest}"))
         assert flags(read(services, "worker-a")) == [None]
 
+    def test_a_message_of_old_whose_key_was_lost_is_not_called_forged(self, services: Services) -> None:
+        message = Message(id="m1", sender_id="admin", receiver_id="worker-a", created_at=services.clock())
+        key = services.agents.stored_key("admin").encode()
+        digest = hmac.new(key, signed_bytes(message, "v1"), hashlib.sha256).hexdigest()
+        signed = replace(message, signature=f"v1:{digest}")
+        assert services.signatures.verdict(signed) == "signed"
+        services.agents.key_file("admin").unlink()
+        assert services.agents.without_key() == ["admin"]
+        services.agents.renew_key("admin")
+        assert services.signatures.verdict(signed) == "no_key"
+        assert services.signatures.verdict(replace(message, signature="v1:00")) == "no_key"
+
     def test_a_sender_who_is_not_registered_is_not_verified_whatever_key_there_is(self, services: Services) -> None:
         services.workspace.key_path("ghost").write_text("k" * 43 + "\n")
         message = Message(id="m1", sender_id="ghost", receiver_id="worker-a", created_at=services.clock())
