@@ -149,6 +149,12 @@ def tool_inputs() -> dict[str, dict[str, list[str]]]:
     return found
 
 
+@cache
+def hosts_arguments() -> frozenset[str]:
+    """Returns the `arguments` that hosts add to every tool's for themselves, and send along with a call."""
+    return frozenset(name for fields in descriptions().values() for name in fields.get("arguments", ()))
+
+
 def hosts() -> Mapping[str, Host]:
     """Returns the hosts by name, in the order of their `preference`."""
     ranked = sorted((fields["preference"], name) for name, fields in descriptions().items() if _is_host(fields))

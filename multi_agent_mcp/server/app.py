@@ -299,6 +299,9 @@ def _help_tool(texts: Texts) -> types.Tool:
 
 LINE_BYTES = 64 << 20
 TOKENS_LOOKED_AT = 1_000_000
+HALF_A_CHARACTER = (
+    "An argument contains half a character (a lone surrogate, such as \\ud83d): write the whole emoji, or leave it out"
+)
 ERROR_CHARACTERS = 3_000
 """Of an error's message, and of its data."""
 
@@ -322,13 +325,25 @@ def parse(line: bytes) -> Message:
     try:
         value = from_json(line, allow_inf_nan=False)
     except ValueError as error:
-        raise Malformed(types.PARSE_ERROR, f"Parse error: {error}", [_visible_id(line)]) from None
+        reason = HALF_A_CHARACTER if _has_half_a_character(line) else error
+        raise Malformed(types.PARSE_ERROR, f"Parse error: {reason}", [_visible_id(line)]) from None
     if isinstance(value, list):
         ids = [item["id"] for item in value if isinstance(item, dict) and "method" in item and "id" in item]
         raise Malformed(types.INVALID_REQUEST, "MCP has no batches: send one message a line", ids or [None])
     if not isinstance(value, dict):
         raise Malformed(types.INVALID_REQUEST, "A message is a JSON object")
     return _message(value)
+
+
+def _has_half_a_character(line: bytes) -> bool:
+    """Whether a line that cannot be parsed has a lone surrogate, where a client has cut a text within an emoji."""
+    try:
+        json.dumps(json.loads(line), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def _message(value: dict[str, Any]) -> Message:

@@ -10,17 +10,19 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import mcp_types as types
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 from pydantic_core import ErrorDetails
 
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent, Execution
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, StorageError, Unauthorized, WrongSessionPurpose
+from multi_agent_mcp.hosts import hosts_arguments
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions.agent_sessions import Cancelled, Confirmation, LiveSession
 
@@ -41,23 +43,15 @@ BOTH = frozenset(PURPOSES)
 TASK = frozenset({"task"})
 CHAT = frozenset({"chat"})
 PROBLEMS = frozenset(
-    {"missing", "extra", "string", "int", "float", "finite", "bool", "dict", "model", "list", "literal"}
+    {"missing", "extra", "string", "unicode", "int", "float", "finite", "bool", "dict", "model", "list", "literal"}
     | {"greater", "less"}
 )
 """The kinds of invalid arguments, by the first word of pydantic's error type: `why.argument.{kind}` in the
 catalogue."""
 PROBLEMS_SHOWN = 5
+READ_FROM_JSON = frozenset({"int", "float", "bool", "dict", "model", "list"})
+"""The kinds of problems that a JSON text may solve."""
 NAME_CHARACTERS = 80
-
-
-def from_json_text(value: Any) -> Any:
-    """A validator that parses JSON text: some models pass objects and lists so."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
 
 
 Limit = Annotated[int, Field(ge=1, le=500)]
@@ -65,8 +59,6 @@ Limit = Annotated[int, Field(ge=1, le=500)]
 
 UNLISTED = WithJsonSchema({"type": "string"})
 """For a filter by words that another tool's schema lists; a wrong one is answered with all of them."""
-
-JsonObject = Annotated[dict[str, Any], BeforeValidator(from_json_text)]
 
 
 @dataclass(frozen=True)
@@ -98,13 +90,22 @@ class Tool:
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **specs)
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Validates the arguments and returns them typed. Raises `InvalidArguments` with the first problems."""
-        try:
-            model = self.arguments.model_validate(given)
-        except ValidationError as error:
-            problems = error.errors(include_url=False)[:PROBLEMS_SHOWN]
-            raise InvalidArguments(reason=tuple(map(_problem, problems))) from error
-        return {name: getattr(model, name) for name in type(model).model_fields}
+        """Validates the arguments and returns them typed, without those that a host adds for itself. JSON text stands
+        for what it says wherever a text is none that is wanted: some models pass objects, lists and numbers so. Raises
+        `InvalidArguments` with the first problems."""
+        wanted = self.arguments.model_fields
+        if not given.keys() <= wanted.keys():
+            given = {name: value for name, value in given.items() if name in wanted or name not in hosts_arguments()}
+        while True:
+            try:
+                model = self.arguments.model_validate(given)
+            except ValidationError as error:
+                problems = error.errors(include_url=False)
+                if (read := _with_texts_read(given, problems)) is None:
+                    raise InvalidArguments(reason=tuple(map(_problem, problems[:PROBLEMS_SHOWN]))) from error
+                given = read
+            else:
+                return {name: getattr(model, name) for name in wanted}
 
     def require_allowed(self, role: str, purpose: str) -> None:
         """Raises `Unauthorized` or `WrongSessionPurpose` with the reason."""
@@ -128,9 +129,31 @@ class Tool:
         )
 
 
+def _with_texts_read(given: Mapping[str, Any], problems: Iterable[ErrorDetails]) -> dict[str, Any] | None:
+    """The arguments with what was read from the JSON texts among the problems; None if nothing could be."""
+    read, was_read = dict(given), False
+    for found in problems:
+        kind, *_ = found["type"].split("_")
+        if kind in READ_FROM_JSON and isinstance(text := found["input"], str):
+            with suppress(ValueError, RecursionError):
+                read, was_read = _replaced(read, found["loc"], json.loads(text)), True
+    return read if was_read else None
+
+
+def _replaced(value: Any, path: Sequence[int | str], new: Any) -> Any:
+    """A copy of a JSON value with a new one at the path."""
+    if not path:
+        return new
+    first, *rest = path
+    copy: Any = dict(value) if isinstance(value, Mapping) else list(value)
+    copy[first] = _replaced(copy[first], rest, new)
+    return copy
+
+
 def _problem(found: ErrorDetails) -> Reason:
     """The reason why one argument is invalid; kinds that are not in `PROBLEMS` share one text."""
     kind, *_ = found["type"].split("_")
+    kind = "unicode" if found["type"] == "string_unicode" else kind
     name = ".".join(map(str, found["loc"]))[:NAME_CHARACTERS] or "arguments"
     limits = {
         limit: int(value) if value == int(value) else value

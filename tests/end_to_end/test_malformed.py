@@ -115,6 +115,16 @@ def test_what_asks_for_nothing_is_answered_by_nothing(team: Team) -> None:
         }
 
 
+def test_half_an_emoji_is_answered_with_what_to_write_instead(team: Team) -> None:
+    with wire(team) as host:
+        for half in (rb"\ud83d", rb"cut here \uD83D", rb"\ude00 first", rb"\ud83d\u0041"):
+            host.say(_sending(b'"' + half + b'"'))
+            assert "write the whole emoji" in host.hear()["error"]["message"], half
+        host.say(_sending(rb'"\ud83"'))  # cut elsewhere
+        assert "emoji" not in host.hear()["error"]["message"]
+        assert host.call("send_message", receiver_id="admin", content="\U0001f600").done
+
+
 def test_ids_come_back_as_they_were_also_the_same_one_twice(team: Team) -> None:
     with wire(team) as host:
         for number in STRANGE_IDS:

@@ -3,27 +3,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator
+from typing import Any, Literal
 
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, TaskNotFound
-from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Limit, Tool, from_json_text
+from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Limit, Tool
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, as_answer
 from multi_agent_mcp.services.questions import Asking
-
-Choices = Annotated[list[str], BeforeValidator(from_json_text)]
 
 
 def ask(
     call: Call,
     question: str,
     to_id: str | None = None,
-    choices: Choices | None = None,
+    choices: list[str] | None = None,
     default: str | None = None,
     deadline_minutes: float | None = None,
     park: bool = False,

@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.message import MessagePriority, MessageType
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.calls import LEADERS, UNLISTED, Answer, Call, JsonObject, Limit, Tool
+from multi_agent_mcp.server.calls import LEADERS, UNLISTED, Answer, Call, Limit, Tool
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft, require_text
 
@@ -99,7 +99,7 @@ def send_message(
     message_type: MessageType | None = None,
     subject: str | None = None,
     priority: MessagePriority = "normal",
-    metadata: JsonObject | None = None,
+    metadata: dict[str, Any] | None = None,
     conversation_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> Answer:

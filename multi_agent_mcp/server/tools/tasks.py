@@ -6,10 +6,10 @@ from __future__ import annotations
 import time
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
-from multi_agent_mcp.server.calls import LEADERS, REPORTERS, TASK, UNLISTED, Answer, Call, Tool, from_json_text
+from multi_agent_mcp.server.calls import LEADERS, REPORTERS, TASK, UNLISTED, Answer, Call, Tool
 from multi_agent_mcp.services.tasks.board import NewTask, summary_of
 from multi_agent_mcp.services.tasks.deliveries import CHECKING, FAILED, PASSED, Examined
 from multi_agent_mcp.texts import json_size, shortened
@@ -171,6 +171,8 @@ def _how_to_exit(call: Call) -> str:
 
 
 class BatchTask(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
     title: str
     description: str = ""
     local_id: str | None = None
@@ -180,10 +182,7 @@ class BatchTask(BaseModel):
     done_when: list[str] | None = None
 
 
-BatchTasks = Annotated[list[BatchTask], BeforeValidator(from_json_text)]
-
-
-def create_tasks_batch(call: Call, tasks: BatchTasks, parent_task_id: str | None = None) -> Answer:
+def create_tasks_batch(call: Call, tasks: list[BatchTask], parent_task_id: str | None = None) -> Answer:
     """Create tasks, all or none. dependencies: local_ids of this batch, or task ids."""
     items = [NewTask(**task.model_dump()) for task in tasks]
     created = call.services.task_creation.create(call.me, items, parent_task_id)

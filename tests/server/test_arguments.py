@@ -1,0 +1,105 @@
+"""What all tools do with their arguments: those that hosts add, JSON texts, misspelt names."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.server.calls import Tool
+from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.wiring import Services
+from tests.server.seat import Seat
+
+every_tool = pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
+
+
+def _example(schema: dict[str, Any]) -> Any:
+    """A value that a schema of `tools/list` allows."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema["type"] == "object":
+        return {name: _example(item) for name, item in schema.get("properties", {}).items()}
+    if schema["type"] == "array":
+        return [_example(schema["items"])]
+    return {"integer": 7, "number": 2.5, "boolean": True, "string": "[1] {no JSON"}[schema["type"]]
+
+
+def _all_arguments(tool: Tool) -> dict[str, Any]:
+    given: dict[str, Any] = _example(tool.described().input_schema)
+    words = {"message_type": "request", "status": "todo", "priority": "low"}
+    if tool.name == "get_my_execution_history":
+        words["status"] = "running"
+    return given | {name: word for name, word in words.items() if given.get(name) == _example({"type": "string"})}
+
+
+def _as_text(value: Any) -> Any:
+    """The value with everything that is no text written as JSON text, inner values first."""
+    if isinstance(value, dict):
+        return json.dumps({name: _as_text(item) for name, item in value.items()})
+    if isinstance(value, list):
+        return json.dumps([_as_text(item) for item in value])
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@every_tool
+def test_json_texts_stand_for_objects_lists_numbers_and_truth_values_in_every_tool(tool: Tool) -> None:
+    given = _all_arguments(tool)
+    if tool.name == "create_tasks_batch":
+        given["tasks"][0]["priority"] = "low"
+    wanted = tool.parse(given)
+    assert tool.parse({name: _as_text(value) for name, value in given.items()}) == wanted
+    assert all(wanted[name] == value for name, value in given.items() if isinstance(value, str))
+
+
+@every_tool
+def test_what_a_host_adds_for_itself_is_taken_off_and_what_is_misspelt_is_refused(tool: Tool) -> None:
+    given = _all_arguments(tool)
+    if tool.name == "create_tasks_batch":
+        given["tasks"][0]["priority"] = "low"
+    assert tool.parse({**given, "wait_for_previous": True, "waitForPreviousTools": False}) == tool.parse(given)
+    for misspelt in ("wait_for_previos", "explanation", "wait_for_previous "):
+        with pytest.raises(InvalidArguments):
+            tool.parse({**given, "wait_for_previous": True, misspelt: True})
+
+
+def test_a_host_whose_calls_have_arguments_of_its_own_works_with_every_tool_it_needs(services: Services) -> None:
+    seat = Seat(services, "worker-a")
+    for tool in ("get_next_action", "read_messages", "get_my_tasks", "get_notifications", "logout"):
+        assert seat.call(tool, wait_for_previous=True)["success"], tool
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"limit": "many"}, "limit: Input should be a valid integer"),
+        ({"limit": "[5]"}, "limit: Input should be a valid integer"),
+        ({"limit": '"501"'}, "limit: Input should be less than or equal to 500"),
+        ({"limit": "[" * 100_000}, "limit: Input should be a valid integer"),
+        ({"limt": "5"}, "limt: Extra inputs are not permitted"),
+    ],
+)
+def test_a_text_that_says_nothing_fitting_is_refused_by_its_name(
+    services: Services, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        TOOLS["get_my_tasks"].parse(given)
+    assert said in services.texts.sentence(refused.value)
+
+
+def test_a_misspelt_key_of_a_task_in_a_batch_is_refused(services: Services) -> None:
+    answer = Seat(services, "admin").call("create_tasks_batch", tasks=[{"title": "x", "asignee_id": "worker-a"}])
+    assert (answer["error"], "tasks.0.asignee_id" in answer["message"]) == ("invalid_arguments", True)
+
+
+def test_half_a_character_is_named_with_what_to_write_instead(services: Services) -> None:
+    seat = Seat(services, "worker-a")
+    wrong: list[dict[str, Any]] = [{"content": "x\ud83d"}, {"content": "x", "metadata": '{"mood": "\\ud83d"}'}]
+    for arguments in wrong:
+        answer = seat.call("send_message", receiver_id="admin", **arguments)
+        assert (answer["error"], "emoji" in answer["message"] or "絵文字" in answer["message"]) == (
+            "invalid_arguments",
+            True,
+        ), arguments
