@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board, TaskCreation
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
+    from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.tasks.deliveries import Checks, Deliveries
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, Holds, NextAction
@@ -441,7 +442,7 @@ class Services:
             self.sessions.last_activity,
             self.follow_questions,
             self.clock,
-            self.deliver,
+            self.finish_delivery,
             self.telemetry.changed if self.exports_spans else None,
         )
 
@@ -508,8 +509,18 @@ class Services:
         from multi_agent_mcp.services.repository.worktrees import Worktrees
 
         return Worktrees(
-            self.workspace, self.settings.repository, self.operations, lambda one: self.sessions.alive(one), self.clock
+            self.workspace,
+            self.settings.repository,
+            self.operations,
+            self.delivery_records,
+            lambda one: self.sessions.alive(one),
         )
+
+    @part
+    def delivery_records(self) -> DeliveryRecords:
+        from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
+
+        return DeliveryRecords(self.workspace, self.worktree_directory, self.clock)
 
     @part
     def merging(self) -> Merging:
@@ -552,10 +563,15 @@ class Services:
         found = self.worktrees.of(agent_id) if (self.path / ".workspaces").is_dir() else None
         return Path(found.path) if found is not None and Path(found.path).is_dir() else None
 
-    def deliver(self, task: Task) -> None:
-        """Records what a task delivers that is done; a stat(2) where there are no worktrees."""
+    def report_delivery(self, task: Task, *, failed: bool = False) -> None:
+        """Records what a task delivers by its assignee's report; a stat(2) where there are no worktrees."""
         if (self.path / ".workspaces").is_dir():
-            self.worktrees.deliver(task)
+            self.delivery_records.report(task, failed=failed)
+
+    def finish_delivery(self, task: Task) -> None:
+        """Records what a task that is done delivers, unless that was reported; a stat(2) as above."""
+        if (self.path / ".workspaces").is_dir():
+            self.delivery_records.finish(task)
 
     @part
     def edits(self) -> Edits:
@@ -643,7 +659,7 @@ class Services:
     def task_reports(self) -> TaskReports:
         from multi_agent_mcp.services.tasks.changes import TaskReports
 
-        return TaskReports(self.workspace, self.agents, self.messages, self.texts, self.deliver)
+        return TaskReports(self.workspace, self.agents, self.messages, self.texts, self.report_delivery)
 
     @part
     def conversations(self) -> Conversations:

@@ -487,7 +487,7 @@ class Task(Identified):
     def settled(self, status: str, change: Change) -> Task:
         """The delivered task after its checks have passed (`review`, or `done` with its result) or failed
         (`in_progress`)."""
-        if status == self.status:
+        if status == self.status == "in_progress":
             return replace(self, delivery=None).recorded(change, delivered=False)
         said, moved = self.delivery or {}, self.move_to(status, change)
         if status != "done":

@@ -114,6 +114,14 @@ def copy_untracked(source: Path, target: Path, patterns: str, *, but: Path) -> N
             shutil.copy2(found, copy)
 
 
+def uncommitted(tree: str | Path) -> list[str]:
+    """The files of a working tree that are not committed, new ones too, whatever its settings hide. Raises
+    `GitFailed`."""
+    shown = ("--untracked-files=normal", "--no-renames", "--ignore-submodules=none")
+    listed = git(tree, "status", "--porcelain", "-z", *shown).split("\0")
+    return [entry[3:] for entry in listed if len(entry) > 3]
+
+
 NO_HEAD = "none"
 """The head of a directory that is not in a git repository, or in one without a commit."""
 HASHED_BYTES = 16 << 20

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail import Messages
-    from multi_agent_mcp.services.repository.worktrees import Delivery, Worktrees
+    from multi_agent_mcp.services.repository.worktrees import Worktrees
+    from multi_agent_mcp.services.tasks.delivered import Delivery
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.texts import Texts
 
@@ -68,7 +69,7 @@ class Merging:
         `actor`. Raises `InvalidArguments` if nothing was delivered, or the checkout is dirty or on no branch; then
         nothing has moved."""
         delivery = self.worktrees.delivery(task.id)
-        if delivery is None or not task.final:
+        if delivery is None or task.status != "done":
             raise InvalidArguments("nothing_delivered", task_id=task.id, status=task.status)
         with self.workspace.locks.held("worktrees"):
             delivery = self._resolved(delivery)
@@ -101,7 +102,7 @@ class Merging:
         tree, *names = found.split("\0")
         files = names[: names.index("")] if "" in names else names
         if files:
-            self.worktrees.note_delivery(replace(delivery, returned=old))
+            self.worktrees.records.note(replace(delivery, returned=old))
             return Merge(delivery, conflicts=tuple(files))
         new = self._committed(project, tree, old, delivery, task)
         git(project, "read-tree", "-m", "-u", "-n", old, new)  # would it overwrite a file that git does not know?
@@ -125,7 +126,7 @@ class Merging:
         later = git(project, "rev-list", "--reverse", "--first-parent", f"{delivery.returned}..{branch}", ok=(0, 128))
         for commit in later.split():
             if _is_ancestor(project, delivery.returned, commit):
-                return self.worktrees.note_delivery(replace(delivery, commit=commit, returned=None))
+                return self.worktrees.records.note(replace(delivery, commit=commit, returned=None))
         return delivery
 
     def _sent_back(self, actor: Agent, task: Task, merged: Merge) -> Merge:

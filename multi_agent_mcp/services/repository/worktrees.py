@@ -2,35 +2,30 @@
 (docs/protocol.md, Worktrees).
 
 What git knows is asked of git each time. Ours are the record of a worktree, `.workspaces/{agent_id}.json` (where it is,
-and whether its setup has run), and of what a task delivered, `.workspaces/tasks/{task_id}.json` (the commit)."""
+and whether its setup has run), and of what a task delivered (`services/tasks/delivered.py`)."""
 
 from __future__ import annotations
 
-import logging
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import SHARED, WORKTREE, Repository, child_environment
-from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_status import common_directory, tree_of
-from multi_agent_mcp.system.git import GitFailed, add_worktree, copy_untracked, git
+from multi_agent_mcp.system.git import GitFailed, add_worktree, copy_untracked, git, uncommitted
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
     from multi_agent_mcp.store.workspace import Workspace
-
-logger = logging.getLogger(__name__)
 
 INCLUDED = ".worktreeinclude"
 """Names untracked files of the project, as in .gitignore, that a new worktree gets copies of (`.env`)."""
@@ -53,20 +48,6 @@ class Worktree:
     port_base: int
     setup: str | None = None
     kept: str | None = None
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """What a task delivered: the commit at which its agent's worktree was when it was done, and how many files were not
-    committed then. `returned`: the commit of the project with which it was in conflict."""
-
-    task_id: str
-    agent_id: str
-    branch: str
-    commit: str
-    at: str
-    uncommitted: int = 0
-    returned: str | None = None
 
 
 @dataclass(frozen=True)
@@ -119,9 +100,9 @@ class Worktrees:
     workspace: Workspace
     repository: Repository
     operations: Operations
+    records: DeliveryRecords
     is_running: Callable[[str], bool]
     """Whether a server of the agent runs."""
-    clock: Callable[[], datetime]
 
     def wants(self, agent: Agent) -> bool:
         """Whether the agent is to have a worktree: `workspace` of the agent, else of the team."""
@@ -144,7 +125,12 @@ class Worktrees:
         head = git(project, "rev-parse", "--verify", "--quiet", branch, ok=(0, 1)) or worktree.base
         behind, ahead = git(project, "rev-list", "--left-right", "--count", f"HEAD...{head}").split()
         return State(
-            worktree, head, int(ahead), int(behind), tuple(_dirty(worktree.path)) if is_there else (), is_there
+            worktree,
+            head,
+            int(ahead),
+            int(behind),
+            tuple(uncommitted(worktree.path)[:DIRTY_SHOWN]) if is_there else (),
+            is_there,
         )
 
     @cached_property
@@ -223,46 +209,20 @@ class Worktrees:
 
     # What tasks deliver
 
-    def deliver(self, task: Task) -> Delivery | None:
-        """Records the commit of a task that is done, or reported as done; None if its agent has no worktree here. What
-        was recorded before stays. Never raises: a report must not fail for it."""
-        if task.assignee_id is None or (worktree := self.of(task.assignee_id)) is None:
-            return None
-        try:
-            if (known := self.delivery(task.id)) is not None:
-                return known
-            state = self.state(worktree)
-            delivery = Delivery(
-                task.id, worktree.agent_id, worktree.branch, state.head, format_time(self.clock()), len(state.dirty)
-            )
-            return self.note_delivery(delivery)
-        except Refusal as refusal:
-            logger.warning("what %s delivers is not known: %s", task.id, refusal)
-            return None
-
     def delivery(self, task_id: str) -> Delivery | None:
-        found: Delivery | None = _read(Delivery, self._delivery_record(task_id))
-        return found
-
-    def note_delivery(self, delivery: Delivery) -> Delivery:
-        self._delivery_record(delivery.task_id).write(asdict(delivery))
-        return delivery
+        """What a task delivers by its last report; None if nothing, or that was dropped."""
+        task = self.workspace.tasks.find(task_id)
+        return None if task is None else self.records.of(task)
 
     def delivered(self, task_id: str) -> dict[str, Any] | None:
         """What a task delivered, and whether it is merged, for commands and the console; None if nothing."""
         known = self.delivery(task_id)
         return None if known is None else {**asdict(known), "merged": self.is_merged(known)}
 
-    def deliveries(self) -> list[Delivery]:
-        """All deliveries, the newest last."""
-        names = self.workspace.files.names(self._place / "tasks")
-        found = (self.delivery(name.removesuffix(".json")) for name in names if name.endswith(".json"))
-        return sorted((one for one in found if one is not None), key=lambda one: (one.at, one.task_id))
-
     def rows(self) -> list[dict[str, Any]]:
         """All worktrees with their states and deliveries, for commands and the console. One whose state git does not
         tell has the reason as `problem`."""
-        deliveries = self.deliveries()
+        deliveries = self.records.all()
         return [self._row(one, [done for done in deliveries if done.agent_id == one.agent_id]) for one in self.all()]
 
     def _row(self, worktree: Worktree, deliveries: list[Delivery]) -> dict[str, Any]:
@@ -359,12 +319,6 @@ def _read(kind: Any, record: Record) -> Any:
         return kind(**facts) if isinstance(facts, dict) else None
     except TypeError:  # by hand
         return None
-
-
-def _dirty(path: str) -> list[str]:
-    """The files of a working tree that are not committed, new ones too."""
-    listed = git(path, "status", "--porcelain", "-z", "--untracked-files=normal").split("\0")
-    return [entry[3:] for entry in listed if len(entry) > 3][:DIRTY_SHOWN]
 
 
 def _ran(command: str, worktree: Worktree, environment: Mapping[str, str]) -> tuple[int, bytes]:

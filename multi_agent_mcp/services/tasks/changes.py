@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient
 from multi_agent_mcp.domain.entity import entity_id, new_id
@@ -470,6 +470,12 @@ class Interrupting:
 # `services/turn/reading.py`).
 
 
+class Delivered(Protocol):
+    """Records what a task delivers by a report (`DeliveryRecords.report`)."""
+
+    def __call__(self, task: Task, *, failed: bool = False) -> None: ...
+
+
 @dataclass(eq=False)
 class TaskReports:
     """Sends reports to an agent's superior."""
@@ -478,8 +484,8 @@ class TaskReports:
     agents: Agents
     messages: Messages
     texts: Texts
-    delivered: Callable[[Task], None]
-    """Called for each task that its assignee reports as done. Never raises."""
+    delivered: Delivered
+    """Called when an assignee reports the end of its work, before anything else. Never raises."""
 
     def report_progress(
         self,
@@ -513,8 +519,7 @@ class TaskReports:
         task = self._reportable(reporter, task_id)
         require_text("summary", summary)
         failed = status != "completed"
-        if not failed:
-            self.delivered(task)
+        self.delivered(task, failed=failed)
         return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
 
     def require_sendable(self, summary: str | None) -> None:

@@ -261,14 +261,16 @@ PASSED, FAILED, CHECKING = "passed", "failed", "checking"
 @dataclass(frozen=True, kw_only=True)
 class SettleDelivery(TaskChange):
     """A delivered task goes on to `review` or `done`, which `change.proof` justifies, or back to `in_progress`, because
-    a check has failed. `delivered_at` names the delivery: another one needs another proof. With `told` its assignee
-    gets the outcome as a notification."""
+    a check has failed. `delivered_at` names the delivery: another one needs another proof. `previous` is the status
+    in which that was decided: two processes may decide at once. With `told` its assignee gets the outcome as a
+    notification."""
 
     KIND = "settle_delivery"
 
     status: str
     delivered_at: str | None
     told: bool = False
+    previous: str = ""
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,9 @@ class Deliveries:
         Raises `Unauthorized`, `InvalidStatusTransition`, and as `require_sendable`."""
         self.task_reports.require_sendable(summary)
         require_text("next_steps", next_steps)
+        found = self.task_changes.get(task_id)
+        found.require_assignee(assignee.id)
+        self.task_reports.delivered(found)
         change = Change(by=assignee.id, at=self.clock())
 
         def deliver(task: Task) -> Task:
@@ -401,7 +406,12 @@ class Deliveries:
 
     def _run(self, task: Task, status: str, change: Change, *, told: bool) -> Examined:
         operation = SettleDelivery(
-            task_id=task.id, change=change, status=status, delivered_at=_delivered_at(task), told=told
+            task_id=task.id,
+            change=change,
+            status=status,
+            delivered_at=_delivered_at(task),
+            told=told,
+            previous=task.status,
         )
         examined: Examined = self.operations.run(operation)
         return examined
@@ -447,6 +457,8 @@ class Deliveries:
         previous = task.status
         if previous == "review" and status in ("done", "in_progress") and self._reviews(actor, task):
             return self.review(actor, task_id, approve=status == "done", reason=reason), previous
+        if status == "done" and actor.id == task.assignee_id and not task.done_when:
+            self.task_reports.delivered(task)
         if status not in ("done", "review") or not task.done_when:
             return self.task_changes.set_status(actor, task_id, status, reason)
         if actor.id == task.assignee_id and previous != "review":
@@ -489,17 +501,21 @@ class Deliveries:
 
     def apply(self, operation: SettleDelivery, run: Run) -> Examined:
         """Moves the task, closes its execution, sends its mail. What a killed process has not moved stays delivered:
-        meanwhile the files may have changed, so it needs a new proof."""
+        meanwhile the files may have changed, so it needs a new proof. Does nothing if another process has moved it."""
         change = operation.change.within(run.intent_id)
 
         def settle(task: Task) -> Task:
             if task.has_taken(run.intent_id):
+                return task
+            if _is_settled(task, operation):
                 return task
             if run.again or _delivered_at(task) != operation.delivered_at:
                 raise NotProven("delivered_anew", task_id=task.id)
             return task.settled(operation.status, change)
 
         task = self.workspace.tasks.update(operation.task_id, settle)
+        if not task.has_taken(run.intent_id):
+            return self.outcome_of(task.id)
         self.derived.follow_up(task)
         if operation.told:
             self._tell(task, operation)
@@ -550,6 +566,15 @@ class Deliveries:
 def _delivered_at(task: Task) -> str | None:
     at = (task.delivery or {}).get("at")
     return None if at is None else str(plain_value(at))
+
+
+def _is_settled(task: Task, operation: SettleDelivery) -> bool:
+    """Whether this delivery has been moved on since the operation was decided."""
+    if task.status == operation.previous:
+        return False
+    lines = task.history.having("delivered") if task.final else []
+    said = next((plain_value(line.get("at")) for line in lines if line["delivered"]), None)
+    return operation.delivered_at in (said if task.final else None, _delivered_at(task))
 
 
 def _key(task: Task) -> tuple[str | None, str | None]:

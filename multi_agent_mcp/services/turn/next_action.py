@@ -218,6 +218,8 @@ class NextAction:
         self.task_reports.require_sendable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
         task = self.reported_task(agent, session)
+        if task.assignee_id == agent.id:
+            self.task_reports.delivered(task, failed=result != "success")
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
         execution = self.executions.running(session.record)
         operation = ReportCompleted(

@@ -13,11 +13,12 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.operations import Run
 from multi_agent_mcp.services.repository.worktrees import PORT_BASE, AddWorktree, Worktree
+from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 from tests.services.support import read
-from tests.services.tasks_support import moved, running
+from tests.services.tasks_support import again, moved, running
 
 NAMED = ("-c", "user.name=T", "-c", "user.email=t@example.org")
 
@@ -251,3 +252,84 @@ def test_the_guard_of_a_team_protects_its_repository_only(
 def test_an_operation_survives_its_file(services: Services) -> None:
     operation = AddWorktree(agent_id="a", tree="/t", path="/p", branch="b", base="c", port_base=1)
     assert AddWorktree.of(operation.facts()) == operation
+
+
+def test_what_is_delivered_is_the_commit_of_the_last_report_whoever_made_the_first(
+    services: Services, project: Path
+) -> None:
+    first, second = made(services), made(services, "worker-b")
+    task = running(services)
+    commit(first, "half.txt", "x\n")
+    report(services, task)
+    task, _ = services.task_changes.assign(services.agents.get("admin"), task.id, "worker-b")
+    assert services.worktrees.delivery(task.id) is None
+    good = commit(second, "good.txt", "x\n")
+    report(services, moved(services, task, "in_progress"))
+    better = commit(second, "good.txt", "y\n")
+    report(services, task)
+    commit(second, "later.txt", "of the next task\n")
+    services.reading.read(services.agents.get("admin"), Query())
+    assert again(services, task).status == "done"
+    delivery = services.worktrees.delivery(task.id)
+    assert delivery is not None
+    assert (delivery.agent_id, delivery.commit) == ("worker-b", better)
+    services.merging.merge(services.agents.get("owner"), again(services, task))
+    assert (project / "good.txt").read_text() == "y\n"
+    assert good != better
+    assert not (project / "half.txt").exists()
+
+
+@pytest.mark.parametrize("end", ["cancelled", "todo", "failed"])
+def test_what_is_cancelled_given_back_or_failed_is_not_delivered(services: Services, project: Path, end: str) -> None:
+    worktree = made(services)
+    task = running(services)
+    commit(worktree, "half.txt", "x\n")
+    report(services, task)
+    if end == "failed":
+        services.task_reports.report_completion(services.agents.get("worker-a"), task.id, "failed", "it is not")
+    else:
+        services.task_changes.set_status(services.agents.get("admin"), task.id, end)
+    assert services.worktrees.delivery(task.id) is None
+    with pytest.raises(InvalidArguments):
+        services.merging.merge(services.agents.get("owner"), again(services, task))
+
+
+def test_what_only_waits_to_be_read_is_not_merged(services: Services, project: Path) -> None:
+    worktree = made(services)
+    task = running(services)
+    commit(worktree, "a.txt", "x\n")
+    report(services, task)
+    with pytest.raises(InvalidArguments):
+        services.merging.merge(services.agents.get("owner"), again(services, task))
+
+
+@pytest.mark.parametrize("call", [["switch", "-q", "-c", "side"], ["checkout", "-q", "--detach"]])
+def test_work_on_another_branch_or_on_none_is_delivered_from_there(
+    services: Services, project: Path, call: list[str]
+) -> None:
+    worktree = made(services)
+    task = running(services)
+    git(worktree.path, *call)
+    there = commit(worktree, "b.txt", "two\n")
+    task = moved(services, task, "done")
+    merged = services.merging.merge(services.agents.get("owner"), task)
+    assert (merged.delivery.commit, merged.was_there) == (there, False)
+    assert (project / "b.txt").exists()
+
+
+def test_a_report_that_is_over_or_another_s_changes_no_record(services: Services, project: Path) -> None:
+    worktree = made(services)
+    task = running(services)
+    first = commit(worktree, "a.txt", "x\n")
+    task = moved(services, task, "done")
+    commit(worktree, "a.txt", "y\n")
+    services.delivery_records.report(task)
+    services.delivery_records.finish(task)
+    found = services.worktrees.delivery(task.id)
+    assert found is not None
+    assert found.commit == first
+
+
+def report(services: Services, task: Task) -> None:
+    """The assignee's report by mail, which takes effect when it is read."""
+    services.task_reports.report_completion(services.agents.get(str(task.assignee_id)), task.id, "completed", "done")

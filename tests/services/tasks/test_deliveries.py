@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
+from multi_agent_mcp.services.tasks.deliveries import Verdict
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
@@ -96,6 +97,36 @@ class TestSayingSo:
 
     def test_saying_it_twice_changes_nothing(self, services: Services, worker_a: Agent, delivered: Task) -> None:
         assert services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more")).task == delivered
+
+    def test_what_was_said_is_kept_when_two_processes_settle_it_at_once(
+        self, services: Services, worker_a: Agent, reviewed: Task
+    ) -> None:
+        delivered = services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")
+        first = services.deliveries.settle(delivered).task
+        second = services.deliveries.settle(delivered)
+        assert (second.task, second.check) == (first, "passed")
+        assert (first.delivery or {})["summary"] == "all of it"
+        done = services.deliveries.decide(services.agents.get("admin"), delivered.id, approve=True)
+        assert (done.completion_summary, done.next_steps) == ("all of it", "rest")
+
+    def test_what_two_processes_find_done_is_done_once(self, services: Services, worker_a: Agent) -> None:
+        services.workspace.settings_path.write_text("checks: {tests: 'true'}\n")
+        task = moved(services, new(services, done_when=("tests",)), "in_progress")
+        delivered = services.deliveries.deliver(worker_a, task.id, "all of it")
+        services.deliveries.examine(task.id, services.root, lambda: False)
+        late = services.deliveries._run(
+            delivered, "done", Change(by="worker-a", at=services.clock(), proof={}), told=False
+        )
+        assert (late.check, late.task) == ("passed", again(services, task))
+        assert len(inbox(services, "admin")) == 1
+
+    def test_a_check_that_failed_beside_one_that_passed_takes_nothing_back(
+        self, services: Services, worker_a: Agent, reviewed: Task
+    ) -> None:
+        delivered = services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")
+        first = services.deliveries.settle(delivered).task
+        services.deliveries._refuse(delivered, Verdict(failed="tests"), told=False)
+        assert again(services, reviewed) == first
 
     def test_what_is_blocked_cannot_be_delivered(
         self, services: Services, admin: Agent, worker_a: Agent, reviewed: Task

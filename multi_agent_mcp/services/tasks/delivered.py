@@ -1,0 +1,140 @@
+"""What tasks deliver from worktrees: one commit each, recorded in `.workspaces/tasks/{task_id}.json` whenever the
+assignee says that its task is done (docs/protocol.md, Worktrees).
+
+The record names the lines of history that the task had then, so that a reassignment or a rejection ends it by being
+written into the task: no process has to remove it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from multi_agent_mcp.domain.task import Line, Task, new_value, old_value
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.store.records import Record
+from multi_agent_mcp.system.git import git, uncommitted
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.workspace import Workspace
+
+logger = logging.getLogger(__name__)
+
+FILES_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a task delivers: the `commit` at which its agent's worktree was at the last report, on whatever `branch`
+    (None for none), and how many files were `uncommitted` then, of which `files` names the first. `number`: how many
+    lines the task's history had. `returned`: the commit of the project with which it was in conflict."""
+
+    task_id: str
+    agent_id: str
+    branch: str | None
+    commit: str
+    at: str
+    uncommitted: int = 0
+    returned: str | None = None
+    files: tuple[str, ...] = ()
+    number: int | None = None
+
+    @classmethod
+    def of(cls, facts: Any) -> Delivery | None:
+        """The record with these facts, of this version or another; None if they are none."""
+        try:
+            known = {spec.name: facts[spec.name] for spec in fields(cls) if spec.name in facts}
+            return cls(**{**known, "files": tuple(known.get("files", ()))})
+        except (TypeError, LookupError):  # by hand
+            return None
+
+    def is_of(self, task: Task) -> bool:
+        """Whether the task still delivers this: not if it was cancelled, given to another agent, or given back."""
+        if task.status == "cancelled" or task.assignee_id != self.agent_id:
+            return False
+        later = () if self.number is None else islice(task.history, self.number, None)
+        return not any(_drops(line, self.agent_id) for line in later)
+
+
+def _drops(line: Line, agent_id: str) -> bool:
+    """Whether a change of the task ends what was delivered before: the work is another's, or is to be done again."""
+    before, after = old_value(line, "status"), new_value(line, "status")
+    is_returned = after == "todo" or (before == "review" and after == "in_progress")
+    return "assignee_id" in line or (is_returned and line.get("by") != agent_id)
+
+
+@dataclass(eq=False)
+class DeliveryRecords:
+    """The records of one session's tasks on this machine."""
+
+    workspace: Workspace
+    worktree_of: Callable[[str], Path | None]
+    """The directory of an agent's worktree, if it has one here."""
+    clock: Callable[[], datetime]
+
+    def look(self, task: Task) -> Delivery | None:
+        """What the task would deliver now; None if its agent has no worktree here. Raises `GitFailed`."""
+        place = None if task.assignee_id is None else self.worktree_of(task.assignee_id)
+        if place is None:
+            return None
+        files = uncommitted(place)
+        return Delivery(
+            task_id=task.id,
+            agent_id=str(task.assignee_id),
+            branch=git(place, "symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)) or None,
+            commit=git(place, "rev-parse", "--verify", "HEAD"),
+            at=format_time(self.clock()),
+            uncommitted=len(files),
+            files=tuple(files[:FILES_SHOWN]),
+            number=len(task.history),
+        )
+
+    def report(self, task: Task, *, failed: bool = False) -> None:
+        """Records what the task delivers now, as its assignee says that it is done, in place of what was recorded
+        before: nothing if it has `failed`. What is over stays as it is. Never raises: a report must not fail for
+        it."""
+        try:
+            if task.final:
+                return
+            if failed:
+                self._record(task.id).remove()
+            elif (found := self.look(task)) is not None:
+                self.note(found)
+        except Refusal as refusal:
+            logger.warning("what %s delivers is not known: %s", task.id, refusal)
+
+    def finish(self, task: Task) -> None:
+        """Records what a task that is done delivers, unless its assignee has reported it. Never raises."""
+        try:
+            if self.of(task) is None and (found := self.look(task)) is not None:
+                self.note(found)
+        except Refusal as refusal:
+            logger.warning("what %s delivers is not known: %s", task.id, refusal)
+
+    def of(self, task: Task) -> Delivery | None:
+        """What the task delivers by its last report, or delivered; None if nothing, or that was dropped."""
+        found = Delivery.of(self._record(task.id).read())
+        return found if found is not None and found.is_of(task) else None
+
+    def note(self, delivery: Delivery) -> Delivery:
+        self._record(delivery.task_id).write(asdict(delivery))
+        return delivery
+
+    def all(self) -> list[Delivery]:
+        """What all tasks deliver, the newest last."""
+        names = self.workspace.files.names(self._place)
+        tasks = [self.workspace.tasks.find(name.removesuffix(".json")) for name in names if name.endswith(".json")]
+        found = [self.of(task) for task in tasks if task is not None]
+        return sorted((one for one in found if one is not None), key=lambda one: (one.at, one.task_id))
+
+    def _record(self, task_id: str) -> Record:
+        return Record(self.workspace.files, self._place / f"{task_id}.json")
+
+    @property
+    def _place(self) -> Path:
+        return self.workspace.path / ".workspaces" / "tasks"
