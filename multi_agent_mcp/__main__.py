@@ -7,7 +7,7 @@ import io
 import os
 import sys
 
-from multi_agent_mcp.environment import locale_language, take_passkey
+from multi_agent_mcp.environment import leave_out_the_project, locale_language, take_passkey
 
 TYPE_CHECKING = False  # a silent hook cannot wait for `typing`
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """Runs the command line. An `OSError` outside the store (a full disk behind `>`, a reader that has gone) gives one
     sentence, too, which says if the command itself was carried out, and exit code 1."""
+    leave_out_the_project()
     gc.set_threshold(100_000)  # start-up makes many objects and little garbage; collecting takes a sixth of its time
     _prepare_streams("".join(sys.argv[1:2]))
     is_done = False

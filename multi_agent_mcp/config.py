@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from multi_agent_mcp.environment import ENVIRON, PASSKEY
+from multi_agent_mcp.environment import ENVIRON, PASSKEY, needs_module_path
 from multi_agent_mcp.environment import PREFIX as ENV
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Reason
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
@@ -174,6 +175,13 @@ def child_environment(**added: str) -> dict[str, str]:
     """The environment for a program that we start: ours without the passkey, with the trace of the running call, and
     with `added` variables."""
     return {name: value for name, value in ENVIRON.items() if name != PASSKEY} | variables(current()) | added
+
+
+def python(module: str = "multi_agent_mcp") -> tuple[str, ...]:
+    """The words that run a module of ours, so that no module of the project is imported: neither from the working
+    directory (`-P`) nor from PYTHONPATH and the like (`-E`), which stay in the environment for the programs that we
+    start. A package that is found by PYTHONPATH only needs it; see `environment.leave_out_the_project`."""
+    return (sys.executable, *(() if needs_module_path() else ("-E",)), "-P", "-m", module)
 
 
 def _pane(environ: Mapping[str, str]) -> TmuxPane | None:

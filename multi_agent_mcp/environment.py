@@ -1,9 +1,10 @@
 """Environment variables, for the only modules that read them: `config`; `hook`, which cannot wait for the imports of
-`config`; `__main__`; and code that prints before a session is known."""
+`config`; `__main__`; and code that prints before a session is known. And what our own programs import from where."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False  # a silent hook cannot wait for `typing`
 if TYPE_CHECKING:
@@ -12,6 +13,47 @@ if TYPE_CHECKING:
 PREFIX = "MULTI_AGENT_MCP_"
 ENVIRON: Mapping[str, str] = os.environ
 PASSKEY = f"{PREFIX}PASSKEY"
+MODULE_PATH = "PYTHONPATH"
+_PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - `hook` waits for no pathlib
+"""The directory from which this package is imported."""
+
+
+def needs_module_path() -> bool:
+    """Whether PYTHONPATH names the directory from which this package is imported."""
+    return _PACKAGES in _named()
+
+
+def leave_out_the_project() -> None:
+    """Takes the working directory and the directories of PYTHONPATH off the path of modules, for a program that was
+    started without the options of `config.python`: by a person, or by a file that an earlier version wrote. Call it
+    before anything else is imported. Directories of the interpreter's own, and that of this package, stay."""
+    named = set(_named()) if not sys.flags.ignore_environment else set()
+    try:
+        here = {"", os.getcwd()}  # noqa: PTH109
+    except FileNotFoundError:  # it was removed
+        here = {""}
+    if not sys.flags.safe_path and sys.path[:1] and sys.path[0] in here - {_PACKAGES}:
+        del sys.path[0]
+    if named:
+        import site  # the interpreter has imported it
+
+        own = {_PACKAGES, *site.getsitepackages(), site.getusersitepackages()}
+        library = os.path.dirname(os.__file__)  # noqa: PTH120
+        sys.path[:] = [
+            path for path in sys.path if path in own or path.startswith(library) or not named & {path, _absolute(path)}
+        ]
+
+
+def _named() -> list[str]:
+    """The directories of PYTHONPATH."""
+    return [_absolute(path) for path in ENVIRON.get(MODULE_PATH, "").split(os.pathsep) if path]
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)  # noqa: PTH100
+    except FileNotFoundError:  # a relative one, and the working directory was removed
+        return path
 
 
 def take_passkey() -> str | None:

@@ -12,7 +12,8 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +22,7 @@ import tomlkit.items
 from tomlkit.exceptions import TOMLKitError
 
 from multi_agent_mcp import __version__
+from multi_agent_mcp.config import python
 from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.hosts import Host, hosts
 from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external, remove_file
@@ -34,7 +36,8 @@ HOOK_SECONDS = 10
 AGENT = "MULTI_AGENT_MCP_AGENT"
 IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "PreCompact")
-_PROGRAM = (sys.executable, "-m", "multi_agent_mcp")
+_START = re.compile(rb"""(\S+?)["',\s]+-m["',\s]+multi_agent_mcp\b""")
+"""How a host's file starts our program, and the word before."""
 _PLACEHOLDER = re.compile(r"\{([\w./]+)\}")
 
 
@@ -52,7 +55,7 @@ def values(host: Host, workspace: Workspace, agent_id: str) -> dict[str, Any]:
     """Returns the values of the placeholders in the host's data. For Gemini CLI and Codex's hooks they name no agent,
     as the environment does: Codex asks its user once about each text of a hook."""
     where = ["--root", str(workspace.root), "--session", workspace.session, "--agent", agent_id]
-    serve, hook = [*_PROGRAM, "serve"], [*_PROGRAM, "hook", "--host", host.name]
+    serve, hook = [*python(), "serve"], [*python(), "hook", "--host", host.name]
     identity = dict(zip(IDENTITY, (str(workspace.root), workspace.session, agent_id), strict=True))
     found: dict[str, Any] = {
         "program": sys.executable,
@@ -355,15 +358,25 @@ class HostFile:
         """The content if the file does not exist yet."""
         return self.merge(None).decode().rstrip("\n")
 
+    @property
+    def imports_from_the_project(self) -> bool:
+        """Whether the file starts our program as an earlier version did, with the working directory on its path."""
+        before = read_external(self.path) or b""
+        return any(not found[1].endswith(b"-P") for found in _START.finditer(before))
+
+    @property
+    def agents(self) -> set[Identity]:
+        """The agents that the file names; none if it cannot be read as what it should be."""
+        try:
+            return agents_in(read_external(self.path), toml=self.path.suffix == ".toml")
+        except Unmergeable:
+            return set()
+
     def other_agents(self) -> set[Identity]:
         """Returns the agents of existing sessions that the file serves and that writing it would cut off; none if our
         content names no agent."""
-        is_toml = self.path.suffix == ".toml"
-        mine = agents_in(self.merge(None), toml=is_toml)
-        try:
-            found = agents_in(read_external(self.path), toml=is_toml) if mine else set()
-        except Unmergeable:
-            return set()  # `change` raises for it
+        mine = agents_in(self.merge(None), toml=self.path.suffix == ".toml")
+        found = self.agents if mine else set()  # `change` raises for a file that cannot be merged
         return {other for other in found - mine if Path(other.root, other.session).is_dir()}
 
     def change(self) -> FileChange:
@@ -470,6 +483,21 @@ class HostConfigurations:
         except InvalidArguments:  # the command reports the error in the file
             is_there = False
         return None if is_there else f"multi-agent-mcp host-config {known.name} --agent {agent.id} --write"
+
+    def outdated(self) -> Iterator[tuple[str, str, Path, Callable[[], object]]]:
+        """Yields the files that an earlier version has written, with the host, the agent, and a function that writes
+        them again: what they start may import modules of the project (docs/security.md, The project's modules). Looks
+        at the agents' own files, and at the shared ones beside the session's root."""
+        for agent_id, host, directory in product(self.workspace.registry.all(), hosts(), (None, self._project)):
+            configuration = self.of(host, agent_id, directory)
+            mine = Identity(str(self.workspace.root), self.workspace.session, agent_id)
+            for item in configuration.files:
+                if item.imports_from_the_project and mine in (item.agents or {mine}):
+                    yield host, agent_id, item.path, partial(self.write, configuration)
+
+    @property
+    def _project(self) -> Path:
+        return self.workspace.root.parent
 
     @property
     def _backups(self) -> Path:

@@ -270,6 +270,7 @@ class Services:
             self.pane_notifier.dialog,
             lambda session: self.hooks.have_run(session),
             self.usage.unread_agents,
+            self.host_configurations.outdated,
         )
         return Doctor(context)
 

@@ -99,7 +99,12 @@ def _is_unusual(environment: Mapping[Any, Any]) -> bool:
 
 
 def _is_ours(words: Sequence[str]) -> bool:
-    return words[:2] == [sys.executable, "-m"] and words[2:3] != [] and words[2] in PROGRAMS
+    return words[:1] == [sys.executable] and _module(words)[:1] == ["-m"] and [*_module(words), ""][1] in PROGRAMS
+
+
+def _module(words: Sequence[str]) -> list[str]:
+    """The words from `-m` on; before it come options that only say where modules are not to be looked for."""
+    return [*itertools.dropwhile({"-E", "-P"}.__contains__, words[1:])]
 
 
 class _Stove:
@@ -153,8 +158,8 @@ _forked = _stove.fork
 
 def _asked_for(words: Sequence[str], environment: Mapping[Any, Any], cwd: Any, *, session: bool) -> dict[str, Any]:
     return {
-        "program": words[2],
-        "arguments": words[3:],
+        "program": _module(words)[1],
+        "arguments": _module(words)[2:],
         "directory": os.fsdecode(cwd or Path.cwd()),
         "environment": {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()},
         "session": session,

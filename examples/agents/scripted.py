@@ -83,7 +83,7 @@ class ScriptedAgent:
 async def scripted_agent() -> AsyncIterator[ScriptedAgent]:
     """Starts the agent's own server and logs out at the end."""
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "multi_agent_mcp", "serve"], env=dict(os.environ)
+        command=sys.executable, args=["-E", "-P", "-m", "multi_agent_mcp", "serve"], env=dict(os.environ)
     )
     async with Client(server) as client:
         agent = ScriptedAgent(client, os.environ["MULTI_AGENT_MCP_AGENT"])

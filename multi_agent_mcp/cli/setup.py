@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 NewAgent = dict[str, str]
 OWNER = {"id": "owner", "role": "owner", "type": "human"}
-SCRIPTED = "{{python}} {{examples}}/agents/{role}.py"
+SCRIPTED = "{{python}} -E {{examples}}/agents/{role}.py"
 """The command of a scripted agent."""
 
 

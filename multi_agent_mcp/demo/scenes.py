@@ -24,7 +24,7 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 from multi_agent_mcp.cli.context import print_line
 from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.cli.statistics import lines_of, since
-from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.config import child_environment, python
 from multi_agent_mcp.demo.stage import Stage, read_story
 from multi_agent_mcp.domain.agent import Execution, HandOff
 from multi_agent_mcp.domain.message import Conversation, Message
@@ -140,7 +140,7 @@ class InterruptScene(Scene):
             raise SceneFailed(self.texts("demo.never_began", agent=self.worker))
         command = ["task", "status", self.task.id, "blocked", "--reason", self.texts("demo.refactoring.reason")]
         print_line(f"$ multi-agent-mcp {' '.join(command)}")
-        subprocess.run([sys.executable, "-m", "multi_agent_mcp", *command, *self.stage.options], check=True)
+        subprocess.run([*python(), *command, *self.stage.options], check=True)
 
     def report(self) -> Iterator[str]:
         """Yields the lines of the agent's log, and the times since the Owner's command."""
@@ -323,7 +323,7 @@ class ProvenScene(Scene):
 
     def report(self) -> Iterator[str]:
         """Yields the history of the task, and the receipts of its check."""
-        command = [sys.executable, "-m", "multi_agent_mcp", "task", "show", self.task.id, *self.stage.options]
+        command = [*python(), "task", "show", self.task.id, *self.stage.options]
         yield ""
         yield f"$ multi-agent-mcp task show {self.task.id}"
         yield from subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -390,7 +390,7 @@ class Console:
     """The console in a process of its own, in which the Owner answers as a browser does."""
 
     def __init__(self, options: Sequence[str]) -> None:
-        self._command = [sys.executable, "-m", "multi_agent_mcp", "web", *options]
+        self._command = [*python(), "web", *options]
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, encoding="utf-8")
@@ -429,7 +429,7 @@ class OfficeScene(Scene):
         try:
             print_line(self.texts("demo.open_link", agent=self.worker))
             sys.stdout.flush()  # the console writes the link itself
-            with subprocess.Popen([sys.executable, "-m", "multi_agent_mcp", "web", *self.stage.options]) as console:
+            with subprocess.Popen([*python(), "web", *self.stage.options]) as console:
                 self._show(console)
         finally:
             story.end()
@@ -476,7 +476,7 @@ def _tree(path: Path) -> Iterator[str]:
 
 SESSION = "demo"
 SECONDS = 90.0
-AGENT = "{python} {examples}/agents/%s.py"
+AGENT = "{python} -E {examples}/agents/%s.py"
 """The command of a scripted agent; `up` fills in the braces."""
 HOMES = {"desk": ("admin", "admin"), "laptop": ("worker-a", "worker"), "shed": ("worker-b", "worker")}
 """Machine → the agent whose home it is, and its script."""
@@ -499,7 +499,7 @@ class Place:
 
     def run(self, *arguments: str) -> dict[str, Any]:
         """Runs a command on this machine and returns its JSON answer. Raises `CalledProcessError`."""
-        call = [sys.executable, "-m", "multi_agent_mcp", *arguments, "--json"]
+        call = [*python(), *arguments, "--json"]
         environment = child_environment(HOME=str(self.path))
         done = subprocess.run(call, cwd=self.path, env=environment, capture_output=True, text=True, check=True)
         answer: dict[str, Any] = json.loads(done.stdout)

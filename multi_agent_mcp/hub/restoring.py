@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.config import child_environment, python
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
@@ -66,7 +66,7 @@ class Restoring:
 @asynccontextmanager
 async def running(path: Path, names: Names, machine: str) -> AsyncIterator[Restoring]:
     """Runs the processes within the context, for the session at `path`."""
-    call = (sys.executable, "-m", __name__, str(path), names.uuid, machine)
+    call = (*python(__name__), str(path), names.uuid, machine)
     how: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "env": child_environment()}
     processes = await asyncio.gather(*(asyncio.create_subprocess_exec(*call, **how) for _ in range(PROCESSES)))
     try:

@@ -14,7 +14,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 
+from multi_agent_mcp.config import python
 from multi_agent_mcp.domain.entity import as_name, differing_in_case, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
@@ -358,7 +358,7 @@ class Sharing:
             return False
         relay = RelayClient(self.share, self.membership)
         where = ["--root", str(self.path.parent), "--session", self.path.name]
-        command = [sys.executable, "-m", "multi_agent_mcp", "relay", *where]
+        command = [*python(), "relay", *where]
         pid = start_detached(command, self.share.path / "relay.log")
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and is_alive(pid, None):

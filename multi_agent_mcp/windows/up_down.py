@@ -6,14 +6,13 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from multi_agent_mcp.config import child_environment, expanded, read_environment
+from multi_agent_mcp.config import child_environment, expanded, python, read_environment
 from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent
 from multi_agent_mcp.domain.question import Dialog
 from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place, require_tmux, withheld
@@ -510,7 +509,7 @@ def _open_supervisor(windows: TeamWindows) -> AgentState:
 
 def _open_own(windows: TeamWindows, slot: Slot, command: str, *, remains: bool) -> AgentState:
     """Opens a window that runs one of our own commands, unless it is open."""
-    call = shlex.join([sys.executable, "-m", "multi_agent_mcp", command])
+    call = shlex.join([*python(), command])
     pane = windows.living.get(slot) or windows.open(slot, call, stays=True, remains=remains)
     return _opened(f"({slot.window_name})", pane, OPEN)
 

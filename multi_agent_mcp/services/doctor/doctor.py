@@ -245,6 +245,18 @@ def hosts(context: CheckContext) -> Iterator[Finding]:
             yield context.found("hosts", NOTE, agent.id, "no_profile", **facts)
 
 
+def host_files(context: CheckContext) -> Iterator[Finding]:
+    """Files of hosts, written by an earlier version, that start our program where it could import the project's
+    modules."""
+    seen = set[Path]()
+    for host, agent_id, path, fix in context.outdated_files():
+        if path not in seen:
+            yield context.found(
+                "host_files", NOTE, agent_id, "outdated_file", fix, file=path, host=host, agent_id=agent_id
+            )
+        seen.add(path)
+
+
 def hooks(context: CheckContext) -> Iterator[Finding]:
     """Hosts that do not run our hooks: they ask first whether they may, or have called our tools without running one
     since their start. Without hooks an interrupt waits for the agent's next call of our tools."""
@@ -383,6 +395,7 @@ CHECKS: dict[str, Check] = {
     "hierarchy": hierarchy,
     "panes": panes,
     "hosts": hosts,
+    "host_files": host_files,
     "hooks": hooks,
     "notify_command": notify_command,
     "misplaced": tree.misplaced,

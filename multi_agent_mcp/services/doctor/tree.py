@@ -116,12 +116,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `program`
-    the files that run there; `look_at` the host in the pane; `hosts` are the names of the usable profiles,
-    `profiles_left_out` the unusable files and why; `notify_command` is that of `Settings`. `dialog` reads the question
-    in an agent's pane; `hooks_ran` tells whether a session's host has run a hook of ours. `uncounted` returns the
-    agents whose usage is not known. `track` is passed items of which there may be very many; the walk through the
-    session's directory adds to `usage`."""
+    """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None;
+    `program` the files that run there; `look_at` the host in the pane; `hosts` are the names of the usable
+    profiles, `profiles_left_out` the unusable files and why; `notify_command` is that of `Settings`. `dialog` reads
+    the question in an agent's pane; `hooks_ran` tells whether a session's host has run a hook of ours. `uncounted`
+    returns the agents whose usage is not known, `outdated_files` hosts' files with the host, an agent and what
+    writes them again. `track` is passed items of which there may be very many; the walk through the session's
+    directory adds to `usage`."""
 
     workspace: Workspace
     agents: Agents
@@ -146,6 +147,7 @@ class CheckContext:
     dialog: Callable[[Agent], Dialog | None]
     hooks_ran: Callable[[AgentSession], bool]
     uncounted: Callable[[], Sequence[str]] = tuple
+    outdated_files: Callable[[], Iterable[tuple[str, str, Path, Callable[[], object]]]] = tuple
     track: Track = untracked
     usage: Usage = field(default_factory=Usage)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -313,3 +314,20 @@ def test_files_with_one_id_in_several_places_are_named_and_left_alone(services: 
     named = {finding.subject, *finding.finding.partition(": ")[2].partition("（")[0].partition(";")[0].split(", ")}
     assert named == {str(path.relative_to(services.path)) for path in (original, *copies)}
     assert all(path.read_bytes() == original.read_bytes() for path in copies)
+
+
+def test_a_file_by_which_an_earlier_version_would_import_the_projects_modules_is_written_again(
+    services: Services, doctor: Doctor
+) -> None:
+    configurations = services.host_configurations
+    written = [
+        *configurations.write(configurations.of("claude", "worker-a", services.root.parent)),
+        *configurations.write(configurations.of("codex", "worker-b", services.root.parent)),
+    ]
+    assert found(doctor, "host_files") == []
+    for file, _ in written:
+        file.write_text(re.sub(r'"-E",\s*"-P",\s*', "", file.read_text(encoding="utf-8")).replace(" -E -P", ""))
+    assert {Path(finding.finding.split(" ")[0]) for finding in found(doctor, "host_files")} == {
+        file for file, _ in written
+    }
+    repaired(doctor, "host_files")
