@@ -13,6 +13,7 @@ from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.errors import NoSuchSession, Refusal
 from multi_agent_mcp.services.team.upgrade import upgrade
+from multi_agent_mcp.session import Session
 from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
@@ -124,4 +125,4 @@ def open_session(
     upgrade(workspace)
     settings = read_settings(workspace.settings_path, language)
     texts = catalogue(settings.language)
-    return Services(workspace, settings, texts, clock, notifier)
+    return Services(Session(workspace, settings, texts, clock), notifier)

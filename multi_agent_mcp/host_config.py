@@ -25,6 +25,7 @@ from multi_agent_mcp import __version__
 from multi_agent_mcp.config import python
 from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.hosts import Host, hosts
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external, remove_file
 
 if TYPE_CHECKING:
@@ -421,11 +422,11 @@ class HostConfiguration:
         return [(change.path, apply_change(change, backups)) for change in changes if change.changes]
 
 
-class HostConfigurations:
+class HostConfigurations(Service):
     """The configurations of one session's agents."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
 
     def of(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
         """Returns the configuration of a host for one agent: in the files of a directory, or for None in the agent's

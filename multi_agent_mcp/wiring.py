@@ -14,9 +14,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from multi_agent_mcp.domain.agent import Agent, AgentSession, nearest_superior
-from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.store.records import KeyFile, Record
-from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
+from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.upkeep import Upkeep
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.services.usage.usage import Budgets, Usage
+    from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.workspace import Workspace
     from multi_agent_mcp.telemetry.recording import Export, Telemetry
 
@@ -101,10 +101,7 @@ def part(make: Callable[[Any], T]) -> _Part[T]:
 class Services:
     """All services of one session directory. Created once per process."""
 
-    workspace: Workspace
-    settings: Settings
-    texts: Texts
-    clock: Callable[[], datetime]
+    session: Session
     chosen_notifier: Channel | None = None
     making: RLock = field(default_factory=RLock, repr=False, compare=False)
     """Held while a service is made, so that two threads get the same one."""
@@ -119,23 +116,39 @@ class Services:
         return default_chain(self.workspace, self.settings, self.texts)
 
     @property
-    def session(self) -> str:
-        """The session's id."""
-        return self.workspace.session
+    def workspace(self) -> Workspace:
+        return self.session.workspace
+
+    @property
+    def settings(self) -> Settings:
+        return self.session.settings
+
+    @property
+    def texts(self) -> Texts:
+        return self.session.texts
+
+    @property
+    def people(self) -> Texts:
+        """The texts, including those for people only."""
+        return self.session.people
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        return self.session.clock
 
     @property
     def root(self) -> Path:
-        return self.workspace.root
+        return self.session.root
 
     @property
     def path(self) -> Path:
         """The session's directory."""
-        return self.workspace.path
+        return self.session.path
 
     @property
     def machine(self) -> str | None:
         """This machine's name; None unless the session is shared."""
-        return self.workspace.authority.here
+        return self.session.machine
 
     def directories_of(self, agent_id: str) -> list[Path]:
         """The directories to watch for an agent: its mail, notifications, tasks and delegations, and the
@@ -151,11 +164,6 @@ class Services:
     def tasks_of(self, agent_id: str) -> Path:
         """The directory of an agent's tasks."""
         return self.workspace.tasks.directory(agent_id).path
-
-    @cached_property
-    def people(self) -> Texts:
-        """The texts, including those for people only."""
-        return self.texts | catalogue(self.texts.language, PEOPLE)
 
     def follow_questions(self) -> None:
         """See `QuestionEffects.look`. It is looked up only here, because it depends on the derived notifications."""
@@ -222,14 +230,14 @@ class Services:
         """The items that wait for somebody, cached for processes that show them continually."""
         from multi_agent_mcp.services.attention import RecentAttention
 
-        return RecentAttention(self.attention, self.examined, self.unchanged, self.clock)
+        return RecentAttention(self.session, attention=self.attention, examine=self.examined, unchanged=self.unchanged)
 
     @cached_property
     def unchanged(self) -> WhileUnchanged:
         """What processes that show views continually have computed already."""
         from multi_agent_mcp.services.attention import WhileUnchanged
 
-        return WhileUnchanged(self.workspace, self.sessions, self.clock)
+        return WhileUnchanged(self.session, sessions=self.sessions)
 
     def examined(self) -> list[Finding]:
         """The findings of `doctor`, examined again only when something has changed, or after some minutes."""
@@ -247,30 +255,28 @@ class Services:
 
         profiles = load_profiles(self.root / "hosts")
         context = CheckContext(
-            self.workspace,
-            self.agents,
-            self.sessions,
-            self.owner_waits,
-            self.missing_sessions,
-            self.supervision,
-            self.derived_notices,
-            self.question_effects,
-            self.stuck_agents,
-            self.signatures,
-            self.checks,
-            self.operations,
-            self.people,
-            probe or self.pane_notifier.probe,
-            lambda agent: running_files(agent.pane_pid),
-            look_at or self.host_in_pane,
-            [profile.name for profile in profiles.named.values() if not profile.never],
-            profiles.left_out,
-            self.settings.notify_command,
-            self.worktrees,
-            self.pane_notifier.dialog,
-            lambda session: self.hooks.have_run(session),
-            self.usage.unread_agents,
-            self.host_configurations.outdated,
+            session=self.session,
+            agents=self.agents,
+            sessions=self.sessions,
+            owner_waits=self.owner_waits,
+            missing_sessions=self.missing_sessions,
+            supervision=self.supervision,
+            derived=self.derived_notices,
+            question_effects=self.question_effects,
+            stuck_agents=self.stuck_agents,
+            signatures=self.signatures,
+            checks=self.checks,
+            operations=self.operations,
+            probe=probe or self.pane_notifier.probe,
+            program=lambda agent: running_files(agent.pane_pid),
+            look_at=look_at or self.host_in_pane,
+            hosts=[profile.name for profile in profiles.named.values() if not profile.never],
+            profiles_left_out=profiles.left_out,
+            worktrees=self.worktrees,
+            dialog=self.pane_notifier.dialog,
+            hooks_ran=lambda session: self.hooks.have_run(session),
+            uncounted=self.usage.unread_agents,
+            outdated_files=self.host_configurations.outdated,
         )
         return Doctor(context)
 
@@ -302,7 +308,7 @@ class Services:
 
     def audit(self, tool: str, **facts: object) -> None:
         """Adds a line to the audit log, durably."""
-        self.workspace.audit_log.add(self.clock(), tool, **facts)
+        self.session.audit(tool, **facts)
 
     @part
     def answer_budget(self) -> AnswerBudget:
@@ -314,39 +320,36 @@ class Services:
     def agents(self) -> Agents:
         from multi_agent_mcp.services.team.agents import Agents
 
-        return Agents(self.workspace, self.clock)
+        return Agents(self.session)
 
     @part
     def signatures(self) -> Signatures:
         from multi_agent_mcp.services.team.agents import Signatures
 
-        return Signatures(self.agents)
+        return Signatures(agents=self.agents)
 
     @part
     def operations(self) -> Operations:
         from multi_agent_mcp.services.operations import Operations
 
-        return Operations(self.workspace, self.applying_operations)
+        return Operations(self.session, services=self.applying_operations)
 
     @part
     def outbox(self) -> Outbox:
         from multi_agent_mcp.services.mail import Outbox
 
-        return Outbox(self.workspace, self.signatures, self.doorbell.announce)
+        return Outbox(self.session, signatures=self.signatures, announce=self.doorbell.announce)
 
     @part
     def messages(self) -> Messages:
         from multi_agent_mcp.services.mail import Messages
 
         return Messages(
-            self.workspace,
-            self.agents,
-            self.settings.limits,
-            self.texts,
-            self.clock,
-            self.outbox,
-            self.operations,
-            (self.loops.after_sending, *([self.telemetry.sent] if self.exports_spans else ())),
+            self.session,
+            agents=self.agents,
+            outbox=self.outbox,
+            operations=self.operations,
+            after_sending=(self.loops.after_sending, *([self.telemetry.sent] if self.exports_spans else ())),
         )
 
     @property
@@ -360,45 +363,44 @@ class Services:
 
         destination = self.settings.telemetry
         if destination is None:
-            return Telemetry(None)
+            return Telemetry(open_exporter=None)
 
         def opened() -> Export:
             from multi_agent_mcp.telemetry.exporting import exporter
 
-            return exporter(destination, self.session, self.path)
+            return exporter(destination, self.session.name, self.path)
 
-        return Telemetry(opened)
+        return Telemetry(open_exporter=opened)
 
     @part
     def tracking(self) -> DeliveryTracking:
         from multi_agent_mcp.services.mail import DeliveryTracking
 
-        return DeliveryTracking(self.workspace, self.agents)
+        return DeliveryTracking(self.session, agents=self.agents)
 
     @part
     def lookup(self) -> Lookup:
         from multi_agent_mcp.services.search import Lookup
 
-        return Lookup(self.workspace)
+        return Lookup(self.session)
 
     @part
     def mail_search(self) -> MailSearch:
         from multi_agent_mcp.services.mail import MailSearch
 
-        return MailSearch(self.workspace)
+        return MailSearch(self.session)
 
     @part
     def sessions(self) -> Sessions:
         from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 
         return Sessions(
-            self.workspace,
-            self.executions,
-            self.owner_waits,
-            self.clock,
-            self.activity_written_every,
-            self.session_ended,
-            lambda agent_id: self.hand_offs.settle(agent_id),
+            self.session,
+            executions=self.executions,
+            owner_waits=self.owner_waits,
+            activity_written_every=self.activity_written_every,
+            ended=self.session_ended,
+            settle_hand_offs=lambda agent_id: self.hand_offs.settle(agent_id),
         )
 
     @part
@@ -406,64 +408,64 @@ class Services:
         from multi_agent_mcp.services.sessions.session_records import Executions
 
         told = [self.telemetry.finished] if self.exports_spans else ()
-        return Executions(self.workspace, self.texts, self.clock, *told)
+        return Executions(self.session, *told)
 
     @part
     def hand_offs(self) -> HandOffs:
         from multi_agent_mcp.services.sessions.session_records import HandOffs
 
-        return HandOffs(self.workspace, self.executions, self.mail_search, self.signatures, self.texts, self.clock)
+        return HandOffs(
+            self.session, executions=self.executions, mail_search=self.mail_search, signatures=self.signatures
+        )
 
     @part
     def owner_waits(self) -> OwnerWaits:
         from multi_agent_mcp.services.sessions.session_records import OwnerWaits
 
-        return OwnerWaits(self.workspace, self.signatures, self.clock, self.audit)
+        return OwnerWaits(self.session, signatures=self.signatures)
 
     @part
     def notice_writer(self) -> NoticeWriter:
         from multi_agent_mcp.services.notifications.writing import NoticeWriter
 
-        return NoticeWriter(self.workspace, self.texts, lambda: self.doorbell.announce_notification)
+        return NoticeWriter(self.session, find_ring=lambda: self.doorbell.announce_notification)
 
     @part
     def interrupts(self) -> Interrupts:
         from multi_agent_mcp.services.notifications.writing import Interrupts
 
-        return Interrupts(self.workspace, self.notice_writer, self.clock)
+        return Interrupts(self.session, writer=self.notice_writer)
 
     @part
     def derived_notices(self) -> DerivedNotices:
         from multi_agent_mcp.services.notifications.notifications import DerivedNotices
 
         return DerivedNotices(
-            self.workspace,
-            self.notice_writer,
-            self.interrupts,
-            self.sessions.last_activity,
-            self.follow_questions,
-            self.clock,
-            self.finish_delivery,
-            self.telemetry.changed if self.exports_spans else None,
+            self.session,
+            writer=self.notice_writer,
+            interrupts=self.interrupts,
+            last_activity=self.sessions.last_activity,
+            follow_questions=self.follow_questions,
+            finished=self.finish_delivery,
+            changed=self.telemetry.changed if self.exports_spans else None,
         )
 
     @part
     def loops(self) -> Loops:
         from multi_agent_mcp.services.notifications.writing import Loops
 
-        return Loops(self.workspace, lambda agent_id: self.sessions.alive(agent_id), self.notice_writer, self.clock)
+        return Loops(self.session, is_alive=lambda agent_id: self.sessions.alive(agent_id), writer=self.notice_writer)
 
     @part
     def notifications(self) -> Notifications:
         from multi_agent_mcp.services.notifications.notifications import Notifications
 
         return Notifications(
-            self.workspace,
-            self.derived_notices,
-            self.notice_writer,
-            self.clock,
-            self.settle_reservations,
-            lambda: self.question_effects.next_deadline(),
+            self.session,
+            derived=self.derived_notices,
+            writer=self.notice_writer,
+            settle=self.settle_reservations,
+            next_deadline=lambda: self.question_effects.next_deadline(),
         )
 
     @part
@@ -471,38 +473,32 @@ class Services:
         from multi_agent_mcp.services.upkeep import Upkeep
 
         return Upkeep(
-            self.workspace,
-            self.operations,
-            self.limits,
-            self.notifications,
-            self.derived_notices,
-            self.question_effects,
-            self.clock,
+            self.session,
+            operations=self.operations,
+            limits=self.limits,
+            notifications=self.notifications,
+            derived=self.derived_notices,
+            questions=self.question_effects,
         )
 
     @part
     def question_effects(self) -> QuestionEffects:
         from multi_agent_mcp.services.questions import QuestionEffects
 
-        return QuestionEffects(self.workspace, self.derived_notices, self.texts, self.clock)
+        return QuestionEffects(self.session, derived=self.derived_notices)
 
     @part
     def questions(self) -> Questions:
         from multi_agent_mcp.services.questions import Questions
 
-        return Questions(self.workspace, self.agents, self.question_effects, self.audit, self.clock)
+        return Questions(self.session, agents=self.agents, effects=self.question_effects)
 
     @part
     def reservations(self) -> Reservations:
         from multi_agent_mcp.services.repository.reservations import Reservations
 
         return Reservations(
-            self.workspace,
-            self.sessions,
-            self.notice_writer,
-            self.settings.repository.enforces,
-            self.has_lost_pane,
-            self.clock,
+            self.session, sessions=self.sessions, writer=self.notice_writer, has_lost_pane=self.has_lost_pane
         )
 
     @part
@@ -510,24 +506,23 @@ class Services:
         from multi_agent_mcp.services.repository.worktrees import Worktrees
 
         return Worktrees(
-            self.workspace,
-            self.settings.repository,
-            self.operations,
-            self.delivery_records,
-            lambda one: self.sessions.alive(one),
+            self.session,
+            operations=self.operations,
+            records=self.delivery_records,
+            is_running=lambda one: self.sessions.alive(one),
         )
 
     @part
     def delivery_records(self) -> DeliveryRecords:
         from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
 
-        return DeliveryRecords(self.workspace, self.worktree_directory, self.clock)
+        return DeliveryRecords(self.session, worktree_of=self.worktree_directory)
 
     @part
     def merging(self) -> Merging:
         from multi_agent_mcp.services.repository.merging import Merging
 
-        return Merging(self.workspace, self.worktrees, self.messages, self.operations, self.texts)
+        return Merging(self.session, worktrees=self.worktrees, messages=self.messages, operations=self.operations)
 
     def proof_section(self, holds: Holds) -> str | None:
         """What is to be proven of an agent's task, and what waits for its review, for its briefing."""
@@ -557,7 +552,7 @@ class Services:
     def guard(self) -> Guard:
         from multi_agent_mcp.services.repository.guard import Guard
 
-        return Guard(self.worktrees, self.texts)
+        return Guard(self.session, worktrees=self.worktrees)
 
     def worktree_directory(self, agent_id: str) -> Path | None:
         """The directory of an agent's worktree; a stat(2) where there are none."""
@@ -578,7 +573,7 @@ class Services:
     def edits(self) -> Edits:
         from multi_agent_mcp.services.repository.reservations import Edits
 
-        return Edits(self.workspace, self.notice_writer, self.settings.limits.edit_overlap_minutes, self.clock)
+        return Edits(self.session, writer=self.notice_writer)
 
     def settle_reservations(self) -> None:
         """Ends the reservations that have run out; a stat(2) where there are none."""
@@ -595,91 +590,98 @@ class Services:
     def board(self) -> Board:
         from multi_agent_mcp.services.tasks.board import Board
 
-        return Board(self.workspace)
+        return Board(self.session)
 
     @part
     def task_changes(self) -> TaskChanges:
         from multi_agent_mcp.services.tasks.changes import TaskChanges
 
         return TaskChanges(
-            self.workspace,
-            self.agents,
-            self.messages,
-            self.interrupts,
-            self.derived_notices,
-            self.operations,
-            self.texts,
-            self.clock,
+            self.session,
+            agents=self.agents,
+            messages=self.messages,
+            interrupts=self.interrupts,
+            derived=self.derived_notices,
+            operations=self.operations,
         )
 
     @part
     def interrupting(self) -> Interrupting:
         from multi_agent_mcp.services.tasks.changes import Interrupting
 
-        return Interrupting(self.task_changes, self.interrupts, self.operations)
+        return Interrupting(task_changes=self.task_changes, interrupts=self.interrupts, operations=self.operations)
 
     @part
     def task_creation(self) -> TaskCreation:
         from multi_agent_mcp.services.tasks.board import TaskCreation
 
         return TaskCreation(
-            self.workspace,
-            self.agents,
-            self.messages,
-            self.owner_waits,
-            self.derived_notices,
-            self.operations,
-            self.checks.settings,
-            self.texts,
-            self.clock,
+            self.session,
+            agents=self.agents,
+            messages=self.messages,
+            owner_waits=self.owner_waits,
+            derived=self.derived_notices,
+            operations=self.operations,
+            settings=self.checks.settings,
         )
 
     @part
     def checks(self) -> Checks:
         from multi_agent_mcp.services.tasks.deliveries import Checks
 
-        return Checks(self.workspace, self.signatures, self.texts, self.clock, self.worktree_directory)
+        return Checks(self.session, signatures=self.signatures, worktree_of=self.worktree_directory)
 
     @part
     def deliveries(self) -> Deliveries:
         from multi_agent_mcp.services.tasks.deliveries import Deliveries
 
         return Deliveries(
-            self.workspace,
-            self.task_changes,
-            self.task_reports,
-            self.checks,
-            self.executions,
-            self.owner_waits,
-            self.derived_notices,
-            self.operations,
-            self.clock,
+            self.session,
+            task_changes=self.task_changes,
+            task_reports=self.task_reports,
+            checks=self.checks,
+            executions=self.executions,
+            owner_waits=self.owner_waits,
+            derived=self.derived_notices,
+            operations=self.operations,
         )
 
     @part
     def task_reports(self) -> TaskReports:
         from multi_agent_mcp.services.tasks.changes import TaskReports
 
-        return TaskReports(self.workspace, self.agents, self.messages, self.texts, self.report_delivery)
+        return TaskReports(self.session, agents=self.agents, messages=self.messages, delivered=self.report_delivery)
 
     @part
     def conversations(self) -> Conversations:
         from multi_agent_mcp.services.chat import Conversations
 
-        return Conversations(self.workspace, self.agents, self.messages, self.outbox, self.operations, self.clock)
+        return Conversations(
+            self.session, agents=self.agents, messages=self.messages, outbox=self.outbox, operations=self.operations
+        )
 
     @part
     def human_conversations(self) -> HumanConversations:
         from multi_agent_mcp.services.chat import HumanConversations
 
-        return HumanConversations(self.workspace, self.agents, self.conversations, self.messages, self.mail_search)
+        return HumanConversations(
+            self.session,
+            agents=self.agents,
+            conversations=self.conversations,
+            messages=self.messages,
+            mail_search=self.mail_search,
+        )
 
     @part
     def delegations(self) -> Delegations:
         from multi_agent_mcp.services.chat import Delegations
 
         return Delegations(
-            self.workspace, self.agents, self.sessions, self.conversations, self.derived_notices, self.texts, self.clock
+            self.session,
+            agents=self.agents,
+            sessions=self.sessions,
+            conversations=self.conversations,
+            derived=self.derived_notices,
         )
 
     @part
@@ -687,146 +689,142 @@ class Services:
         from multi_agent_mcp.services.chat import ChatTaskOperations
 
         return ChatTaskOperations(
-            self.workspace, self.agents, self.task_changes, self.conversations, self.audit, self.clock
+            self.session, agents=self.agents, task_changes=self.task_changes, conversations=self.conversations
         )
 
     @part
     def search(self) -> Search:
         from multi_agent_mcp.services.search import Search
 
-        return Search(self.workspace, self.agents)
+        return Search(self.session, agents=self.agents)
 
     @part
     def dashboard(self) -> Dashboard:
         from multi_agent_mcp.services.overview.snapshot import Dashboard
 
-        return Dashboard(self.workspace, self.snapshots, self.usage, self.texts, self.clock)
+        return Dashboard(self.session, snapshots=self.snapshots, usage=self.usage)
 
     @part
     def snapshots(self) -> Snapshots:
         from multi_agent_mcp.services.overview.snapshot import Snapshots
 
         return Snapshots(
-            self.workspace,
-            self.sessions,
-            self.owner_waits,
-            self.derived_notices,
-            self.mail_search,
-            self.tracking,
-            self.stuck_agents,
-            self.limits,
-            self.clock,
+            self.session,
+            sessions=self.sessions,
+            owner_waits=self.owner_waits,
+            derived=self.derived_notices,
+            mail_search=self.mail_search,
+            tracking=self.tracking,
+            stuck_agents=self.stuck_agents,
+            limits=self.limits,
         )
 
     @part
     def timeline(self) -> Timelines:
         from multi_agent_mcp.services.overview.timeline import Timelines
 
-        return Timelines(self.workspace, self.mail_search, self.clock)
+        return Timelines(self.session, mail_search=self.mail_search)
 
     @part
     def statistics(self) -> StatisticsOfSession:
         from multi_agent_mcp.services.overview.timeline import StatisticsOfSession
 
-        return StatisticsOfSession(self.workspace, self.timeline, self.clock)
+        return StatisticsOfSession(self.session, timeline=self.timeline)
 
     @part
     def usage(self) -> Usage:
         from multi_agent_mcp.services.usage.usage import Usage
 
-        return Usage(self.workspace, self.settings.usage, self.limits, self.clock)
+        return Usage(self.session, limits=self.limits)
 
     @part
     def budgets(self) -> Budgets:
         from multi_agent_mcp.services.usage.usage import Budgets
 
         return Budgets(
-            self.usage,
-            self.interrupts,
-            self.settings.limits,
-            self.texts,
-            local_zone(),
-            self.clock,
-            lambda: self.supervision.running() is not None,
+            self.session,
+            usage=self.usage,
+            interrupts=self.interrupts,
+            is_supervised=lambda: self.supervision.running() is not None,
         )
 
     @part
     def limits(self) -> Limits:
         from multi_agent_mcp.services.usage.limits import Limits
 
-        return Limits(self.workspace, self.notice_writer, self.settings.on_limit, self.texts, local_zone(), self.clock)
+        return Limits(self.session, writer=self.notice_writer)
 
     @part
     def listed_dialogs(self) -> ListedDialogs:
         from multi_agent_mcp.services.overview.supervision import ListedDialogs
 
-        return ListedDialogs(self.workspace, self.clock)
+        return ListedDialogs(self.session)
 
     @part
     def machines(self) -> Machines:
         from multi_agent_mcp.services.overview.snapshot import Machines
 
-        return Machines(self.workspace, self.agents)
+        return Machines(self.session, agents=self.agents)
 
     @part
     def missing_sessions(self) -> MissingSessions:
         from multi_agent_mcp.services.overview.supervision import MissingSessions
 
         return MissingSessions(
-            self.workspace, self.agents, self.sessions, self.task_changes, self.delegations, self.clock
+            self.session,
+            agents=self.agents,
+            sessions=self.sessions,
+            task_changes=self.task_changes,
+            delegations=self.delegations,
         )
 
     @part
     def pane_looks(self) -> PaneLooks:
         from multi_agent_mcp.services.overview.supervision import PaneLooks
 
-        return PaneLooks(self.workspace, self.sessions, self.clock)
+        return PaneLooks(self.session, sessions=self.sessions)
 
     @part
     def stuck_agents(self) -> StuckAgents:
         from multi_agent_mcp.services.overview.supervision import StuckAgents
 
         return StuckAgents(
-            self.workspace,
-            self.sessions,
-            self.derived_notices,
-            self.task_changes,
-            self.pane_looks,
-            self.limits,
-            self.texts,
-            self.patience,
-            self.clock,
+            self.session,
+            sessions=self.sessions,
+            derived=self.derived_notices,
+            task_changes=self.task_changes,
+            panes=self.pane_looks,
+            limits=self.limits,
+            patience=self.patience,
         )
 
     @part
     def supervision(self) -> Supervision:
         from multi_agent_mcp.services.overview.supervision import Supervision
 
-        return Supervision(self.workspace)
+        return Supervision(self.session)
 
     @part
     def next_action(self) -> NextAction:
         from multi_agent_mcp.services.turn.next_action import NextAction
 
         return NextAction(
-            self.workspace,
-            self.task_changes,
-            self.task_reports,
-            self.answering,
-            self.deliveries,
-            self.executions,
-            self.dashboard,
-            self.operations,
-            self.hand_offs,
-            self.texts,
-            self.clock,
+            self.session,
+            task_changes=self.task_changes,
+            task_reports=self.task_reports,
+            answering=self.answering,
+            deliveries=self.deliveries,
+            executions=self.executions,
+            dashboard=self.dashboard,
+            operations=self.operations,
+            hand_offs=self.hand_offs,
         )
 
     @part
     def answering(self) -> AnswerAction:
         from multi_agent_mcp.services.turn.next_action import AnswerAction
 
-        return AnswerAction(self.workspace, self.questions, self.answer_budget, self.texts, self.clock)
+        return AnswerAction(self.session, questions=self.questions, answer_budget=self.answer_budget)
 
     @part
     def briefings(self) -> Briefings:
@@ -834,41 +832,40 @@ class Services:
         from multi_agent_mcp.services.turn.next_action import Briefings
 
         return Briefings(
-            self.workspace,
-            self.snapshots,
-            self.delegations,
-            self.hand_offs,
-            self.texts,
-            (self.answering.section, self.proof_section, self.limits_section, self.worktree_section),
+            self.session,
+            snapshots=self.snapshots,
+            delegations=self.delegations,
+            hand_offs=self.hand_offs,
+            further=(self.answering.section, self.proof_section, self.limits_section, self.worktree_section),
         )
 
     @part
     def reports(self) -> Reports:
         from multi_agent_mcp.services.turn.reading import Reports
 
-        return Reports(self.workspace, self.dashboard, self.derived_notices, self.clock)
+        return Reports(self.session, dashboard=self.dashboard, derived=self.derived_notices)
 
     @part
     def chat_action(self) -> ChatAction:
         from multi_agent_mcp.services.turn.next_action import ChatAction
 
-        return ChatAction(self.workspace, self.delegations, self.conversations, self.answering, self.texts)
+        return ChatAction(
+            self.session, delegations=self.delegations, conversations=self.conversations, answering=self.answering
+        )
 
     @part
     def reading(self) -> Reading:
         from multi_agent_mcp.services.turn.reading import Reading
 
         return Reading(
-            self.workspace,
-            self.agents,
-            self.answer_budget,
-            self.texts,
-            self.clock,
-            self.reports,
-            self.conversations,
-            self.owner_waits,
-            self.signatures,
-            self.telemetry.read if self.exports_spans else None,
+            self.session,
+            agents=self.agents,
+            budget=self.answer_budget,
+            reports=self.reports,
+            conversations=self.conversations,
+            owner_waits=self.owner_waits,
+            signatures=self.signatures,
+            marked_read=self.telemetry.read if self.exports_spans else None,
         )
 
     @part
@@ -876,45 +873,40 @@ class Services:
         from multi_agent_mcp.services.attention import Attention
 
         return Attention(
-            self.workspace,
-            self.stuck_agents,
-            self.task_changes,
-            self.tracking,
-            self.pane_looks,
-            self.host_in_pane,
-            self.screen,
-            self.panes.dialog,
-            self.machines,
-            self.missing_sessions,
-            self.supervision,
-            self.owner_waits,
-            self.derived_notices,
-            self.worktrees,
-            self.questions,
-            self.people,
-            self.clock,
+            self.session,
+            stuck_agents=self.stuck_agents,
+            task_changes=self.task_changes,
+            tracking=self.tracking,
+            pane_looks=self.pane_looks,
+            look_at=self.host_in_pane,
+            screen=self.screen,
+            dialog=self.panes.dialog,
+            machines=self.machines,
+            missing_sessions=self.missing_sessions,
+            supervision=self.supervision,
+            owner_waits=self.owner_waits,
+            derived=self.derived_notices,
+            worktrees=self.worktrees,
+            questions=self.questions,
         )
 
     @part
     def pruning(self) -> Pruning:
         from multi_agent_mcp.services.doctor.tree import Pruning
 
-        return Pruning(self.workspace)
+        return Pruning(self.session)
 
     @part
     def doorbell(self) -> Doorbell:
         from multi_agent_mcp.doorbell.ringing import Doorbell
 
         return Doorbell(
-            self.workspace,
-            lambda: self.notifications,
-            self.notifier,
-            self.settings,
-            self.texts,
-            self.clock,
-            self.opens_chat,
-            lambda: self.limits,
-            self.is_at_work,
+            self.session,
+            find_notifications=lambda: self.notifications,
+            notifier=self.notifier,
+            opens_chat=self.opens_chat,
+            find_limits=lambda: self.limits,
+            is_at_work=self.is_at_work,
         )
 
     def is_at_work(self, agent: Agent) -> bool:
@@ -932,33 +924,31 @@ class Services:
     def panes(self) -> Panes:
         from multi_agent_mcp.doorbell.tmux.notifier import Panes
 
-        return Panes(self.workspace, self.pane_notifier, self.audit)
+        return Panes(self.session, typist=self.pane_notifier)
 
     @part
     def host_configurations(self) -> HostConfigurations:
         from multi_agent_mcp.host_config import HostConfigurations
 
-        return HostConfigurations(self.workspace)
+        return HostConfigurations(self.session)
 
     @part
     def hooks(self) -> Hooks:
         from multi_agent_mcp.hooks.answers import Hooks
 
         return Hooks(
-            self.workspace,
-            self.notifications,
-            self.sessions,
-            self.doorbell,
-            self.tool_calls,
-            self.limits,
-            self.texts,
-            self.clock,
-            lambda: self.briefings,
-            lambda: self.hand_offs,
+            self.session,
+            notifications=self.notifications,
+            sessions=self.sessions,
+            doorbell=self.doorbell,
+            tool_calls=self.tool_calls,
+            limits=self.limits,
+            find_briefings=lambda: self.briefings,
+            find_hand_offs=lambda: self.hand_offs,
         )
 
     @part
     def tool_calls(self) -> ToolCalls:
         from multi_agent_mcp.hooks.answers import ToolCalls
 
-        return ToolCalls(self.edits, self.reservations, lambda: self.guard, self.texts)
+        return ToolCalls(self.session, edits=self.edits, reservations=self.reservations, find_guard=lambda: self.guard)

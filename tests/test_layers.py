@@ -33,6 +33,7 @@ LAYERS = (
     ("hosts",),
     ("system",),
     ("store",),
+    ("session",),
     ("telemetry",),
     ("services", "doorbell", "host_config", "hub"),
     ("hooks",),

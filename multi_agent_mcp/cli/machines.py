@@ -78,7 +78,7 @@ def share(
     if is_new:
         _begin(sharing, name, listen or LISTEN, (hub, admin_seed, replicas or 1))
     elif not sharing.is_as(name, listen, hub):
-        raise AlreadyExists("shared_already", name=context.services.session)
+        raise AlreadyExists("shared_already", name=context.services.session.name)
     sharing.require_inviting()  # before waiting for a hub that may be away
     account = sharing.hub_account if is_new and hub is not None else None
     exports = sharing.hub_exports if account is not None else None
@@ -216,7 +216,7 @@ def relay(context: SessionContext, action: str | None) -> None:
     elif action == "stop":
         context.answer({}, [texts("relay.stopped" if sharing.stop_relay() else "relay.not_running")])
     else:
-        open_relay(context.services.root, context.services.session).work()
+        open_relay(context.services.root, context.services.session.name).work()
 
 
 @click.command()

@@ -135,7 +135,7 @@ def read(
         whole=True,
         polling=False,
     )
-    reading = replace(context.services.reading, texts=context.texts)
+    reading = replace(context.services, session=replace(context.services.session, texts=context.texts)).reading
     batch = reading.select(me, query)
     answer = reading.preview(batch)
     context.answer(answer, _message_lines(answer, context.texts))

@@ -265,7 +265,7 @@ def usage(context: SessionContext, days: int, by: str | None) -> None:
     rows = context.services.usage.rows(days, local_zone())
     prices = context.services.usage.prices()
     costs = sum((prices.cost(row.model, row.tokens) or 0.0 for row in rows), 0.0) if prices else 0.0
-    total, off = total_of(rows), not context.services.usage.is_on
+    total, off = total_of(rows), not context.services.settings.usage
     shown = rows if by is None else grouped(rows, BY[by], prices)
     answer = {
         "days": days,

@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
-from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import PURPOSES, Agent, owners, superiors
 from multi_agent_mcp.domain.delivery import (
     NAMED,
@@ -40,10 +39,10 @@ from multi_agent_mcp.domain.notification import ASKED, Notification
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, about, doorbell_line
 from multi_agent_mcp.errors import Refusal, TmuxTimeout
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.locks import serving_lock, waiter_lock
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -179,17 +178,14 @@ class LimitSource(Protocol):
         """The ring that an episode has after its reset was made."""
 
 
-class Doorbell:
+class Doorbell(Service):
     """Rings the agents of one session through the channels of `notifier`, and records it in their delivery logs."""
 
     def __init__(
         self,
-        workspace: Workspace,
+        session: Session,
         find_notifications: Callable[[], NotificationSource],
         notifier: Channel,
-        settings: Settings,
-        texts: Texts,
-        clock: Callable[[], datetime],
         opens_chat: Callable[[str], bool] = lambda _: False,
         find_limits: Callable[[], LimitSource] | None = None,
         is_at_work: Callable[[Agent], bool] = lambda _: False,
@@ -197,19 +193,17 @@ class Doorbell:
         """`opens_chat` returns whether a supervisor opens a chat window for an agent when it is written to,
         `is_at_work` whether an agent's host works. `find_notifications` and `find_limits` are called when they are
         first needed: a sender that rings nobody does not wait for their modules."""
-        self.workspace = workspace
+        super().__init__(session)
         self._find_notifications = find_notifications
         self.notifier = notifier
-        self.texts = texts
-        self.clock = clock
         self.pauses = Pauses(
-            timedelta(seconds=settings.limits.doorbell_pause_seconds),
-            timedelta(seconds=settings.limits.doorbell_pause_max_seconds),
+            timedelta(seconds=session.settings.limits.doorbell_pause_seconds),
+            timedelta(seconds=session.settings.limits.doorbell_pause_max_seconds),
         )
         self.opens_chat = opens_chat
         self._find_limits = find_limits
         self.is_at_work = is_at_work
-        self.log = RingLog(workspace, clock, self.pauses.shortest)
+        self.log = RingLog(session.workspace, session.clock, self.pauses.shortest)
 
     @cached_property
     def notifications(self) -> NotificationSource:

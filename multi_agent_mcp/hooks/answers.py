@@ -27,10 +27,10 @@ from multi_agent_mcp.hooks import first_look
 from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths, tool_call
 from multi_agent_mcp.hosts import BEGINNINGS, host_named
 from multi_agent_mcp.services.notifications.notifications import Notifications, as_answer
-from multi_agent_mcp.store.workspace import Mailbox, Workspace
+from multi_agent_mcp.session import Service
+from multi_agent_mcp.store.workspace import Mailbox
 from multi_agent_mcp.system.file_status import RACY_NS
 from multi_agent_mcp.system.process import host_of
-from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.ringing import Doorbell
@@ -292,18 +292,15 @@ class Event:
 
 
 @dataclass(eq=False)
-class Hooks:
+class Hooks(Service):
     """Answers the hooks of one session's agents. `find_briefings` and `find_hand_offs` are called when they are needed,
     which is seldom: a host waits for what they import."""
 
-    workspace: Workspace
     notifications: Notifications
     sessions: Sessions
     doorbell: Doorbell
     tool_calls: ToolCalls
     limits: Limits
-    texts: Texts
-    clock: Callable[[], datetime]
     find_briefings: Callable[[], Briefings]
     find_hand_offs: Callable[[], HandOffs]
 
@@ -561,14 +558,13 @@ def _lock(agent_id: str) -> str:
 
 
 @dataclass(eq=False)
-class ToolCalls:
+class ToolCalls(Service):
     """Judges calls that are to be made, and notes edits that were made, or that no hook will tell of afterwards.
     `find_guard` is called for commands that may take work from others."""
 
     edits: Edits
     reservations: Reservations
     find_guard: Callable[[], Guard]
-    texts: Texts
 
     def look(self, agent: Agent, event: str, facts: Mapping[str, Any], *, is_noted: bool) -> str | None:
         """Returns why the call of an event must not be made, or None. Notes the edits of one that was made, unless they
@@ -599,7 +595,7 @@ class ToolCalls:
 
     def _reserved(self, agent: Agent, call: ToolCall) -> str | None:
         """Why files must not be edited that another agent has reserved; None where that is not enforced."""
-        if not call.paths or not self.reservations.enforces:
+        if not call.paths or not self.session.settings.repository.enforces:
             return None
         self.reservations.settle()
         self.reservations.index()

@@ -29,6 +29,7 @@ from multi_agent_mcp.services.overview.snapshot import (
     Machines,
 )
 from multi_agent_mcp.services.questions import Questions, as_answer
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.system.file_status import TreeState, signature_of
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 KINDS = (
     "dialog", "question", "login", "down", "ended", "tmux", "machine", "stuck", "budget", "request",
@@ -123,11 +122,10 @@ class Panes:
 
 
 @dataclass(eq=False)
-class Attention:
+class Attention(Service):
     """Determines the items that wait for a person, without changing anything. `look_at`, `screen` and `dialog` read an
     agent's pane."""
 
-    workspace: Workspace
     stuck_agents: StuckAgents
     task_changes: TaskChanges
     tracking: DeliveryTracking
@@ -142,8 +140,6 @@ class Attention:
     derived: DerivedNotices
     worktrees: Worktrees
     questions: Questions
-    people: Texts
-    clock: Callable[[], datetime]
 
     def look(self, before: Panes | None = None) -> Panes:
         """Reads all panes; `before` is the last result in this process."""
@@ -228,7 +224,9 @@ class Attention:
                 kind=look.state,
                 agent_id=agent_id,
                 since=panes.since.get(agent_id),
-                text=self.people(f"attention.{'asks' if dialog else look.state}", host=look.host, question=words),
+                text=self.session.people(
+                    f"attention.{'asks' if dialog else look.state}", host=look.host, question=words
+                ),
                 command=f"multi-agent-mcp answer {agent_id}" if dialog else self._attach(agent_id),
                 dialog=dialog,
             )
@@ -243,7 +241,7 @@ class Attention:
                 agent_id=question.asker_id,
                 id=question.id,
                 since=question.created_at,
-                text=self.people(f"attention.{key}", question=words, to_id=question.to_id),
+                text=self.session.people(f"attention.{key}", question=words, to_id=question.to_id),
                 command=f"multi-agent-mcp answer {question.id}",
                 machine=self.workspace.elsewhere(person),
                 question=question,
@@ -259,7 +257,7 @@ class Attention:
                     kind=LOGIN if asked.topic == LOGIN else DIALOG,
                     agent_id=asked.agent_id,
                     since=asked.since,
-                    text=self.people.asks_about(asked.topic),
+                    text=self.session.people.asks_about(asked.topic),
                     command=f"multi-agent-mcp answer {asked.agent_id}" if is_read else "multi-agent-mcp attention",
                     machine=row.name,
                 )
@@ -274,22 +272,22 @@ class Attention:
 
     def _not_running(self, idle: Collection[str]) -> Iterator[Item]:
         if idle:
-            text = self.people("attention.down", agents=", ".join(idle))
+            text = self.session.people("attention.down", agents=", ".join(idle))
             yield Item(kind="down", agent_id=None, text=text, command="multi-agent-mcp up")
         elif self.supervision.has_died and (agents := self.missing_sessions.waiting()):
-            text = self.people("attention.supervisor_ended", agents=", ".join(agents))
+            text = self.session.people("attention.supervisor_ended", agents=", ".join(agents))
             yield Item(kind="ended", agent_id=None, text=text, command="multi-agent-mcp up")
 
     def _ended(self, ended: Iterable[str]) -> Iterator[Item]:
         for agent_id in ended:
-            text = self.people("attention.ended")
+            text = self.session.people("attention.ended")
             yield Item(kind="ended", agent_id=agent_id, text=text, command=f"multi-agent-mcp up {agent_id}")
 
     def _silent(self, unseen: Iterable[str]) -> Iterator[Item]:
         """Yields an item for each tmux server that does not answer, so that its panes cannot be read."""
         agents = self.workspace.registry.active()
         for server, names in by_server(agents[name] for name in unseen).items():
-            text = self.people("attention.tmux", agents=", ".join(names), socket=server[0])
+            text = self.session.people("attention.tmux", agents=", ".join(names), socket=server[0])
             only = names[0] if len(names) == 1 else None
             yield Item(kind="tmux", agent_id=only, text=text, command=waking_tmux(*server))
 
@@ -306,13 +304,13 @@ class Attention:
             REPLACED: "multi-agent-mcp share --reseed",
         }
         if seen.exchange != CONNECTED:
-            text = self.people(f"attention.{seen.exchange}", pid=seen.relay_pid)
+            text = self.session.people(f"attention.{seen.exchange}", pid=seen.relay_pid)
             yield Item(
                 kind="machine", agent_id=None, id=seen.here, since=seen.since, text=text, command=helps[seen.exchange]
             )
         for row in seen.machines:
             if row.state == AWAY:
-                text = self.people("attention.machine", machine=row.name)
+                text = self.session.people("attention.machine", machine=row.name)
                 command = helps[CUT_OFF]
                 yield Item(kind="machine", agent_id=None, id=row.name, since=row.since, text=text, command=command)
 
@@ -335,7 +333,7 @@ class Attention:
                 agent_id=task.created_by,
                 id=task.id,
                 since=task.created_at,
-                text=self.people("attention.request", title=task.title),
+                text=self.session.people("attention.request", title=task.title),
                 command=f"multi-agent-mcp task approve {task.id}",
                 machine=self.workspace.elsewhere(person),
             )
@@ -352,7 +350,7 @@ class Attention:
                 agent_id=task.assignee_id,
                 id=task.id,
                 since=task.status_changed_at,
-                text=self.people(f"attention.{kind}", title=task.title),
+                text=self.session.people(f"attention.{kind}", title=task.title),
                 command=f"multi-agent-mcp task {command} {task.id}",
                 machine=self.workspace.elsewhere(person),
             )
@@ -365,7 +363,7 @@ class Attention:
                     agent_id=task.assignee_id,
                     id=task.id,
                     since=task.status_changed_at,
-                    text=self.people("attention.blocked", title=task.title, reason=task.blocked_reason or "-"),
+                    text=self.session.people("attention.blocked", title=task.title, reason=task.blocked_reason or "-"),
                     command=f"multi-agent-mcp task show {task.id}",
                 )
 
@@ -373,7 +371,7 @@ class Attention:
         for agent in self._others():
             if (pause := self.derived.pause_of(agent.id)) is not None:
                 by_system = pause.sender_id is None  # which pauses only an agent whose budget is used up
-                words = self.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-")
+                words = self.session.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-")
                 yield Item(
                     kind="budget" if by_system else "paused",
                     agent_id=agent.id,
@@ -387,7 +385,7 @@ class Attention:
         """Yields an item for each worktree that was to be removed and holds work."""
         for state in self.worktrees.kept():
             facts = {"path": state.worktree.path, "files": len(state.dirty), "commits": state.ahead}
-            text = self.people(f"workspace.{state.keeps}", **facts)
+            text = self.session.people(f"workspace.{state.keeps}", **facts)
             yield Item(
                 kind="kept", agent_id=state.worktree.agent_id, text=text, command="multi-agent-mcp workspace list"
             )
@@ -401,7 +399,7 @@ class Attention:
                 agent_id=wait.admin_id,
                 id=wait.task_id,
                 since=wait.since,
-                text=self.people("attention.wait", admin_id=wait.admin_id),
+                text=self.session.people("attention.wait", admin_id=wait.admin_id),
                 command="multi-agent-mcp unlock",
                 machine=self.workspace.elsewhere(person),
             )
@@ -435,7 +433,9 @@ class Attention:
                     agent_id=agent.id,
                     id=oldest.id,
                     since=oldest.created_at,
-                    text=self.people("attention.undelivered", count=len(waits), reason=self.people.words_of(reason)),
+                    text=self.session.people(
+                        "attention.undelivered", count=len(waits), reason=self.session.people.words_of(reason)
+                    ),
                     command=f"multi-agent-mcp trace {oldest.id}",
                 )
 
@@ -459,7 +459,7 @@ class Attention:
                 machine=home,
             )
         if len(unread) > MAIL_MAX:
-            text = self.people("attention.more", count=len(unread) - MAIL_MAX)
+            text = self.session.people("attention.more", count=len(unread) - MAIL_MAX)
             yield Item(kind="mail", agent_id=None, text=text, command="multi-agent-mcp read", machine=home)
 
     def _dying(self, looks: Collection[str]) -> Iterator[Item]:
@@ -467,7 +467,7 @@ class Attention:
         `doctor`, but one that the next moment may change."""
         for slot, count in self.missing_sessions.dying().items():
             if slot.purpose != "task" or slot.agent_id not in looks:
-                words = self.people("finding.command_dies", purpose=slot.purpose, count=count)
+                words = self.session.people("finding.command_dies", purpose=slot.purpose, count=count)
                 yield self._finding(slot.agent_id, words)
 
     def _finding(self, subject: str, finding: str) -> Item:
@@ -511,16 +511,15 @@ class Kept(NamedTuple):
     value: Any
 
 
-class WhileUnchanged:
+class WhileUnchanged(Service):
     """Values by name, each kept while the session's files and the processes of its agent sessions stay as they were,
     and for `GOOD_FOR` at most. The record of the looks at panes counts by what was seen: it is written again every few
     seconds, and all that it says is when."""
 
-    def __init__(self, workspace: Workspace, sessions: Sessions, clock: Callable[[], datetime]) -> None:
-        self._tree = TreeState(workspace.path, left_out=LEFT_OUT, growing=GROWING)
-        self._workspace = workspace
+    def __init__(self, session: Session, sessions: Sessions) -> None:
+        super().__init__(session)
+        self._tree = TreeState(session.workspace.path, left_out=LEFT_OUT, growing=GROWING)
         self._sessions = sessions
-        self._clock = clock
         self._kept: dict[str, Kept] = {}
         self._locks: dict[str, Lock] = {}
 
@@ -528,7 +527,7 @@ class WhileUnchanged:
         """The value of this name: the one that is kept, or a new one from `make`. It depends on the session's files, on
         running processes, and on `of`. Of several threads at once, one makes it."""
         with self._locks.setdefault(name, Lock()):
-            state, now, known = self._state(of), self._clock(), self._kept.get(name)
+            state, now, known = self._state(of), self.clock(), self._kept.get(name)
             if known is not None and known.state == state and is_recent(known.at, now, good_for):
                 found: T = known.value
                 return found
@@ -545,11 +544,11 @@ class WhileUnchanged:
 
     def _supervised(self) -> Hashable:
         """What the supervisor has noted: the files of its windows, and what it saw in panes."""
-        record = self._workspace.pane_looks.read()
+        record = self.workspace.pane_looks.read()
         seen = {name: value for name, value in record.items() if name != "at"} if isinstance(record, dict) else record
-        looks, windows = self._workspace.pane_looks.path, list[str]()
+        looks, windows = self.workspace.pane_looks.path, list[str]()
         with suppress(StorageError):
-            windows = [name for name in self._workspace.files.names(looks.parent) if name != looks.name]
+            windows = [name for name in self.workspace.files.names(looks.parent) if name != looks.name]
         return repr(seen), *((name, signature_of(looks.parent / name)) for name in windows)
 
 
@@ -561,20 +560,16 @@ EXAMINE_EVERY = timedelta(minutes=5)
 """An examination reads every file of the session."""
 
 
-class RecentAttention:
+class RecentAttention(Service):
     """The items that wait for a person, from panes read within `LOOK_EVERY` and the last findings of `doctor`."""
 
     def __init__(
-        self,
-        attention: Attention,
-        examine: Callable[[], list[Finding]],
-        unchanged: WhileUnchanged,
-        clock: Callable[[], datetime],
+        self, session: Session, attention: Attention, examine: Callable[[], list[Finding]], unchanged: WhileUnchanged
     ) -> None:
+        super().__init__(session)
         self._attention = attention
         self._examine = examine
         self._unchanged = unchanged
-        self._clock = clock
         self._looking = Lock()
         self._panes = Panes()
         self._looked_at: datetime | None = None
@@ -595,7 +590,7 @@ class RecentAttention:
 
     def found(self, findings: Iterable[Finding]) -> None:
         """Stores the findings of an examination that has just been made."""
-        self._findings, self._examined_at = tuple(findings), self._clock()
+        self._findings, self._examined_at = tuple(findings), self.clock()
 
     def look_again(self) -> None:
         """Drops the cached panes because one has changed: the next call reads them again."""
@@ -604,7 +599,7 @@ class RecentAttention:
     def _look(self) -> Panes:
         with self._looking:
             if not self._is_recent(self._looked_at, LOOK_EVERY):
-                self._panes, self._looked_at = self._attention.look(self._panes), self._clock()
+                self._panes, self._looked_at = self._attention.look(self._panes), self.clock()
             return self._panes
 
     def _examine_once(self) -> None:
@@ -615,4 +610,4 @@ class RecentAttention:
                 self._examining.release()
 
     def _is_recent(self, moment: datetime | None, length: timedelta) -> bool:
-        return moment is not None and is_recent(moment, self._clock(), length)
+        return moment is not None and is_recent(moment, self.clock(), length)

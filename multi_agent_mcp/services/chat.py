@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,16 +27,16 @@ from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS, clipped
 from multi_agent_mcp.services.mail import Letters, MailSearch, Messages, Outbox, PreparedMessages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.archive import STAMP_LENGTH, are_ours
 from multi_agent_mcp.store.codec import from_text
-from multi_agent_mcp.texts import Texts, beginning, shortened
+from multi_agent_mcp.texts import beginning, shortened
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.store.workspace import Workspace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,15 +93,13 @@ PURPOSE_CHARACTERS = 1_000
 
 
 @dataclass(eq=False)
-class Conversations:
+class Conversations(Service):
     """The conversations of one team."""
 
-    workspace: Workspace
     agents: Agents
     messages: Messages
     outbox: Outbox
     operations: Operations
-    clock: Callable[[], datetime]
 
     def get(self, conversation_id: object) -> Conversation:
         """Raises `InvalidId` or `ConversationNotFound`."""
@@ -356,10 +353,9 @@ SHORTEST_BEGINNING = 4  # of an id
 
 
 @dataclass(eq=False)
-class HumanConversations:
+class HumanConversations(Service):
     """Starts conversations without a chat session, and replies to messages."""
 
-    workspace: Workspace
     agents: Agents
     conversations: Conversations
     messages: Messages
@@ -427,16 +423,13 @@ SHOWN_CHARACTERS = PURPOSE_CHARACTERS + CONTEXT_CHARACTERS
 
 
 @dataclass(eq=False)
-class Delegations:
+class Delegations(Service):
     """The delegations of one team."""
 
-    workspace: Workspace
     agents: Agents
     sessions: Sessions
     conversations: Conversations
     derived: DerivedNotices
-    texts: Texts
-    clock: Callable[[], datetime]
 
     def delegate(
         self, agent: Agent, session: AgentSession, target_agent_id: str, purpose: str, context: str | None
@@ -601,16 +594,13 @@ Audit = Callable[..., None]
 
 
 @dataclass(eq=False)
-class ChatTaskOperations:
+class ChatTaskOperations(Service):
     """`start_task_from_chat` and `update_task_from_chat`. Their changes are recorded in the audit log, flagged if the
     requester has never written to the caller."""
 
-    workspace: Workspace
     agents: Agents
     task_changes: TaskChanges
     conversations: Conversations
-    audit: Audit
-    clock: Callable[[], datetime]
 
     def start(self, caller: Agent, task_id: str, requester_id: str) -> tuple[Task, str]:
         """Moves a task of the caller to `in_progress`, unless its task session has begun it already. Returns the task
@@ -684,7 +674,7 @@ class ChatTaskOperations:
         facts |= self._last_heard(caller)
         if not self._has_written(requester, caller):
             facts["mismatch"] = True
-        self.audit(tool, **facts)
+        self.session.audit(tool, **facts)
 
     def _last_heard(self, caller: Agent) -> dict[str, str | None]:
         """Who wrote the last message that the caller has read in any of its conversations, and in which one."""

@@ -19,6 +19,7 @@ from multi_agent_mcp.domain.notification import ANSWER, ASKED, OVERDUE, Notifica
 from multi_agent_mcp.domain.times import format_time, now, stamp
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.store.codec import as_text, from_text
 from multi_agent_mcp.store.inbox import deliver_all, file_name
@@ -27,12 +28,10 @@ from multi_agent_mcp.store.records import claim
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Limits
     from multi_agent_mcp.domain.agent import Agent, HandOff
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.validation import Draft
     from multi_agent_mcp.store.workspace import Mailbox, Workspace
-    from multi_agent_mcp.texts import Texts
 
 
 # The outbox: stores prepared messages in their receivers' mailboxes, all of them or none.
@@ -105,10 +104,9 @@ class Send(Operation):
 
 
 @dataclass(eq=False)
-class Outbox:
+class Outbox(Service):
     """Stores messages as their senders have signed them."""
 
-    workspace: Workspace
     signatures: Signatures
     announce: Announce
     """Rings the receivers' doorbells for messages that are safely stored. Never raises."""
@@ -195,14 +193,10 @@ class Sent(NamedTuple):
 
 
 @dataclass(eq=False)
-class Messages:
+class Messages(Service):
     """Sends messages."""
 
-    workspace: Workspace
     agents: Agents
-    limits: Limits
-    texts: Texts
-    clock: Callable[[], datetime]
     outbox: Outbox
     operations: Operations
     after_sending: Sequence[Callable[[Sequence[Message]], None]]
@@ -230,7 +224,7 @@ class Messages:
 
         Raises `InvalidArguments`, `ContentTooLarge`, `AgentNotFound`, `InvalidId`.
         """
-        draft.require_sound(self.limits.content_bytes)
+        draft.require_sound(self.session.settings.limits.content_bytes)
         receivers = self._receivers(sender, draft)
         messages = missing = self._messages(sender, draft, receivers)
         if draft.idempotency_key is not None:
@@ -336,10 +330,9 @@ def remote_delivery(workspace: Workspace, stored: Iterable[Parcel]) -> dict[str,
 
 
 @dataclass(eq=False)
-class DeliveryTracking:
+class DeliveryTracking(Service):
     """The delivery states of messages and notifications, for their senders and for people."""
 
-    workspace: Workspace
     agents: Agents
 
     def status(self, sender: Agent, item_id: str) -> dict[str, Any]:
@@ -523,11 +516,11 @@ class Page(NamedTuple):
     more: bool
 
 
-class MailSearch:
+class MailSearch(Service):
     """Searches all mailboxes, archives included. Marks nothing read."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._merged = MergedMailbox()
 
     def page(

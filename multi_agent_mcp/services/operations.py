@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.codec import Unreadable, as_text
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.records import Intent, Intents
-    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -84,11 +84,10 @@ class HasOperations(Protocol):
 
 
 @dataclass(eq=False)
-class Operations:
+class Operations(Service):
     """Runs operations, and finishes those of killed processes. `services` returns all services that apply some; it is
     called on first use, because they need this object themselves."""
 
-    workspace: Workspace
     services: Callable[[], Iterable[HasOperations]]
 
     @cached_property

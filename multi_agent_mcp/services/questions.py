@@ -36,6 +36,7 @@ from multi_agent_mcp.domain.text import one_line, shortened
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.validation import require_text, require_words, words_or_none
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.collection import WHOLE
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.directory import Directory
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
 
@@ -81,14 +80,11 @@ class Asking:
 
 
 @dataclass(eq=False)
-class Questions:
+class Questions(Service):
     """The questions of one session."""
 
-    workspace: Workspace
     agents: Agents
     effects: QuestionEffects
-    audit: Callable[..., None]
-    clock: Callable[[], datetime]
 
     def ask(self, asker: Agent, asking: Asking, task: Task | None) -> Question:
         """Asks a question about the asker's task in hand. One that is open already is not asked again: it is returned.
@@ -114,7 +110,7 @@ class Questions:
         known = next((found for found in open_already if found.park == question.park and found.repeats(question)), None)
         if known is None:
             known = self.workspace.questions.add(question)
-            self.audit("ask", agent_id=asker.id, question_id=known.id, to_id=known.to_id, task_id=known.task_id)
+            self.session.audit("ask", agent_id=asker.id, question_id=known.id, to_id=known.to_id, task_id=known.task_id)
         return self.effects.follow(known, acting=True)
 
     def answer(self, actor: Agent, question_id: str, answer: str, note: str | None = None) -> Question:
@@ -196,7 +192,9 @@ class Questions:
         self.effects.follow(done, acting=True)
         if done.status == DEFAULTED:
             done.require_open()
-        self.audit("answer_question", agent_id=actor.id, question_id=done.id, status=done.status, to_id=done.to_id)
+        self.session.audit(
+            "answer_question", agent_id=actor.id, question_id=done.id, status=done.status, to_id=done.to_id
+        )
         return done
 
     def _addressee(self, asker: Agent, to_id: str | None) -> Agent:
@@ -245,13 +243,10 @@ QUESTION_COLUMNS = 1_000
 
 
 @dataclass(eq=False)
-class QuestionEffects:
+class QuestionEffects(Service):
     """Carries out what follows from the questions of one session. Everything done twice has no further effect."""
 
-    workspace: Workspace
     derived: DerivedNotices
-    texts: Texts
-    clock: Callable[[], datetime]
     _told: set[str] = field(default_factory=set, init=False)
     _parked: set[str] = field(default_factory=set, init=False)
     _seen: Mapping[Directory[Any], int] | None = field(default=None, init=False)

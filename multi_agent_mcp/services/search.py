@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values, parse_time, stamp
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.archive import DIGITS
 from multi_agent_mcp.store.derived_databases import Document, Hit, SearchIndex, folded
 from multi_agent_mcp.store.directory import EntityFiles
@@ -272,17 +273,19 @@ class Reading:
         return {"count": self.count, "total": self.total}
 
 
-class Search:
+class Search(Service):
     """Searches one session. Marks nothing read."""
 
-    def __init__(self, workspace: Workspace, agents: Agents) -> None:
-        self.workspace = workspace
+    def __init__(self, session: Session, agents: Agents) -> None:
+        super().__init__(session)
         self.agents = agents
-        self.sources = Sources(workspace)
+        self.sources = Sources(session.workspace)
         self._preparing = Lock()
         self._reading: Reading | None = None
-        path = workspace.path / ".search" / "index.sqlite"
-        self.index = SearchIndex(workspace.path, path, TOPS, self.sources.documents, grows=lambda name: name == LOGS)
+        path = session.workspace.path / ".search" / "index.sqlite"
+        self.index = SearchIndex(
+            session.workspace.path, path, TOPS, self.sources.documents, grows=lambda name: name == LOGS
+        )
 
     def find(self, query: SearchQuery, limit: int = 20, told: Callable[[], None] = lambda: None) -> Results:
         """The newest `limit` results. The first search reads every file and calls `told` for each; so does every search
@@ -498,23 +501,24 @@ class Match(NamedTuple):
     place: Place
 
 
-class Lookup:
+class Lookup(Service):
     """Looks ids up. Reads only; nothing is cached."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        agents = workspace.registry.all
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        agents = session.workspace.registry.all
         self.kinds: dict[str, Kind] = {
-            "tsk": _filed("task", workspace.tasks),
-            "msg": Kind("message", Mailed(agents, workspace.mailbox), _no_message),
-            "cnv": _filed("conversation", workspace.conversations),
-            "dlg": _filed("delegation", workspace.delegations),
-            "qst": _filed("question", workspace.questions),
-            "ntf": Kind("notification", Mailed(agents, workspace.notices), _no_message),
-            "exec": _filed("execution", workspace.executions),
-            "ses": _filed("session", workspace.sessions),
-            "hnd": Kind("handoff", Stamped(agents, workspace.hand_offs), _nothing),
-            "rcp": _filed("receipt", workspace.receipts),
-            "rsv": _filed("reservation", workspace.reservations),
+            "tsk": _filed("task", session.workspace.tasks),
+            "msg": Kind("message", Mailed(agents, session.workspace.mailbox), _no_message),
+            "cnv": _filed("conversation", session.workspace.conversations),
+            "dlg": _filed("delegation", session.workspace.delegations),
+            "qst": _filed("question", session.workspace.questions),
+            "ntf": Kind("notification", Mailed(agents, session.workspace.notices), _no_message),
+            "exec": _filed("execution", session.workspace.executions),
+            "ses": _filed("session", session.workspace.sessions),
+            "hnd": Kind("handoff", Stamped(agents, session.workspace.hand_offs), _nothing),
+            "rcp": _filed("receipt", session.workspace.receipts),
+            "rsv": _filed("reservation", session.workspace.reservations),
         }
         """The kinds, by the prefix of their ids; messages have none in theirs. A new kind is a line here."""
 

@@ -4,7 +4,7 @@ usage limit, ends what has run out, and looks for notifications (docs/protocol.m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.notifications.notifications import NOTHING, DerivedNotices, Notifications, Pending
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.store.directory import Directory
-    from multi_agent_mcp.store.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,14 @@ class Stillness:
 
 
 @dataclass(eq=False)
-class Upkeep:
+class Upkeep(Service):
     """The upkeep of one session's calls. While nothing changes, it costs a stat(2) for each directory that matters."""
 
-    workspace: Workspace
     operations: Operations
     limits: Limits
     notifications: Notifications
     derived: DerivedNotices
     questions: QuestionEffects
-    clock: Callable[[], datetime]
     _known: dict[str, Stillness] = field(default_factory=dict, init=False)
     _looked: set[str] = field(default_factory=set, init=False)
     """The agents whose directories were looked at since their last answer."""

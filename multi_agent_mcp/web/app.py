@@ -145,7 +145,7 @@ async def download(console: Console, request: Request) -> Response:
     answer = await _call(console, request, overview.show_timeline)
     if not answer["success"]:
         return JSONResponse(answer, _status(answer["error"]))
-    name = f"{console.services.session}-timeline.svg"
+    name = f"{console.services.session.name}-timeline.svg"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(answer["svg"], media_type="image/svg+xml", headers=headers)
 
@@ -382,8 +382,8 @@ def _manifest(services: Services) -> dict[str, Any]:
     """The manifest with which browsers install the console as an application (W3C Web Application Manifest)."""
     return {
         "id": "/",
-        "name": f"{services.session} · multi-agent-mcp",
-        "short_name": services.session,
+        "name": f"{services.session.name} · multi-agent-mcp",
+        "short_name": services.session.name,
         "lang": services.texts.language,
         "start_url": "/",
         "display": "standalone",
@@ -415,7 +415,7 @@ def _page(
             "agent": agent_id,
             "removed": agent is not None and agent.removed,
             "language": texts.language,
-            "session": services.session,
+            "session": services.session.name,
             "csrf": access.csrf_token(cookie),
             **now(),
             "statuses": TASK_STATUSES,

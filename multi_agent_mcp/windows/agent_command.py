@@ -190,7 +190,7 @@ def command_of(services: Services, agent: Agent, purpose: str = "task", beginnin
         template = _FIRST_WORD.sub(lambda program: f"{program[0]} {beginning.words}", template, count=1)
     values = {
         "root": services.root,
-        "session": services.session,
+        "session": services.session.name,
         "agent": agent.id,
         "python": sys.executable,
         "examples": examples_directory(),
@@ -215,7 +215,7 @@ def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
     texts = services.texts
     role = agent.role if agent.role in ROLES else "worker"
     superior = agent.parent_id or texts("prompt.nobody")
-    who = texts("prompt.who", agent_id=agent.id, session=services.session, role=role, superior=superior)
+    who = texts("prompt.who", agent_id=agent.id, session=services.session.name, role=role, superior=superior)
     if (worktree := services.worktrees.of(agent.id)) is not None:
         who += texts("prompt.worktree", branch=worktree.branch)
     return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now", server=SERVER_NAME))

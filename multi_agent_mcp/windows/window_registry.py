@@ -33,7 +33,7 @@ class TeamWindows:
     ) -> None:
         self.services = services
         self.records = services.missing_sessions
-        self.tmux_session = tmux_session(services.root, services.session)
+        self.tmux_session = tmux_session(services.root, services.session.name)
         self._panes = Panes(socket_path, self.tmux_session, config_file)
         self._joins = joins
         self.found: list[OwnPane] = []
@@ -220,7 +220,7 @@ def _trace_of_work(services: Services, slot: Slot) -> str | None:
 def environment_of(services: Services, slot: Slot) -> dict[str, str]:
     """Returns the variables that tell a window's command its session, agent and purpose, the configuration file of a
     host that takes `{mcp_config}` from a variable, and a plugin of ours that there is such a configuration."""
-    environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session}
+    environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session.name}
     if slot not in OWN_SLOTS:
         environment |= variables(current() or _trace_of_work(services, slot))
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}

@@ -269,7 +269,7 @@ def test_a_session_is_reached_by_its_own_waiter_and_in_its_own_thread_of_codex(s
             return super().ring(agent, line, about)
 
     services.workspace.registry.update("worker-a", codex_thread_id="thread-task")
-    bell = replace(services, chosen_notifier=Asked(), texts=catalogue("ja")).doorbell
+    bell = replace(services, session=replace(services.session, texts=catalogue("ja")), chosen_notifier=Asked()).doorbell
     with served(services, "task", "chat"):
         delegated(services)
         bell.ring("worker-a", "chat")

@@ -56,7 +56,7 @@ def test_a_host_starts_server_and_hook_by_what_host_config_wrote(team: Team, pro
 def test_a_person_and_a_file_of_an_earlier_version_start_it_as_before(team: Team, project: Path, how: str) -> None:
     script = str(Path(sys.executable).with_name("multi-agent-mcp"))
     command = [script] if how == "script" else [sys.executable, "-m", "multi_agent_mcp"]
-    where = ["--root", str(team.root), "--session", team.services.session, "--agent", "worker-a"]
+    where = ["--root", str(team.root), "--session", team.services.session.name, "--agent", "worker-a"]
     assert "serverInfo" in started(team, project, [*command, "serve", *where], INITIALIZE)
     assert "worker-a" in started(team, project, [*command, "agent", "list", *where[:4]], "")
 

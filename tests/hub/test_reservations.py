@@ -21,7 +21,7 @@ TRIES = 10
 def enforced(machine: Machine) -> Services:
     services = machine.services
     settings = replace(services.settings, repository=replace(services.settings.repository, enforces=True))
-    return Services(services.workspace, settings, services.texts, services.clock, services.notifier)
+    return Services(replace(services.session, settings=settings), services.notifier)
 
 
 def has_conflict(machine: Machine, agent_id: str) -> bool:

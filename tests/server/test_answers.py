@@ -66,7 +66,7 @@ def test_a_root_whose_path_is_not_utf8_is_shown_with_a_mark_and_work_goes_on(ser
     """`init` refuses one; a directory may be renamed later."""
     services.task_creation.create(services.agents.get("admin"), [NewTask(title="x", assignee_id="worker-a")])
     odd = services.root.rename(services.root.with_name(os.fsdecode(b"odd\xff")))
-    worker = Seat(open_session(odd, services.session, notifier=Recorder()), "worker-a")
+    worker = Seat(open_session(odd, services.session.name, notifier=Recorder()), "worker-a")
     result = worker.result("get_next_action")
     answer = result.structured_content
     assert answer is not None

@@ -27,7 +27,7 @@ class Panes:
         self.shows: tuple[str, str] | str | None = None
         self.dialog: Dialog | None = None
         self.attention = Attention(
-            services.workspace,
+            services.session,
             services.stuck_agents,
             services.task_changes,
             services.tracking,
@@ -42,8 +42,6 @@ class Panes:
             services.derived_notices,
             services.worktrees,
             services.questions,
-            services.people,
-            services.clock,
         )
         services.workspace.registry.update("worker-a", pane_id="%7", socket_path="/nowhere/s", host="claude")
 
@@ -165,7 +163,7 @@ def test_a_supervisor_that_has_died_is_said_when_work_waits_for_it(services: Ser
 
 def test_a_command_that_died_at_once_is_said_until_its_agent_runs(services: Services, panes: Panes) -> None:
     recent = RecentAttention(
-        panes.attention, lambda: services.doctor(lambda _: None).examine(), services.unchanged, services.clock
+        services.session, panes.attention, lambda: services.doctor(lambda _: None).examine(), services.unchanged
     )
     recent.found([])
     services.missing_sessions.record(Slot("worker-a", "task"), {}, 3)
@@ -249,7 +247,7 @@ def test_how_long_it_has_asked_is_known_from_what_the_supervisor_saw(
 def test_how_long_a_question_has_stood_is_known_to_who_has_seen_it(
     services: Services, panes: Panes, clock: Clock
 ) -> None:
-    recent = RecentAttention(panes.attention, list, services.unchanged, services.clock)
+    recent = RecentAttention(services.session, panes.attention, list, services.unchanged)
     panes.shows, panes.dialog = ("claude", "dialog"), Dialog("permission", "one?", (Choice("1", "Yes"),))
 
     def age() -> float | None:
@@ -304,7 +302,7 @@ def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_exam
         return [finding]
 
     recent, owner = (
-        RecentAttention(panes.attention, examine, services.unchanged, services.clock),
+        RecentAttention(services.session, panes.attention, examine, services.unchanged),
         services.agents.owner(),
     )
     assert recent.of(owner) == []

@@ -107,7 +107,7 @@ def test_an_unknown_message_is_refused(talk: Services, unknown: str) -> None:
 
 def letters(services: Services, clock: Clock) -> list[tuple[str, str, str]]:
     """Of the last hour, as a process that has just started finds them."""
-    found, _ = MailSearch(services.workspace).during(clock.now - timedelta(hours=1), clock.now, 100)
+    found, _ = MailSearch(services.session).during(clock.now - timedelta(hours=1), clock.now, 100)
     return [(letter.sender_id, letter.receiver_id, letter.subject) for letter in found]
 
 

@@ -21,7 +21,7 @@ Opened = Callable[[str], None]
 def own_tmux(team: Team) -> Iterator[Stage]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
-    assert team.services.session
+    assert team.services.session.name
     with Stage(0) as made:
         yield made
 

@@ -57,7 +57,7 @@ def arguments(services: Services, agent: Agent, purpose: str = "task") -> list[s
 def test_the_prompt_says_who_one_is_and_to_call_get_next_action_for_each_role_and_purpose(
     services: Services, language: str
 ) -> None:
-    services = open_session(services.root, services.session, language=language)
+    services = open_session(services.root, services.session.name, language=language)
     prompts = set()
     for role, purpose in itertools.product(ROLES, PURPOSES):
         agent = Agent(id="agent-7", role=role, parent_id="boss-9")

@@ -121,7 +121,7 @@ def test_a_team_may_say_it_for_all(services: Services) -> None:
     command(services, "claude")
     settings = services.workspace.settings_path
     settings.write_text(f"{settings.read_text(encoding='utf-8')}resume: false\n", encoding="utf-8")
-    again = open_session(services.root, services.session, notifier=Recorder())
+    again = open_session(services.root, services.session.name, notifier=Recorder())
     assert begun(again).why == "team"
     again.agents.change("worker-a", resume=True)
     assert begun(again).continues, "an agent's own word counts"

@@ -34,7 +34,7 @@ from multi_agent_mcp.doorbell.tmux.snapshot import (
     view_pane,
 )
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
-from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.session import Service, Session
 
 QUIET_SECONDS = 3.0
 UNTOUCHABLE = ("copy_mode", "input_off", "synchronized")
@@ -295,15 +295,14 @@ _JOINING = re.compile("[\u200c\u200d\u20dd-\u20e4\ufe00-\ufe0f\U000e0100-\U000e0
 could not be compared with the line typed."""
 
 
-class Panes:
+class Panes(Service):
     """A person's remote use of agents' panes: viewing them, answering their hosts' dialogs, typing a line
     (docs/protocol.md, Answering a dialog). `audit` adds a line to the audit log, for every key pressed from
     elsewhere."""
 
-    def __init__(self, workspace: Workspace, typist: TmuxNotifier, audit: Callable[..., None]) -> None:
-        self.workspace = workspace
+    def __init__(self, session: Session, typist: TmuxNotifier) -> None:
+        super().__init__(session)
         self.typist = typist
-        self.audit = audit
         self._looks: dict[tuple[str, bool], tuple[float, PaneView | str, Dialog | None]] = {}
         self._turns: dict[str, threading.Lock] = {}
 
@@ -340,7 +339,7 @@ class Panes:
             picked = answered.dialog.choice(choice)
             label = picked.label if picked is not None else None
             facts = {"by": by.id, "agent_id": agent.id, **answered.as_answer(), "choice": choice, "label": label}
-            self.audit("answer", **facts)
+            self.session.audit("answer", **facts)
         return answered
 
     def view(self, agent: Agent, *, scrollback: bool = False) -> PaneView | str:
@@ -373,7 +372,7 @@ class Panes:
         if outcome.left:
             outcome = self._entered(agent, outcome)
         if outcome.state != "stored":
-            self.audit("line", by=by.id, agent_id=agent.id, text=text, **outcome.as_answer())
+            self.session.audit("line", by=by.id, agent_id=agent.id, text=text, **outcome.as_answer())
         return outcome
 
     def _entered(self, agent: Agent, outcome: Delivery) -> Delivery:

@@ -280,7 +280,7 @@ def _asks_about_hooks(context: CheckContext, agent: Agent) -> bool:
 
 def notify_command(context: CheckContext) -> Iterator[Finding]:
     """A `notify_command` that cannot be run, does not contain the line, or failed last time."""
-    command = context.notify_command
+    command = context.session.settings.notify_command
     if command is None:
         return
     found = partial(context.found, "notify_command")
@@ -314,7 +314,7 @@ SAMPLE = 20
 
 def machines(context: CheckContext) -> Iterator[Finding]:
     """Problems in the exchange with other machines; nothing for a session of one machine."""
-    seen = Machines(context.workspace, context.agents).look()
+    seen = Machines(context.session, context.agents).look()
     if seen is None:
         return
     found = partial(context.found, "machines")

@@ -24,6 +24,7 @@ from multi_agent_mcp.domain.question import Dialog, Question
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import Reason, StorageError
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.codec import Unreadable, codec, parse
 from multi_agent_mcp.store.directory import QUARANTINE, REASON_SUFFIX, Directory, Quarantine, reason_in
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.deliveries import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.collection import Collection
     from multi_agent_mcp.store.shared_collection import SharedCollection
     from multi_agent_mcp.texts import Texts
@@ -116,15 +118,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None;
-    `program` the files that run there; `look_at` the host in the pane; `hosts` are the names of the usable
-    profiles, `profiles_left_out` the unusable files and why; `notify_command` is that of `Settings`. `dialog` reads
-    the question in an agent's pane; `hooks_ran` tells whether a session's host has run a hook of ours. `uncounted`
-    returns the agents whose usage is not known, `outdated_files` hosts' files with the host, an agent and what
-    writes them again. `track` is passed items of which there may be very many; the walk through the session's
-    directory adds to `usage`."""
+    """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `program`
+    the files that run there; `look_at` the host in the pane; `hosts` are the names of the usable profiles,
+    `profiles_left_out` the unusable files and why. `dialog` reads the question in an agent's pane; `hooks_ran` tells
+    whether a session's host has run a hook of ours. `uncounted` returns the agents whose usage is not known,
+    `outdated_files` hosts' files with the host, an agent and what writes them again. `track` is passed items of which
+    there may be very many; the walk through the session's directory adds to `usage`."""
 
-    workspace: Workspace
+    session: Session
     agents: Agents
     sessions: Sessions
     owner_waits: OwnerWaits
@@ -136,13 +137,11 @@ class CheckContext:
     signatures: Signatures
     checks: Checks
     operations: Operations
-    texts: Texts
     probe: Callable[[Agent], str | None]
     program: Callable[[Agent], str]
     look_at: LookAtPane
     hosts: Sequence[str]
     profiles_left_out: Mapping[str, str]
-    notify_command: Sequence[str] | None
     worktrees: Worktrees
     dialog: Callable[[Agent], Dialog | None]
     hooks_ran: Callable[[AgentSession], bool]
@@ -150,6 +149,14 @@ class CheckContext:
     outdated_files: Callable[[], Iterable[tuple[str, str, Path, Callable[[], object]]]] = tuple
     track: Track = untracked
     usage: Usage = field(default_factory=Usage)
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.session.workspace
+
+    @property
+    def texts(self) -> Texts:
+        return self.session.people
 
     def found(
         self, check: str, level: str, subject: str, key: str, fix: Callable[[], object] | None = None, /, **values: Any
@@ -474,12 +481,12 @@ class Prunable(NamedTuple):
     size: int
 
 
-class Pruning:
+class Pruning(Service):
     """Finds and deletes files that are over and older than an age: never unread mail, unfinished things, or files that
     those need."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
 
     def prunable(self, now: datetime, age: timedelta, *, reads_archives: bool = True) -> Iterator[Prunable]:
         """Yields archived mail, notifications, tasks, questions and hand-offs, ended sessions, executions with their

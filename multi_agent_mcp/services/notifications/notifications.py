@@ -48,6 +48,7 @@ from multi_agent_mcp.errors import ContentTooLarge, Refusal, StorageError
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS, clipped
 from multi_agent_mcp.services.notifications.writing import PAUSING, Interrupts, NoticeWriter
 from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.store.inbox import file_name
 
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Delegation
     from multi_agent_mcp.services.sessions.agent_sessions import Lease
     from multi_agent_mcp.store.directory import Directory
-    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -73,17 +73,15 @@ class Checked(NamedTuple):
 
 
 @dataclass(eq=False)
-class DerivedNotices:
+class DerivedNotices(Service):
     """Writes the notifications of tasks and delegations, repairs missing ones, and tells which still apply."""
 
-    workspace: Workspace
     writer: NoticeWriter
     interrupts: Interrupts
     last_activity: Callable[[str], datetime | None]
     """The time of an agent's last call."""
     follow_questions: Callable[[], None]
     """Does what follows from questions, of which some only these tasks tell (`QuestionEffects.look`). Never raises."""
-    clock: Callable[[], datetime]
     finished: Callable[[Task], None]
     """Called for each task that has just become done. Never raises."""
     changed: Callable[[Iterable[Task]], None] | None = None
@@ -451,13 +449,11 @@ NOTHING = Pending()
 
 
 @dataclass(eq=False)
-class Notifications:
+class Notifications(Service):
     """The notifications of one session directory."""
 
-    workspace: Workspace
     derived: DerivedNotices
     writer: NoticeWriter
-    clock: Callable[[], datetime]
     settle: Callable[[], None]
     """Ends what has run out, and tells those concerned. Never raises."""
     next_deadline: Callable[[], datetime | None] = lambda: None

@@ -27,22 +27,20 @@ from multi_agent_mcp.domain.loops import (
 )
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.inbox import deliver_all, file_name
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class NoticeWriter:
+class NoticeWriter(Service):
     """Stores notifications and rings for them; all notifications are written here."""
 
-    workspace: Workspace
-    texts: Texts
     find_ring: Callable[[], Callable[[Notification], None]]
     """Returns `ring`; called when something is rung for the first time, as the doorbell depends on this object."""
 
@@ -133,12 +131,10 @@ PAUSING = ("pause", "resume")
 
 
 @dataclass(eq=False)
-class Interrupts:
+class Interrupts(Service):
     """Interrupts that do not follow from a task's file."""
 
-    workspace: Workspace
     writer: NoticeWriter
-    clock: Callable[[], datetime]
 
     def pause(self, agent_id: str, task_id: str | None, **cause: str | None) -> Notification:
         """Asks an agent to pause; the task's status stays. `cause` may hold `sender_id` and `reason`."""
@@ -261,19 +257,18 @@ REMEMBERED = 200
 
 
 @dataclass(eq=False)
-class Loops:
+class Loops(Service):
     """Watches the messages that this process sends. The two mailboxes are examined only when this process alone has
     sent half of a loop, so that other sending costs nothing more."""
 
-    workspace: Workspace
     is_alive: Callable[[str], bool]
     """Whether a program of an agent lives."""
     writer: NoticeWriter
-    clock: Callable[[], datetime]
     _sent: dict[Exchange, deque[datetime]] = field(default_factory=dict, init=False)
     _recent_mail: RecentMail = field(init=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._recent_mail = RecentMail(self.workspace)
 
     def after_sending(self, messages: Sequence[Message]) -> None:

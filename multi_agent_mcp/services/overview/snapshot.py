@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice, takewhile
@@ -18,6 +18,7 @@ from multi_agent_mcp.domain.task import TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time, from_timestamp, json_values, local_zone, parse_time
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.services.usage.usage import Usage
-    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -129,10 +129,9 @@ class Snapshot:
 
 
 @dataclass(eq=False)
-class Snapshots:
+class Snapshots(Service):
     """Takes snapshots of a session; changes nothing."""
 
-    workspace: Workspace
     sessions: Sessions
     owner_waits: OwnerWaits
     derived: DerivedNotices
@@ -140,7 +139,6 @@ class Snapshots:
     tracking: DeliveryTracking
     stuck_agents: StuckAgents
     limits: Limits
-    clock: Callable[[], datetime]
 
     def take(self, *, messages: int = 20) -> Snapshot:
         """A snapshot with the newest `messages`. Cheap while little has changed, because directories are indexed."""
@@ -237,14 +235,11 @@ OPEN_SHOWN = 100
 
 
 @dataclass(eq=False)
-class Dashboard:
+class Dashboard(Service):
     """The state of agents and tasks, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
 
-    workspace: Workspace
     snapshots: Snapshots
     usage: Usage
-    texts: Texts
-    clock: Callable[[], datetime]
 
     def data(self, *, open_shown: int | None = None) -> dict[str, Any]:
         """Counts by status, agents with their current task, open tasks, and the tasks finished last. `open_shown`
@@ -404,10 +399,9 @@ class TeamOfMachines:
 
 
 @dataclass(eq=False)
-class Machines:
+class Machines(Service):
     """Reads the state of all machines from this machine's files."""
 
-    workspace: Workspace
     agents: Agents
 
     def look(self) -> TeamOfMachines | None:

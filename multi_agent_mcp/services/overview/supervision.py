@@ -33,6 +33,7 @@ from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
 from multi_agent_mcp.errors import AlreadyExists, StorageError
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.locks import WINDOWS
 from multi_agent_mcp.system.process import is_alive, own_start
 
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.services.usage.limits import Limits
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=60)
@@ -124,15 +123,13 @@ class Window:
 
 
 @dataclass(eq=False)
-class MissingSessions:
+class MissingSessions(Service):
     """Finds missing agent sessions, and records the windows opened for them."""
 
-    workspace: Workspace
     agents: Agents
     sessions: Sessions
     task_changes: TaskChanges
     delegations: Delegations
-    clock: Callable[[], datetime]
 
     def needed(self) -> list[Slot]:
         """The slots with work but neither a live session nor a server, of agents that have a command. A session of
@@ -307,12 +304,13 @@ class MissingSessions:
 # The lock of the process that supervises a session: one at a time, and none after `down`.
 
 
-class Supervision:
+class Supervision(Service):
     """The record of the process that supervises, valid while that process lives."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._locks = workspace.locks
-        self._record = workspace.supervision
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._locks = session.workspace.locks
+        self._record = session.workspace.supervision
 
     def locked(self) -> AbstractContextManager[None]:
         """The lock for examining the team's windows and opening or closing some."""
@@ -360,12 +358,10 @@ LookAtPane = Callable[[Agent], tuple[str, str] | None]
 
 
 @dataclass(eq=False)
-class PaneLooks:
+class PaneLooks(Service):
     """The record `.supervisor/panes.json`, which is derived and may be deleted."""
 
-    workspace: Workspace
     sessions: Sessions
-    clock: Callable[[], datetime]
 
     def recorded(self) -> dict[str, PaneLook]:
         """The recorded looks by agent id, none if they are older than `GOOD_FOR`."""
@@ -448,18 +444,15 @@ def _look(record: Any) -> PaneLook | None:
 
 
 @dataclass(eq=False)
-class StuckAgents:
+class StuckAgents(Service):
     """Examines all agents that are not people; only `tell` writes."""
 
-    workspace: Workspace
     sessions: Sessions
     derived: DerivedNotices
     task_changes: TaskChanges
     panes: PaneLooks
     limits: Limits
-    texts: Texts
     patience: Patience
-    clock: Callable[[], datetime]
 
     def find(
         self,
@@ -656,11 +649,8 @@ LISTED_FOR = timedelta(minutes=1)
 
 
 @dataclass(eq=False)
-class ListedDialogs:
+class ListedDialogs(Service):
     """The records `.listed/{agent_id}.json`, one for each person, which may be deleted."""
-
-    workspace: Workspace
-    clock: Callable[[], datetime]
 
     def note(self, person_id: str, dialogs: Mapping[str, Dialog]) -> None:
         """Records that these dialogs, by agent id, are now listed to the person. Best effort: what is not recorded is

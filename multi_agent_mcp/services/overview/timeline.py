@@ -30,13 +30,13 @@ from multi_agent_mcp.domain.timeline import (
 from multi_agent_mcp.domain.times import parse_time, stamp
 from multi_agent_mcp.services.mail import MailSearch, delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.merged_inboxes import Envelope, MergedInbox
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.store.workspace import Workspace
 
 ARROWS_MAX = 2_000
 NOTICES_MAX = 2_000  # notifications examined, of which only interrupts are shown
@@ -45,13 +45,12 @@ FINISHED_MAX = 500  # tasks, and as many ended agent sessions: each of them is p
 T = TypeVar("T", Bar, Life, Talk)
 
 
-class Timelines:
+class Timelines(Service):
     """Builds timelines; changes nothing."""
 
-    def __init__(self, workspace: Workspace, mail_search: MailSearch, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
+    def __init__(self, session: Session, mail_search: MailSearch) -> None:
+        super().__init__(session)
         self.mail_search = mail_search
-        self.clock = clock
         self._notices: MergedInbox[Notification] = MergedInbox()
 
     def of(self, start: datetime | None = None, end: datetime | None = None, most: int | None = None) -> Timeline:
@@ -234,12 +233,10 @@ EVENTS_MAX = 20_000
 
 
 @dataclass(eq=False)
-class StatisticsOfSession:
+class StatisticsOfSession(Service):
     """Computes statistics; changes nothing."""
 
-    workspace: Workspace
     timeline: Timelines
-    clock: Callable[[], datetime]
 
     def last_days(self, days: int, zone: tzinfo) -> Statistics:
         """The statistics of the last `days` days in `zone`, today included, until now."""

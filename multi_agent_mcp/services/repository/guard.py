@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.repository.worktrees import same_repository
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.git import git
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.repository.worktrees import Worktrees
-    from multi_agent_mcp.texts import Texts
 
 _CALLS = re.compile(r"stash|checkout|switch")
 _QUOTED_MAX = 10_000
@@ -33,15 +33,14 @@ _FILES = frozenset({"--", "-p", "--patch", "--ours", "--theirs", "--pathspec-fro
 
 
 @dataclass(eq=False)
-class Guard:
+class Guard(Service):
     """Refuses such commands where `guard: true` stands in session.yaml, and by default to agents in worktrees."""
 
     worktrees: Worktrees
-    texts: Texts
 
     def why_not(self, agent: Agent, command: str, cwd: str) -> str | None:
         """Why a shell command must not be run, with what to do instead; None if it may be."""
-        is_on = self.worktrees.repository.guard
+        is_on = self.session.settings.repository.guard
         if not (self.worktrees.of(agent.id) is not None if is_on is None else is_on) or not self._is_shared(cwd):
             return None
         for words in git_calls(command):

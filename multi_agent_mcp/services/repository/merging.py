@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.git import GitFailed, git
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.mail import Messages
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.tasks.delivered import Delivery
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 FILES_SHOWN = 100
 NOBODY = ("-c", "user.name=multi-agent-mcp", "-c", "user.email=multi-agent-mcp@localhost")
@@ -57,12 +56,10 @@ class Merge:
 
 
 @dataclass(eq=False)
-class Merging:
-    workspace: Workspace
+class Merging(Service):
     worktrees: Worktrees
     messages: Messages
     operations: Operations
-    texts: Texts
 
     def merge(self, actor: Agent, task: Task) -> Merge:
         """Merges the commit that was recorded when the task was done. What conflicts goes to its author, by mail from

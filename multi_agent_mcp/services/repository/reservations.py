@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, ReservationNotFound, Reserved, StorageError, Unauthorized
 from multi_agent_mcp.hosts import tool_inputs
 from multi_agent_mcp.services.validation import words_or_none
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.store.authority import Superseded
 from multi_agent_mcp.store.records import Record
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.writing import NoticeWriter
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -62,16 +62,13 @@ ARRIVAL_SECONDS = 60.0
 
 
 @dataclass(eq=False)
-class Reservations:
+class Reservations(Service):
     """The reservations of one team. `enforces`: a conflicting one is refused, instead of granted and named to both."""
 
-    workspace: Workspace
     sessions: Sessions
     writer: NoticeWriter
-    enforces: bool
     has_lost_pane: Callable[[Agent], bool]
     """Whether no program of the agent runs in a pane."""
-    clock: Callable[[], datetime]
 
     def open(self) -> list[Reservation]:
         """The reservations that are in force, oldest first. Changes nothing."""
@@ -108,7 +105,7 @@ class Reservations:
             expires_at=None if lasting is None else now + timedelta(minutes=lasting),
             session_id=session_id,
         )
-        if self.enforces:
+        if self.session.settings.repository.enforces:
             return self._reserve_alone(new), []
         self.workspace.reservations.add(new)
         conflicts = self.conflicts_of(new)
@@ -158,7 +155,11 @@ class Reservations:
         """What a hook reads instead of all files (`hooks/first_look.py`); it is written for the next one."""
         path, looked_at = self.workspace.path, time.time_ns()
         seen = [modified_at(path / "reservations"), modified_at(self.workspace.settings_path)]
-        reserved = [[one.agent_id, expressions(one.patterns)] for one in self.open()] if self.enforces else []
+        reserved = (
+            [[one.agent_id, expressions(one.patterns)] for one in self.open()]
+            if self.session.settings.repository.enforces
+            else []
+        )
         facts = {"seen": seen, "looked_at": looked_at, "reserved": reserved}
         self.workspace.reservation_index.write(facts, durable=False)
         return facts
@@ -309,13 +310,10 @@ ARRIVED_MAX = 20
 
 
 @dataclass(eq=False)
-class Edits:
+class Edits(Service):
     """The edits of one team. `minutes` (limits.edit_overlap_minutes): two edits of one file within them overlap."""
 
-    workspace: Workspace
     writer: NoticeWriter
-    minutes: float
-    clock: Callable[[], datetime]
 
     def hook_settings(self) -> dict[str, Any]:
         """What a hook must know (`store/edit_log.py`), written for the next one."""
@@ -342,7 +340,7 @@ class Edits:
     def arrived(self, agent_id: str) -> None:
         """Tells of the overlaps of edits that have come from the agent's own machine: whoever edited at the same time
         here did not see them. Never raises."""
-        since = time.time() - self.minutes * 60
+        since = time.time() - self.session.settings.limits.edit_overlap_minutes * 60
         lines = edit_log.all_edits(str(self.workspace.path), since)
         mine = (edit_log.Edited(line.path, line.repository) for line in lines if line.agent_id == agent_id)
         for edited in list(dict.fromkeys(mine))[:ARRIVED_MAX]:
@@ -353,7 +351,7 @@ class Edits:
 
     def tell_overlap(self, edited: edit_log.Edited, agent_id: str) -> None:
         """Tells those who edit a file together with this agent. Raises `StorageError`."""
-        window = timedelta(minutes=self.minutes)
+        window = timedelta(minutes=self.session.settings.limits.edit_overlap_minutes)
         since = time.time() - window.total_seconds()
         path = str(self.workspace.path)
         known = [_parsed(edit) for edit in edit_log.edits_at(path, edited, 0)]
@@ -373,7 +371,9 @@ class Edits:
         """The last edit of each file by each agent within the window, newest first; of one path, or of what is below
         it."""
         found: dict[tuple[str, str | None, str], FileEdit] = {}
-        for line in edit_log.all_edits(str(self.workspace.path), time.time() - self.minutes * 60):
+        for line in edit_log.all_edits(
+            str(self.workspace.path), time.time() - self.session.settings.limits.edit_overlap_minutes * 60
+        ):
             edit = _parsed(line)
             if edit is not None and (path is None or _is_below(edit.path, path)):
                 found.setdefault((edit.path, edit.repository, edit.agent_id), edit)
@@ -392,7 +392,7 @@ class Edits:
         found: dict[str, list[str]] = {}
         for key, (moment, agents) in edit_log.told(str(self.workspace.path)).items():
             working = [name for name in agents if self.workspace.tasks.in_progress(name)]
-            if time.time() - moment < self.minutes * 60 and len(working) > 1:
+            if time.time() - moment < self.session.settings.limits.edit_overlap_minutes * 60 and len(working) > 1:
                 for name in working:
                     found.setdefault(name, []).append(key.partition(":")[2])
         return found
@@ -417,7 +417,7 @@ class Edits:
     def _write_settings(self, repositories: Mapping[str, str]) -> dict[str, Any]:
         facts = {
             "settings_at": modified_at(self.workspace.settings_path),
-            "minutes": self.minutes,
+            "minutes": self.session.settings.limits.edit_overlap_minutes,
             "tools": tool_inputs(),
             "repositories": {**repositories},
         }
@@ -432,7 +432,11 @@ class Edits:
     def _note_told(self, edited: edit_log.Edited, involved: Iterable[str]) -> None:
         now = time.time()
         told = edit_log.told(str(self.workspace.path))
-        recent = {key: entry for key, entry in told.items() if now - entry[0] < self.minutes * 60}
+        recent = {
+            key: entry
+            for key, entry in told.items()
+            if now - entry[0] < self.session.settings.limits.edit_overlap_minutes * 60
+        }
         self._record("told").write({**recent, edit_log.told_key(edited): [now, sorted(involved)]}, durable=False)
 
     def _record(self, name: str) -> Record:

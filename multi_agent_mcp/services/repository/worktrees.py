@@ -15,9 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import SHARED, WORKTREE, Repository, child_environment
+from multi_agent_mcp.config import SHARED, WORKTREE, child_environment
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.git import GitFailed, add_worktree, copy_untracked, git, uncommitted
@@ -25,7 +26,6 @@ from multi_agent_mcp.system.git import GitFailed, add_worktree, copy_untracked, 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
-    from multi_agent_mcp.store.workspace import Workspace
 
 INCLUDED = ".worktreeinclude"
 """Names untracked files of the project, as in .gitignore, that a new worktree gets copies of (`.env`)."""
@@ -94,11 +94,9 @@ class RemoveWorktree(Operation):
 
 
 @dataclass(eq=False)
-class Worktrees:
+class Worktrees(Service):
     """The worktrees of one session's agents on this machine."""
 
-    workspace: Workspace
-    repository: Repository
     operations: Operations
     records: DeliveryRecords
     is_running: Callable[[str], bool]
@@ -106,7 +104,9 @@ class Worktrees:
 
     def wants(self, agent: Agent) -> bool:
         """Whether the agent is to have a worktree: `workspace` of the agent, else of the team."""
-        return bool(agent.extra.get("workspace", WORKTREE if self.repository.worktrees else SHARED) == WORKTREE)
+        return bool(
+            agent.extra.get("workspace", WORKTREE if self.session.settings.repository.worktrees else SHARED) == WORKTREE
+        )
 
     def of(self, agent_id: str) -> Worktree | None:
         """The record of an agent's worktree, or None."""
@@ -170,7 +170,7 @@ class Worktrees:
         """Runs `workspace_setup` in the worktree, until it has succeeded once. Raises `InvalidArguments`."""
         if worktree.setup == "done":
             return worktree
-        if (command := self.repository.workspace_setup) is not None:
+        if (command := self.session.settings.repository.workspace_setup) is not None:
             words = command if isinstance(command, str) else shlex.join(command)
             code, output = _ran(words, worktree, self._setup_environment(worktree))
             self.workspace.files.replace(self._place / f"{worktree.agent_id}.log", output)

@@ -21,6 +21,7 @@ from multi_agent_mcp.domain.agent import DIED, AgentSession
 from multi_agent_mcp.domain.entity import age, new_id
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.system.process import is_alive, own_start
 
@@ -30,19 +31,16 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
     from multi_agent_mcp.store.authority import Authority
-    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Sessions:
+class Sessions(Service):
     """The agent sessions of one team."""
 
-    workspace: Workspace
     executions: Executions
     owner_waits: OwnerWaits
-    clock: Callable[[], datetime]
     activity_written_every: timedelta
     ended: Callable[[AgentSession], None]
     """Called after a session has been ended by its own process. Never raises."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +32,7 @@ from multi_agent_mcp.errors import (
 )
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.validation import require_text, require_words
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.records import LineFile
 from multi_agent_mcp.trace import current
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail import MailSearch
     from multi_agent_mcp.services.team.agents import Signatures
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,9 @@ class LogPage:
 
 
 @dataclass(eq=False)
-class Executions:
+class Executions(Service):
     """The executions of one team and their logs."""
 
-    workspace: Workspace
-    texts: Texts
-    clock: Callable[[], datetime]
     finished: Callable[[Execution], None] = lambda _: None
     """Called for each execution that has just ended. Never raises."""
 
@@ -197,16 +192,13 @@ class Kept(NamedTuple):
 
 
 @dataclass(eq=False)
-class HandOffs:
+class HandOffs(Service):
     """The hand-offs of one team. The directory of an agent holds those that count: its last one about each open task,
     and its last one about none; the others lie in the archive."""
 
-    workspace: Workspace
     executions: Executions
     mail_search: MailSearch
     signatures: Signatures
-    texts: Texts
-    clock: Callable[[], datetime]
 
     def write(self, agent: Agent, content: str, task_id: str | None, session_task_id: str | None) -> Kept:
         """Writes a hand-off about a task that the agent may change, else about the one in hand, if any: the session's
@@ -353,18 +345,14 @@ ALLOWED_WHILE_WAITING = frozenset(
 EMPTY_CHECKS_ALLOWED = 1
 
 
-class OwnerWaits:
+class OwnerWaits(Service):
     """The wait-locks of a session's owners. Released locks are kept in the archive."""
 
-    def __init__(
-        self, workspace: Workspace, signatures: Signatures, clock: Callable[[], datetime], audit: Callable[..., None]
-    ) -> None:
-        self.workspace = workspace
+    def __init__(self, session: Session, signatures: Signatures) -> None:
+        super().__init__(session)
         self._signatures = signatures
-        self.clock = clock
-        self._audit = audit
-        self.standing = workspace.owner_waits
-        self._archive = workspace.released_waits
+        self.standing = session.workspace.owner_waits
+        self._archive = session.workspace.released_waits
 
     def of(self, owner_id: str) -> OwnerWait | None:
         """The Owner's lock, or None when the Owner does not wait."""
@@ -427,7 +415,7 @@ class OwnerWaits:
         if owner.role != "owner":
             raise InvalidArguments("waits_for_nobody", agent_id=owner.id)
         released = self.release(owner.id)
-        self._audit("unlock_owner_wait", agent_id=actor.id, owner_id=owner.id, reason=reason, released=released)
+        self.session.audit("unlock_owner_wait", agent_id=actor.id, owner_id=owner.id, reason=reason, released=released)
         return {"owner_id": owner.id, "waiting_before": released, "waiting_after": False}
 
     def release(self, owner_id: str, by: str | None = None) -> bool:

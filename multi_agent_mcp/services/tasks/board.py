@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from multi_agent_mcp.domain.agent import Agent, OwnerWait
@@ -27,6 +26,7 @@ from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.mail import Letters, Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.codec import from_text
 from multi_agent_mcp.store.derived_databases import folded
 from multi_agent_mcp.trace import current
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 ID_LETTERS = 4
 """How many letters of an id a filter's word must have to be taken for its beginning."""
@@ -87,11 +85,12 @@ class Filter:
 EVERYTHING = Filter()
 
 
-class Board:
+class Board(Service):
     """The tasks of one team. Finished tasks are counted without parsing them; only those on the page are read."""
 
-    def __init__(self, of: Workspace) -> None:
-        self.tasks = of.tasks
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.tasks = self.workspace.tasks
 
     def all(self) -> list[Task]:
         """Every task, oldest first."""
@@ -253,10 +252,9 @@ class SentTask:
 
 
 @dataclass(eq=False)
-class TaskCreation:
+class TaskCreation(Service):
     """Creates tasks, one or several at once, and the mail about them."""
 
-    workspace: Workspace
     agents: Agents
     messages: Messages
     owner_waits: OwnerWaits
@@ -264,8 +262,6 @@ class TaskCreation:
     operations: Operations
     settings: Callable[[], Settings]
     """The settings as they are now: a person may add a check while servers run."""
-    texts: Texts
-    clock: Callable[[], datetime]
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
         """Creates all of the tasks or none: in `todo` with an assignee, else in `backlog`.

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient
@@ -28,6 +27,7 @@ from multi_agent_mcp.services.mail import Letters, Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.tasks.board import require_sound
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.codec import from_text
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.writing import Interrupts
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,17 +86,14 @@ class DecideRequest(TaskChange):
 
 
 @dataclass(eq=False)
-class TaskChanges:
+class TaskChanges(Service):
     """Every change of an existing task that is not a report."""
 
-    workspace: Workspace
     agents: Agents
     messages: Messages
     interrupts: Interrupts
     derived: DerivedNotices
     operations: Operations
-    texts: Texts
-    clock: Callable[[], datetime]
 
     def get(self, task_id: object) -> Task:
         """The task with this id. Raises `InvalidId` or `TaskNotFound`."""
@@ -477,13 +473,11 @@ class Delivered(Protocol):
 
 
 @dataclass(eq=False)
-class TaskReports:
+class TaskReports(Service):
     """Sends reports to an agent's superior."""
 
-    workspace: Workspace
     agents: Agents
     messages: Messages
-    texts: Texts
     delivered: Delivered
     """Called when an assignee reports the end of its work, before anything else. Never raises."""
 
@@ -524,7 +518,7 @@ class TaskReports:
 
     def require_sendable(self, summary: str | None) -> None:
         """Raises `InvalidArguments` or `ContentTooLarge` for a summary that `announce_completion` could not send."""
-        Draft(content=summary or "").require_sound(self.messages.limits.content_bytes)
+        Draft(content=summary or "").require_sound(self.session.settings.limits.content_bytes)
 
     def announce_completion(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent | None:
         """Reports to the superior that work on a task has ended, unless that was reported already; returns None if

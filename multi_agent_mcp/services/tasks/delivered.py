@@ -9,19 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multi_agent_mcp.domain.task import Line, Task, new_value, old_value
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.git import git, uncommitted
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +66,11 @@ def _drops(line: Line, agent_id: str) -> bool:
 
 
 @dataclass(eq=False)
-class DeliveryRecords:
+class DeliveryRecords(Service):
     """The records of one session's tasks on this machine."""
 
-    workspace: Workspace
     worktree_of: Callable[[str], Path | None]
     """The directory of an agent's worktree, if it has one here."""
-    clock: Callable[[], datetime]
 
     def look(self, task: Task) -> Delivery | None:
         """What the task would deliver now; None if its agent has no worktree here. Raises `GitFailed`."""

@@ -11,7 +11,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from multi_agent_mcp.domain.task import Change, Task, open_reviews, reviews_by, 
 from multi_agent_mcp.errors import InvalidArguments, NotProven, StorageError, Unauthorized
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
 from multi_agent_mcp.services.validation import require_text, words_or_none
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import CHECKING as CHECKING_LOCK
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
 from multi_agent_mcp.system.file_status import Signature, signature_of
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
     from multi_agent_mcp.services.team.agents import Signatures
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 OUTPUT_BYTES = 16_000
 UNKNOWN = "unknown"
@@ -58,13 +56,10 @@ class Verdict:
 
 
 @dataclass(eq=False)
-class Checks:
+class Checks(Service):
     """The checks of this machine, their receipts, and which of them count now."""
 
-    workspace: Workspace
     signatures: Signatures
-    texts: Texts
-    clock: Callable[[], datetime]
     worktree_of: Callable[[str], Path | None]
     """The directory of an agent's worktree."""
     _settings: Settings = field(default_factory=Settings, init=False)
@@ -291,10 +286,9 @@ class Examined:
 
 
 @dataclass(eq=False)
-class Deliveries:
+class Deliveries(Service):
     """Deliveries of tasks with conditions, and the reviews of them."""
 
-    workspace: Workspace
     task_changes: TaskChanges
     task_reports: TaskReports
     checks: Checks
@@ -302,7 +296,6 @@ class Deliveries:
     owner_waits: OwnerWaits
     derived: DerivedNotices
     operations: Operations
-    clock: Callable[[], datetime]
 
     def deliver(self, assignee: Agent, task_id: str, summary: str | None, next_steps: str | None = None) -> Task:
         """Writes down that the assignee calls its task done; what its conditions say of that is examined afterwards.

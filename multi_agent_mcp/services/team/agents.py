@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +30,7 @@ from multi_agent_mcp.errors import (
     Unauthorized,
     UntrustedSession,
 )
+from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.registry import SHARED
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -40,13 +40,12 @@ _TEXTS = frozenset({"name", "command", "host", "prompt"})
 """The fields that people write."""
 
 
-class Agents:
+class Agents(Service):
     """The registry of one session and its agents' keys."""
 
-    def __init__(self, workspace: Workspace, clock: Callable[[], datetime]) -> None:
-        self.workspace = workspace
-        self.clock = clock
-        self.registry = workspace.registry
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.registry = session.workspace.registry
         self._proven: dict[str, str] = {}
         self._inboxes: dict[str, tuple[Path, Path]] = {}
 

@@ -27,7 +27,8 @@ from multi_agent_mcp.services.chat import (
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.texts import Texts, json_size, shortened
+from multi_agent_mcp.session import Service
+from multi_agent_mcp.texts import json_size, shortened
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.question import Question
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, Kept
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
-    from multi_agent_mcp.store.workspace import Workspace
 
 DESCRIPTION_CHARACTERS = 1_500
 CHECKLIST_CHARACTERS = 1_200
@@ -61,14 +61,11 @@ class ReportCompleted(TaskChange):
 
 
 @dataclass(eq=False)
-class AnswerAction:
+class AnswerAction(Service):
     """Chooses the question that an agent is to answer next, in a session of either purpose."""
 
-    workspace: Workspace
     questions: Questions
     answer_budget: AnswerBudget
-    texts: Texts
-    clock: Callable[[], datetime]
     _handed_out: dict[str, datetime] = field(default_factory=dict, init=False)
     """When this process first handed a question out."""
     _asked_at: dict[str, datetime] = field(default_factory=dict, init=False)
@@ -132,10 +129,9 @@ class AnswerAction:
 
 
 @dataclass(eq=False)
-class NextAction:
+class NextAction(Service):
     """Chooses a task session's next action, and begins and ends its work."""
 
-    workspace: Workspace
     task_changes: TaskChanges
     task_reports: TaskReports
     answering: AnswerAction
@@ -144,8 +140,6 @@ class NextAction:
     dashboard: Dashboard
     operations: Operations
     hand_offs: HandOffs
-    texts: Texts
-    clock: Callable[[], datetime]
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """The most urgent of `answer_question`, `work`, `review` and `read_messages`, else `exit` for a session whose
@@ -375,14 +369,12 @@ def full(task: Task) -> dict[str, Any]:
 
 
 @dataclass(eq=False)
-class ChatAction:
+class ChatAction(Service):
     """Chooses a chat session's next action: questions, delegations, requests, ends of conversations, messages."""
 
-    workspace: Workspace
     delegations: Delegations
     conversations: Conversations
     answering: AnswerAction
-    texts: Texts
 
     def next_action(self, agent: Agent, session: AgentSession) -> dict[str, Any]:
         """The most urgent action; `exit` once the conversations of this session are over, else `wait`."""
@@ -521,14 +513,12 @@ Section = Callable[[Holds], str | None]
 
 
 @dataclass(eq=False)
-class Briefings:
+class Briefings(Service):
     """Briefs the agents of one team. `further` are the sections of other subjects, between the task and the mail."""
 
-    workspace: Workspace
     snapshots: Snapshots
     delegations: Delegations
     hand_offs: HandOffs
-    texts: Texts
     further: Sequence[Section] = ()
 
     def holds(self, agent_id: str, purpose: str = "task") -> Holds:

@@ -19,7 +19,8 @@ from multi_agent_mcp.domain.task import Change, Task, checklist_item, progressed
 from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, MessageNotFound, NotProven, Refusal, TaskNotFound
 from multi_agent_mcp.services.answer_budget import UNLIMITED, AnswerBudget, Slice, cut, pack
 from multi_agent_mcp.services.tasks.changes import require_startable
-from multi_agent_mcp.texts import Texts, catalogue
+from multi_agent_mcp.session import Service
+from multi_agent_mcp.texts import catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Lease
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents, Signatures
-    from multi_agent_mcp.store.workspace import Mailbox, Workspace
+    from multi_agent_mcp.store.workspace import Mailbox
 
 logger = logging.getLogger(__name__)
 
@@ -102,14 +103,11 @@ class ReadBatch:
 
 
 @dataclass(eq=False)
-class Reading:
+class Reading(Service):
     """Reads mailboxes for their owners."""
 
-    workspace: Workspace
     agents: Agents
     budget: AnswerBudget
-    texts: Texts
-    clock: Callable[[], datetime]
     reports: Reports
     conversations: Conversations
     owner_waits: OwnerWaits
@@ -268,14 +266,12 @@ class Reading:
 
 
 @dataclass(eq=False)
-class Reports:
+class Reports(Service):
     """Applies `task_progress`, `task_complete` and `task_failed` messages, once each, in order, in the assignee's
     name."""
 
-    workspace: Workspace
     dashboard: Dashboard
     derived: DerivedNotices
-    clock: Callable[[], datetime]
 
     def apply(self, reports: Iterable[Message]) -> dict[str, Refusal]:
         """Applies reports to their tasks. Idempotent: a report read twice, because its reader died, counts once.

@@ -4,9 +4,9 @@ Limited agents)."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
@@ -26,14 +26,13 @@ from multi_agent_mcp.domain.text import parsed, value_at
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.other_files import last_lines
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.services.notifications.writing import NoticeWriter
     from multi_agent_mcp.store.records import Record
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
 
@@ -44,15 +43,10 @@ LATE = timedelta(hours=12)
 
 
 @dataclass(eq=False)
-class Limits:
+class Limits(Service):
     """The limits of one session's agents. What it writes may be deleted at any time; its methods never raise."""
 
-    workspace: Workspace
     writer: NoticeWriter
-    on_limit: str
-    texts: Texts
-    zone: tzinfo
-    clock: Callable[[], datetime]
 
     def of(self, agent_id: str) -> Limit | None:
         """The agent's episode, also between its reset and the agent's next act; one stat(2) if there is none."""
@@ -71,8 +65,8 @@ class Limits:
 
     def policy(self, agent: Agent) -> str:
         """`wait`, `tell` or `off`: the agent's own `on_limit`, else the team's. YAML reads a bare `off` as false."""
-        own = agent.extra.get("on_limit", self.on_limit)
-        return OFF if own is False else own if own in ON_LIMIT else self.on_limit
+        own = agent.extra.get("on_limit", self.session.settings.on_limit)
+        return OFF if own is False else own if own in ON_LIMIT else self.session.settings.on_limit
 
     def saw(self, agent_id: str, host: str | None, seen: LimitSeen) -> None:
         """Records that an agent's host met a limit, and notifies its superior once for each episode."""
@@ -109,7 +103,7 @@ class Limits:
         if rules is not None and rules.tells(name, facts):
             said = str(value_at(facts, rules.words) or "")
             found = self._in_transcript(rules, facts) or LimitSeen(self.clock(), HOOK)
-            until = found.until or until_said(said, self.clock(), self.zone)
+            until = found.until or until_said(said, self.clock(), self.session.zone)
             self.saw(agent_id, host, replace(found, at=self.clock(), source=HOOK, until=until))
         elif name in ("PostToolUse", "Stop") or (rules is not None and rules.ended_by(name, facts)):
             self.acted(agent_id)
@@ -118,7 +112,7 @@ class Limits:
         """Takes in what a host's screen says of a limit. A time that has passed is no news: it may have stood there
         since."""
         now = self.clock()
-        until = until_said(words, now, self.zone)
+        until = until_said(words, now, self.session.zone)
         if until is None or ahead(until, now + SHORTEST_ON_SCREEN) is not None:
             self.saw(agent.id, host, LimitSeen(now, SCREEN, until, window))
 
@@ -144,7 +138,7 @@ class Limits:
 
     def sentence(self, limit: Limit) -> str:
         """The sentence that says what limit it is and when it ends."""
-        until = limit.until and limit.until.astimezone(self.zone)
+        until = limit.until and limit.until.astimezone(self.session.zone)
         when = self.texts("limit.unknown") if until is None else f"{until:%Y-%m-%d %H:%M %Z}"
         return self.texts("limit.reason", agent_id=limit.agent_id, window=limit.window or "-", until=when)
 
@@ -184,7 +178,7 @@ class Limits:
         """What the end of the conversation's file says of the limit."""
         path = facts.get("transcript_path")
         lines = last_lines(path, TAIL_BYTES) if isinstance(path, str) else []
-        reader, now = LimitReader(rules, self.zone), self.clock()
+        reader, now = LimitReader(rules, self.session.zone), self.clock()
         found = [seen for line in lines if (seen := reader.read(parsed(line), now)) is not None]
         return found[-1] if found and ahead(found[-1].until, now) is not None else None
 

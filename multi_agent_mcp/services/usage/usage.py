@@ -14,20 +14,18 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multi_agent_mcp.config import Limits as Settings
 from multi_agent_mcp.config import read_prices
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.usage import Prices, UsageRow
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.usage.ledger import FileRead, Ledger, Source, Sources
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import modified_at, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.writing import Interrupts
     from multi_agent_mcp.services.usage.limits import Limits
-    from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +41,10 @@ Work = tuple[datetime, datetime | None, str]
 
 
 @dataclass(eq=False)
-class Usage:
+class Usage(Service):
     """The usage of one session's agents. Reading is best effort: what cannot be read is not known, never an error."""
 
-    workspace: Workspace
-    is_on: bool
     limits: Limits
-    clock: Callable[[], datetime]
     _works: dict[str, tuple[datetime | None, list[Work]]] = field(default_factory=dict, init=False)
     """By agent, when it worked on which task, as far back as the time before."""
     _looked_at: datetime | None = field(default=None, init=False)
@@ -66,7 +61,7 @@ class Usage:
 
     def is_counted(self, agent: Agent) -> bool:
         """Whether an agent's usage is counted: not a person's, nor where `usage: off` says so."""
-        return self.is_on and not agent.may_be_human and agent.extra.get("usage") not in (False, "off")
+        return self.session.settings.usage and not agent.may_be_human and agent.extra.get("usage") not in (False, "off")
 
     def refresh(self, *, recent: bool = False) -> None:
         """Takes in what the hosts have written since the last time; with `recent`, only in conversations that may still
@@ -74,7 +69,7 @@ class Usage:
         try:
             since = self.clock() if recent else None  # without hosts all ended sessions would be read, again and again
             begun = self.ledger.path.exists() or any(True for _ in self.sources.all(since))
-            if self.is_on and begun:
+            if self.session.settings.usage and begun:
                 self.ledger.use(lambda database: self._refresh(database, recent=recent))
         except Refusal as refusal:
             logger.info("the usage could not be updated: %s", refusal)
@@ -82,7 +77,7 @@ class Usage:
     def has_news(self) -> bool:
         """Whether a host may have written something since the last call in this process: a few stat(2)."""
         before, self._signs = self._signs, self._look()
-        return self.is_on and before != self._signs
+        return self.session.settings.usage and before != self._signs
 
     def rows(self, days: int, zone: tzinfo) -> list[UsageRow]:
         """The tokens by agent, task and model of the last `days` days in `zone`, today included, the largest first.
@@ -93,7 +88,7 @@ class Usage:
     def known(self, since: datetime) -> list[UsageRow]:
         """As `rows`, since a time and as far as it was read before."""
         found: list[UsageRow] = self._ask(lambda database: list(self.ledger.rows(database, since)), [])
-        unknown = self._unknown(found, since) if self.is_on else ()
+        unknown = self._unknown(found, since) if self.session.settings.usage else ()
         return [*found, *(UsageRow(agent_id, None, None, None) for agent_id in unknown)]
 
     def by_day(self, days: int, zone: tzinfo) -> list[tuple[datetime, list[UsageRow]]]:
@@ -143,7 +138,7 @@ class Usage:
 
     def _ask(self, question: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         try:
-            return self.ledger.use(question) if self.is_on and self.ledger.path.exists() else otherwise
+            return self.ledger.use(question) if self.session.settings.usage and self.ledger.path.exists() else otherwise
         except Refusal as refusal:
             logger.info("the usage could not be read: %s", refusal)
             return otherwise
@@ -238,16 +233,12 @@ class Budget:
 
 
 @dataclass(eq=False)
-class Budgets:
+class Budgets(Service):
     """Pauses agents whose budget is used up, once for each, and notifies those whose context is nearly full. What it
     knows comes from the ledger; its methods never raise."""
 
     usage: Usage
     interrupts: Interrupts
-    settings: Settings
-    texts: Texts
-    zone: tzinfo
-    clock: Callable[[], datetime]
     is_supervised: Callable[[], bool]
     next_look: float = field(default=-inf, init=False)
     """When `look` looks again, by the monotonic clock."""
@@ -272,7 +263,7 @@ class Budgets:
     def of(self, agent: Agent) -> Iterator[Budget]:
         """Yields the agent's budgets with what it has used of them: its day's, and that of the task it works on."""
         limits = self._limits(agent)
-        midnight = self.clock().astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        midnight = self.clock().astimezone(self.session.zone).replace(hour=0, minute=0, second=0, microsecond=0)
         allowed = _allowed(agent)
         if PER_DAY in limits:
             day = f"{midnight:%Y-%m-%d}"
@@ -349,7 +340,7 @@ class Budgets:
     def _limits(self, agent: Agent) -> dict[str, int]:
         """The agent's own limits, else the team's; none that is not a positive number."""
         own = agent.extra.get("limits")
-        said = {name: getattr(self.settings, name) for name in (PER_DAY, PER_TASK)}
+        said = {name: getattr(self.session.settings.limits, name) for name in (PER_DAY, PER_TASK)}
         said |= {name: own[name] for name in (PER_DAY, PER_TASK) if isinstance(own, Mapping) and name in own}
         return {name: limit for name, limit in said.items() if isinstance(limit, int) and limit > 0}
 

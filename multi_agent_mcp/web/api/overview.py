@@ -25,7 +25,7 @@ def show_session(call: ApiRequest) -> dict[str, Any]:
     services = call.services
     wait = services.owner_waits.of(call.me.id)
     return {
-        "session": services.session,
+        "session": services.session.name,
         "language": services.texts.language,
         "version": __version__,
         "me": {"id": call.me.id, "role": call.me.role, "name": call.me.name},

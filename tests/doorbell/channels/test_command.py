@@ -59,12 +59,9 @@ def doorbell(services: Services, *command: str) -> Doorbell:
     """A doorbell with every channel, for a session whose session.yaml has this command."""
     settings = Settings("en", notify_command=command)
     return Doorbell(
-        services.workspace,
+        replace(services.session, settings=settings),
         lambda: services.notifications,
         default_chain(services.workspace, settings, services.texts),
-        settings,
-        services.texts,
-        services.clock,
     )
 
 

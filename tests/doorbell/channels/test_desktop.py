@@ -59,12 +59,9 @@ def ring(line: str = "[IPC] x", agent: Agent = HUMAN) -> Delivery:
 
 def doorbell_of(services: Services) -> Doorbell:
     return Doorbell(
-        services.workspace,
+        services.session,
         lambda: services.notifications,
         default_chain(services.workspace, services.settings, services.texts),
-        services.settings,
-        services.texts,
-        services.clock,
     )
 
 

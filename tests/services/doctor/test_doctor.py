@@ -77,7 +77,11 @@ def test_a_notify_command_that_cannot_reach_anybody_is_told_of(
     settings = replace(services.settings, notify_command=command)
     if failure is not None:
         services.workspace.notify_command_failure.write({"at": "2026-11-21T21:46:01Z", "failure": failure})
-    found = [item for item in examine(replace(services, settings=settings)) if item.check == "notify_command"]
+    found = [
+        item
+        for item in examine(replace(services, session=replace(services.session, settings=settings)))
+        if item.check == "notify_command"
+    ]
     assert [item.level for item in found] == [level for level, _ in told]
     assert all(text in item.finding and item.repair for item, (_, text) in zip(found, told, strict=True))
     assert all(len(item.finding) < 300 for item in found)

@@ -251,7 +251,7 @@ def test_the_limit_is_the_sessions_and_calls_are_written_down_often_enough_for_i
     services: Services, clock: Clock
 ) -> None:
     limits = replace(services.settings.limits, stuck_minutes=0.1)
-    hasty = replace(services, settings=replace(services.settings, limits=limits))
+    hasty = replace(services, session=replace(services.session, settings=replace(services.settings, limits=limits)))
     session = hasty.sessions.open("worker-a", "task")
     running(hasty)
     for _ in range(4):

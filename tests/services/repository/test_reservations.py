@@ -31,7 +31,7 @@ def told(services: Services, agent_id: str, action: str) -> list[Notification]:
 
 def enforced(services: Services) -> Services:
     settings = replace(services.settings, repository=replace(services.settings.repository, enforces=True))
-    return Services(services.workspace, settings, services.texts, services.clock, services.notifier)
+    return Services(replace(services.session, settings=settings), services.notifier)
 
 
 def test_two_agents_may_reserve_one_file_and_both_are_told(services: Services) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +300,9 @@ class TestBlocking:
                 services.task_changes.set_status(worker_b, part.id, "done")
                 return super().apply_move(operation, run)
 
-        late = Late(**{**vars(services.task_changes), "operations": Operations(services.workspace, lambda: [late])})
+        asked = services.task_changes
+        given = {each.name: getattr(asked, each.name) for each in fields(asked) if each.init}
+        late = Late(**given | {"operations": Operations(services.session, lambda: [late])})
         assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []

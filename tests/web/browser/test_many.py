@@ -154,7 +154,7 @@ def send(team: Team, content: str) -> None:
 
 
 def test_the_palette_finds_pages_agents_tasks_and_does_things(team: Team, newcomer: Person) -> None:
-    assert team.services.session
+    assert team.services.session.name
     page = newcomer.visit("stats").page
     options = page.locator("[role=option]")
     page.keyboard.press("Control+k")
@@ -176,7 +176,7 @@ def test_the_palette_finds_pages_agents_tasks_and_does_things(team: Team, newcom
 
 
 def test_back_closes_what_lies_over_the_page(team: Team, newcomer: Person) -> None:
-    assert team.services.session
+    assert team.services.session.name
     page = newcomer.visit("agents").visit("board").page
     sheet = newcomer.open_card("Dig hole 2")
     page.go_back()
@@ -217,7 +217,7 @@ def test_whose_lanes_the_timeline_draws_is_chosen(team: Team, newcomer: Person) 
 def test_findings_that_say_the_same_are_one_row_which_names_each_when_it_is_opened(
     team: Team, newcomer: Person
 ) -> None:
-    assert team.services.session
+    assert team.services.session.name
     page = newcomer.visit("health").page
     rows = page.locator("tr.many")
     expect(rows).to_have_count(1)

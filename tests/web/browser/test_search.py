@@ -42,7 +42,7 @@ def test_a_word_is_found_from_any_page_and_opens_where_it_stands(team: Team, new
 
 
 def test_what_is_not_there_and_what_cannot_be_searched_for_is_said(team: Team, newcomer: Person) -> None:
-    assert team.services.session
+    assert team.services.session.name
     newcomer.visit("search", "?q=nowhere")
     expect(newcomer.page.locator("#state")).to_have_text(newcomer.words("search.nothing"))
     newcomer.visit("search", "?q=x+after:soon")
