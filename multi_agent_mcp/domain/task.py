@@ -416,15 +416,16 @@ class Task(Identified):
     def require_writer(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
         """Raises `Unauthorized` unless the agent is the assignee, the creator or a superior of the assignee
         (docs/protocol.md, Hierarchy)."""
-        if not self._concerns(agent_id, agents):
+        if not self.concerns(agent_id, agents):
             raise Unauthorized("not_task_writer", task_id=self.id, agent_id=agent_id)
 
     def require_reader(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
         """Raises `Unauthorized` unless the agent may write the task, and so read its conversations."""
-        if not self._concerns(agent_id, agents):
+        if not self.concerns(agent_id, agents):
             raise Unauthorized("not_task_reader", task_id=self.id, agent_id=agent_id)
 
-    def _concerns(self, agent_id: str, agents: Mapping[str, Agent]) -> bool:
+    def concerns(self, agent_id: str, agents: Mapping[str, Agent]) -> bool:
+        """Whether the agent may write the task, and so read its conversations."""
         assignee = self.assignee_id
         if agent_id in {assignee, self.created_by}:
             return True

@@ -205,6 +205,14 @@ def _says_nothing(key: str, value: Any) -> bool:
     )
 
 
+def written(tool: str, **arguments: Any) -> str:
+    """A call of a tool as a model reads it; arguments that are None are left out."""
+    given = (
+        f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items() if value is not None
+    )
+    return f"{tool}({', '.join(given)})"
+
+
 # One tool call: the first argument of every tool, and the call's two lines in the execution's log.
 
 
@@ -248,6 +256,14 @@ class Call:
     def fitting(self, answer: Answer, key: str, items: list[Any], how_to_continue: str | None = None) -> Answer:
         """See `AnswerBudget.fitting`."""
         return self.services.answer_budget.fitting(answer, key, items, how_to_continue)
+
+    def page(
+        self, answer: Answer, key: str, items: list[Any], next_call: Callable[[Any], str], *, more: bool
+    ) -> Answer:
+        """See `AnswerBudget.page`; `next_call` is the call that continues after an item."""
+        return self.services.answer_budget.page(
+            answer, key, items, lambda last: self.services.texts("more.page", call=next_call(last)), more=more
+        )
 
 
 class CallLog:

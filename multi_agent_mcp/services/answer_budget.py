@@ -6,7 +6,7 @@ control character takes six.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +26,8 @@ SMALLEST_SLICE = 200  # the least part of a message's content to show
 TEXT_CHARACTERS = 700
 ROOM_FOR_IDS = 350  # beside the texts of an item in a list
 SMALLEST_ITEM = 400
+SHARE_CHARACTERS = 1_500  # of each list in a list of them
+ROOM_FOR_MARKS = 40
 SPOKEN_CHARACTERS = 3_000  # of a message in a conversation; all of it is in the receiver's mail
 NOTICE_CHARACTERS = 2_000  # a text of a notification, also one that another program wrote
 UNLIMITED = 2**62
@@ -69,18 +71,46 @@ class AnswerBudget:
         hint = how_to_continue or self._how_to_continue
         return {**answer, key: shown, "total_count": len(items), "truncated": True, "how_to_continue": hint}
 
+    def page(
+        self,
+        answer: dict[str, Any],
+        key: str,
+        items: Sequence[Any],
+        how_to_continue: Callable[[Any], str],
+        *,
+        more: bool,
+    ) -> dict[str, Any]:
+        """The `answer` with as many items under `key` as fit, at least one; with `truncated` and how to continue after
+        the last of them if others follow, of `items` or behind them (`more`)."""
+        shown = first_fitting(items, self.characters - json_size(answer)) or list(items[:1])
+        if len(shown) == len(items) and not more:
+            return {**answer, key: shown}
+        return {**answer, key: shown, "truncated": True, "how_to_continue": how_to_continue(shown[-1])}
+
     def share(self, count: int) -> int:
         """The characters for the texts of each of `count` items, so that as many as possible are shown."""
         return max(self.characters // max(count, 1) - ROOM_FOR_IDS, SMALLEST_ITEM)
 
-    def newest_of_each(self, holders: Sequence[dict[str, Any]], key: str) -> None:
-        """Cuts the list `key` of each holder to its newest (last) items, so that each holder gets an equal share of the
-        answer; `{key}_truncated` marks those cut."""
-        share = self.characters * 3 // 4 // max(len(holders), 1)
+    def newest_of_each(self, holders: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+        """Returns the first holders, at least one, as many as fit with what they hold under `key`, for which each may
+        count on `SHARE_CHARACTERS`. What is longer is cut to its newest (last) items, which share the room that the
+        others leave; `{key}_truncated` marks those cut."""
+        room = self.characters
+        chosen: list[tuple[int, dict[str, Any]]] = []
         for holder in holders:
+            whole = json_size(holder[key])
+            beside = json_size(holder) - whole + ROOM_FOR_MARKS
+            if chosen and room < beside + min(whole, SHARE_CHARACTERS):
+                break
+            room -= beside + min(whole, SHARE_CHARACTERS)
+            chosen.append((whole, holder))
+        cut = [holder for whole, holder in chosen if whole > SHARE_CHARACTERS]
+        share = SHARE_CHARACTERS + max(room, 0) // max(len(cut), 1)
+        for holder in cut:
             kept = first_fitting(reversed(holder[key]), share)[::-1]
             if len(kept) < len(holder[key]):
                 holder |= {key: kept, f"{key}_truncated": True}
+        return [holder for _, holder in chosen]
 
 
 @dataclass(frozen=True)

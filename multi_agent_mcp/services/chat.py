@@ -3,7 +3,7 @@ delegation to a chat session, and what that may do (docs/protocol.md, Conversati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from heapq import nlargest
@@ -20,6 +20,7 @@ from multi_agent_mcp.errors import (
     InvalidArguments,
     InvalidId,
     InvalidStatusTransition,
+    MessageNotFound,
     Refusal,
     Unauthorized,
 )
@@ -226,14 +227,16 @@ class Conversations(Service):
         directory = self.workspace.conversation_messages(conversation_id)
         return sorted((message for _, message in directory.entities()), key=age)
 
-    def newest(self, conversation_id: str, limit: int) -> tuple[list[Message], int]:
-        """The newest `limit` messages of a conversation, oldest first, and their total number. Older ones are read only
-        if the directory has files whose names we did not choose."""
+    def newest(self, conversation_id: str, limit: int, before: str | None = None) -> tuple[list[Message], int]:
+        """The newest `limit` messages of a conversation, oldest first, and the number of all; with `before`, the newest
+        before the message with this id. Older ones are read only if the directory has files whose names we did not
+        choose. Raises `MessageNotFound`."""
         directory = self.workspace.conversation_messages(conversation_id)
         names = directory.names()
-        if not are_ours(names):
+        if before is not None or not are_ours(names):
             everything = self.messages_of(conversation_id)
-            return everything[-limit:], len(everything)
+            older = everything if before is None else everything[: _index(before, everything)]
+            return older[-limit:], len(everything)
         first = min(nlargest(limit, names), default="")[:STAMP_LENGTH]
         loaded = (directory.load(name) for name in names if name >= first)
         found = sorted((message for message in loaded if message is not None), key=age)
@@ -263,6 +266,17 @@ class Conversations(Service):
         """A page of the conversations of one agent or of all, newest first, and their total number."""
         found = (self.all() if agent_id is None else self.of_agent(agent_id))[::-1]
         return found[offset : offset + limit], len(found)
+
+    def require_reader(self, conversation: Conversation, agent_id: str) -> None:
+        """Raises `NotParticipant` for an agent that neither takes part nor may read the conversation's task."""
+        task = self.workspace.tasks.find(conversation.task_id) if conversation.task_id else None
+        if task is None or not task.concerns(agent_id, self.agents.all()):
+            conversation.require_participant(agent_id)
+
+    def without_task(self, agent_id: str) -> list[Conversation]:
+        """The conversations that carry out the agent's delegations without a task, oldest first."""
+        mine = (item for item in self.of_agent(agent_id) if item.initiator_id == agent_id)
+        return [item for item in mine if item.task_id is None and item.delegation_id is not None]
 
     def of_task(self, task_id: str) -> list[Conversation]:
         """The conversations about a task, oldest first."""
@@ -328,6 +342,13 @@ class Conversations(Service):
             subject=_as_subject(ended),
             metadata={"conversation_id": ended.id, ENDED: True},
         )
+
+
+def _index(message_id: str, messages: Sequence[Message]) -> int:
+    for index, message in enumerate(messages):
+        if message.id == message_id:
+            return index
+    raise MessageNotFound(message_id=message_id)
 
 
 def is_conversational(message: Message) -> bool:
@@ -472,12 +493,27 @@ class Delegations(Service):
 
     def unstarted(self, agent_id: str) -> list[Delegation]:
         """The agent's delegations without a conversation, oldest first."""
-        return [item for item in self._oldest_first(agent_id) if self._conversation(item) is None]
+        return self._unstarted(self.workspace.delegations.all(agent_id))
 
-    def unstarted_about(self, task_id: str) -> list[Delegation]:
-        """The delegations about a task, of whichever agents, without a conversation, oldest first."""
+    def talks_about(self, task_id: str) -> list[Delegation | Conversation]:
+        """The delegations about a task, of whichever agents, without a conversation, oldest first; then the task's
+        conversations, newest first."""
         about = [item for item in self.workspace.delegations.all() if item.task_id == task_id]
-        return sorted((item for item in about if self._conversation(item) is None), key=age)
+        return [*self._unstarted(about), *reversed(self.conversations.of_task(task_id))]
+
+    def talks_without_task(self, session: AgentSession) -> list[Delegation | Conversation]:
+        """As `talks_about`, for the agent's delegations without a task; beside those of the session's own task, only
+        what is not over, or has begun since the session."""
+        mine = [item for item in self.workspace.delegations.all(session.agent_id) if item.task_id is None]
+        begun = [
+            item
+            for item in self.conversations.without_task(session.agent_id)
+            if session.task_id is None or item.status != ENDED or item.started_at >= session.created_at
+        ]
+        return [*self._unstarted(mine), *reversed(begun)]
+
+    def _unstarted(self, delegations: Iterable[Delegation]) -> list[Delegation]:
+        return sorted((item for item in delegations if self._conversation(item) is None), key=age)
 
     def of(self, conversation: Conversation) -> Delegation | None:
         """The delegation that a conversation carries out, or None."""
@@ -585,6 +621,14 @@ def as_answer(delegation: Delegation, characters: int = SHOWN_CHARACTERS) -> dic
         "task_id": delegation.task_id,
         "created_at": format_time(delegation.created_at),
     }
+
+
+def place_of(talk_id: str, talks: Sequence[Delegation | Conversation]) -> int:
+    """The place behind the one with this id. Raises `ConversationNotFound`."""
+    for index, talk in enumerate(talks):
+        if talk.id == talk_id:
+            return index + 1
+    raise ConversationNotFound(conversation_id=f"{talk_id:.60}")
 
 
 # Task operations from a chat session: only at a superior's request, checked in a fixed order

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import dropwhile, islice, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -294,11 +294,15 @@ class Collection(Generic[E]):
         offset: int = 0,
         limit: int | None = None,
         since: datetime | None = None,
+        before: str | None = None,
     ) -> list[E]:
         """Returns `limit` entities that are over after the first `offset`, those that ended last first; each is parsed.
         With `since`, only those that ended since then, the first first; with `label` or `group`, only those that ended
-        as this or belong to it."""
+        as this or belong to it; with `before`, only those behind the one with this id."""
         found: Iterable[Place[E]] = self._newest_over(partition, label, group)
+        if before is not None:
+            name = self.layout.name(before)
+            found = islice(dropwhile(lambda place: place.name != name, found), 1, None)
         if since is not None:
             found = reversed(list(takewhile(lambda place: place.changed_at >= since.timestamp(), found)))
         loaded = (self._loaded(place) for place in islice(found, offset, None))

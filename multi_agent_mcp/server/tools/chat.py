@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from multi_agent_mcp.domain.message import Conversation, Delegation, Message
+from multi_agent_mcp.domain.message import Conversation, Delegation
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, TaskNotFound
-from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Limit, Tool
+from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Limit, Tool, written
 from multi_agent_mcp.services.answer_budget import clipped
-from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, as_answer
+from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, as_answer, place_of
 from multi_agent_mcp.services.questions import Asking
+
+MESSAGES_LOOKED_AT = 500
+"""Of each conversation in a list of them: more than fit."""
 
 
 def ask(
@@ -63,38 +66,60 @@ def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, con
     return {"delegation_id": delegation.id, "instruction": instruction}
 
 
-def get_task_conversations(call: Call, task_id: str | None = None) -> Answer:
+def get_task_conversations(call: Call, task_id: str | None = None, before: str | None = None) -> Answer:
     """The conversations of a task (default: this session's), with their newest messages."""
     wanted = task_id if task_id is not None else call.session.record.task_id
-    if wanted is None:
-        raise TaskNotFound("no_task_in_session")
-    task = call.services.task_changes.get(wanted)
-    task.require_reader(call.me.id, call.services.agents.all())
-    conversations = call.services.conversations.of_task(task.id)
-    waiting = call.services.delegations.unstarted_about(task.id)
-    shown = [*(_waiting(item) for item in waiting), *(_conversation(call, item) for item in conversations)]
-    totals = {"task_id": task.id, "total_conversations": len(shown)}
-    call.services.answer_budget.newest_of_each(shown, "messages")
-    return call.fitting(totals, "conversations", shown)
+    talks: list[Delegation | Conversation] = []
+    if wanted is not None:
+        task = call.services.task_changes.get(wanted)
+        task.require_reader(call.me.id, call.services.agents.all())
+        talks += call.services.delegations.talks_about(task.id)
+    if task_id is None:
+        talks += call.services.delegations.talks_without_task(call.session.record)
+    if wanted is None and not talks:
+        raise TaskNotFound("no_talks_in_session")
+    rest = talks if before is None else talks[place_of(before, talks) :]
+    page = call.services.answer_budget.newest_of_each((_talk(call, item) for item in rest), "messages")
+    waiting, begun = ([item for item in page if (item["conversation_id"] is None) is kind] for kind in (True, False))
+    answer = {"task_id": wanted, "total_conversations": len(talks), "conversations": waiting + begun[::-1]}
+    calls = [_older_messages(item) for item in begun if len(item["messages"]) < item["message_count"]]
+    if len(page) < len(rest):
+        last = rest[len(page) - 1].id
+        calls = [written("get_task_conversations", task_id=task_id, before=last), *calls]
+    if not calls:
+        return answer
+    return {**answer, "truncated": True, "how_to_continue": call.services.texts("more.page", call=", ".join(calls[:4]))}
 
 
-def get_conversation_messages(call: Call, conversation_id: str, limit: Limit = 50) -> Answer:
+def _older_messages(shown: Answer) -> str:
+    """The call for the messages of a conversation before those shown."""
+    first = shown["messages"][0]["id"] if shown["messages"] else None
+    return written("get_conversation_messages", conversation_id=shown["conversation_id"], before=first)
+
+
+def get_conversation_messages(call: Call, conversation_id: str, limit: Limit = 50, before: str | None = None) -> Answer:
     """The newest messages of a conversation of yours, oldest first."""
-    conversation = call.services.conversations.get(conversation_id)
-    conversation.require_participant(call.me.id)
     service = call.services.conversations
-    messages, total = service.newest(conversation.id, limit)
+    conversation = service.get(conversation_id)
+    service.require_reader(conversation, call.me.id)
+    messages, total = service.newest(conversation.id, limit + 1, before)
     name_of = call.services.agents.name_of
     shown = [
-        {**service.spoken(conversation, message), "sender_name": name_of(message.sender_id)} for message in messages
+        {**service.spoken(conversation, message), "sender_name": name_of(message.sender_id)}
+        for message in messages[-limit:]
     ]
     answer = {
         "conversation_id": conversation.id,
         "total_count": total,
         "instruction": call.services.texts("conversation.messages"),
     }
-    fitted = call.fitting(answer, "messages", shown[::-1])
-    return {**fitted, "messages": fitted["messages"][::-1], "total_count": total}
+
+    def next_call(first: Answer) -> str:
+        about = {"conversation_id": conversation.id, "limit": limit}
+        return written("get_conversation_messages", **about, before=first["id"])
+
+    page = call.page(answer, "messages", shown[::-1], next_call, more=len(messages) > limit)
+    return {**page, "messages": page["messages"][::-1]}
 
 
 def get_pending_delegations(call: Call) -> Answer:
@@ -187,31 +212,30 @@ def notify_task_session(
     }
 
 
-def _conversation(call: Call, conversation: Conversation) -> dict[str, Any]:
-    messages: list[Message] = call.services.conversations.messages_of(conversation.id)
-    return {
-        "conversation_id": conversation.id,
-        "status": conversation.status,
-        "target_agent_id": conversation.target_agent_id,
-        "purpose": clipped(conversation.purpose, PURPOSE_CHARACTERS),
-        "message_count": len(messages),
-        "messages": [call.services.conversations.spoken(conversation, message) for message in messages],
-        "started_at": format_time(conversation.started_at),
-        "ended_at": format_time(conversation.ended_at) if conversation.ended_at else None,
-    }
-
-
-def _waiting(delegation: Delegation) -> dict[str, Any]:
-    """The entry of a delegation without a conversation in `get_task_conversations`."""
-    return {
+def _talk(call: Call, talk: Delegation | Conversation) -> dict[str, Any]:
+    """The entry in `get_task_conversations` of a conversation, or of a delegation that has none yet."""
+    entry: dict[str, Any] = {
         "conversation_id": None,
         "status": "pending",
-        "target_agent_id": delegation.target_agent_id,
-        "purpose": clipped(delegation.purpose, PURPOSE_CHARACTERS),
+        "target_agent_id": talk.target_agent_id,
+        "purpose": clipped(talk.purpose, PURPOSE_CHARACTERS),
         "message_count": 0,
         "messages": [],
         "started_at": None,
         "ended_at": None,
+    }
+    if isinstance(talk, Delegation):
+        return entry
+    service = call.services.conversations
+    messages, total = service.newest(talk.id, MESSAGES_LOOKED_AT)
+    return {
+        **entry,
+        "conversation_id": talk.id,
+        "status": talk.status,
+        "message_count": total,
+        "messages": [service.spoken(talk, message) for message in messages],
+        "started_at": format_time(talk.started_at),
+        "ended_at": format_time(talk.ended_at) if talk.ended_at else None,
     }
 
 

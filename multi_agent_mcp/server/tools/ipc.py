@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.message import MessagePriority, MessageType
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.calls import LEADERS, UNLISTED, Answer, Call, Limit, Tool
+from multi_agent_mcp.server.calls import LEADERS, UNLISTED, Answer, Call, Limit, Tool, written
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft, require_text
 
@@ -69,9 +69,11 @@ def register_agent_to_ipc(
     return {"agent_id": agent.id, "created": created}
 
 
-def list_agents(call: Call) -> Answer:
+def list_agents(call: Call, after: str | None = None) -> Answer:
     """The agents you can write to, and whether they run."""
-    limits = call.services.limits.all()
+    limits, known = call.services.limits.all(), call.services.agents.all()
+    ids = list(known)
+    rest = ids if after is None else ids[ids.index(call.services.agents.get(after).id) + 1 :]
     agents = [
         {
             "id": agent.id,
@@ -82,9 +84,9 @@ def list_agents(call: Call) -> Answer:
             "alive": call.services.sessions.alive(agent.id),
             **({"limited_until": limits[agent.id].until_said} if agent.id in limits else {}),
         }
-        for agent in call.services.agents.all().values()
+        for agent in map(known.__getitem__, rest)
     ]
-    return call.fitting({}, "agents", agents)
+    return call.page({}, "agents", agents, lambda last: written("list_agents", after=last["id"]), more=False)
 
 
 # Tools for messages and notifications (docs/protocol.md, Sending, Reading, Notifications).
@@ -161,7 +163,7 @@ def get_unread_count(call: Call, agent_id: str | None = None) -> Answer:
 
 
 def get_message_status(call: Call, message_id: str) -> Answer:
-    """What became of a message you sent or a notification you caused: stored, rung, submitted, read."""
+    """What became of a message you sent or a notification you caused."""
     require_text("message_id", message_id)
     return call.services.tracking.status(call.me, message_id)
 

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
-from multi_agent_mcp.server.calls import LEADERS, REPORTERS, TASK, UNLISTED, Answer, Call, Tool
+from multi_agent_mcp.errors import TaskNotFound
+from multi_agent_mcp.server.calls import LEADERS, REPORTERS, TASK, UNLISTED, Answer, Call, Tool, written
 from multi_agent_mcp.services.tasks.board import NewTask, summary_of
 from multi_agent_mcp.services.tasks.deliveries import CHECKING, FAILED, PASSED, Examined
 from multi_agent_mcp.texts import json_size, shortened
@@ -44,7 +45,7 @@ def report_task_progress(
     message: str | None = None,
     checklist: list[ChecklistItem] | None = None,
 ) -> Answer:
-    """Tell your Admin the progress (0-100) of a task of yours; no send_message is needed."""
+    """Tell your Admin the progress (0-100) of a task; no send_message is needed."""
     items = None if checklist is None else [item.model_dump() for item in checklist]
     task, current = call.services.task_reports.report_progress(call.me, task_id, progress, message, items)
     return {"task_id": task.id, "progress": current}
@@ -53,7 +54,7 @@ def report_task_progress(
 def report_task_completion(
     call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
 ) -> Answer:
-    """Tell your Admin that a task of yours is completed or failed; no send_message is needed."""
+    """Tell your Admin that a task is completed or failed; no send_message is needed."""
     services = call.services
     if status == "completed" and (found := services.task_changes.get(task_id)).done_when and not found.final:
         examined = _delivered(call, found.id, summary or message)
@@ -68,14 +69,22 @@ def report_task_completion(
     return {"task_id": task.id, "message_id": sent.message_id}
 
 
-def get_dashboard(call: Call) -> Answer:
+def get_dashboard(call: Call, after: str | None = None) -> Answer:
     """Counts, agents and tasks of this session."""
     dashboard = call.services.dashboard.data()
     del dashboard["tasks_left_out"]  # the list is cut to its size below
     tasks = dashboard.pop("tasks")
-    fitted = call.fitting(dashboard, "tasks", tasks)
-    truncated: Answer = {key: fitted.pop(key) for key in ("truncated", "how_to_continue") if key in fitted}
-    return {"dashboard": fitted} | truncated
+    if after is not None:
+        ids = [task["task_id"] for task in tasks]
+        if after not in ids:
+            raise TaskNotFound(task_id=f"{after:.60}")
+        tasks = tasks[ids.index(after) + 1 :]
+        del dashboard["agents"]  # they were shown before
+    page = call.page(
+        dashboard, "tasks", tasks, lambda last: written("get_dashboard", after=last["task_id"]), more=False
+    )
+    truncated: Answer = {key: page.pop(key) for key in ("truncated", "how_to_continue") if key in page}
+    return {"dashboard": page} | truncated
 
 
 LOOK_AGAIN_SECONDS = 2.0

@@ -10,7 +10,7 @@ from pydantic import Field
 from multi_agent_mcp.domain.agent import Execution, ExecutionStatus
 from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.server.calls import UNLISTED, Answer, Call, Limit, Tool
+from multi_agent_mcp.server.calls import UNLISTED, Answer, Call, Limit, Tool, written
 from multi_agent_mcp.services.repository.reservations import reservation_answer
 from multi_agent_mcp.services.tasks.board import summary_of
 
@@ -19,11 +19,17 @@ def get_my_tasks(
     call: Call,
     status: Annotated[TaskStatus, UNLISTED] | None = None,
     limit: Limit = 20,
+    before: str | None = None,
 ) -> Answer:
     """Your tasks, open ones first."""
-    tasks, total = call.services.board.of(call.me.id, status, limit)
+    last = call.services.task_changes.get(before) if before is not None else None
+    tasks, total = call.services.board.of(call.me.id, status, limit + 1, last)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("tasks.mine")}
-    return call.fitting(answer, "tasks", [summary_of(task) for task in tasks]) | {"total_count": total}
+
+    def next_call(shown: Answer) -> str:
+        return written("get_my_tasks", status=status, limit=limit, before=shown["task_id"])
+
+    return call.page(answer, "tasks", [summary_of(task) for task in tasks[:limit]], next_call, more=len(tasks) > limit)
 
 
 def hand_off(call: Call, content: str, task_id: str | None = None) -> Answer:
@@ -43,13 +49,20 @@ def get_my_execution_history(
     task_id: str | None = None,
     status: Annotated[ExecutionStatus, UNLISTED] | None = None,
     limit: Limit = 10,
+    before: str | None = None,
 ) -> Answer:
-    """Your executions (stretches of work on a task), newest first, without logs."""
-    found, total = call.services.executions.history(call.me.id, task_id=task_id, status=status, limit=limit)
+    """Your executions (stretches of work), newest first."""
+    executions = call.services.executions
+    last = executions.get(call.me.id, before) if before is not None else None
+    found, total = executions.history(call.me.id, task_id=task_id, status=status, limit=limit + 1, before=last)
     answer = {"agent_id": call.me.id, "total_count": total, "instruction": call.services.texts("executions.mine")}
-    return call.fitting(answer, "executions", [_summary(call, execution) for execution in found]) | {
-        "total_count": total
-    }
+
+    def next_call(shown: Answer) -> str:
+        about = {"task_id": task_id, "status": status, "limit": limit}
+        return written("get_my_execution_history", **about, before=shown["execution_id"])
+
+    items = [_summary(call, execution) for execution in found[:limit]]
+    return call.page(answer, "executions", items, next_call, more=len(found) > limit)
 
 
 def get_execution_log(

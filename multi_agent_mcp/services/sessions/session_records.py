@@ -125,9 +125,16 @@ class Executions(Service):
         return sorted(self.workspace.executions.all(agent_id), key=age)
 
     def history(
-        self, agent_id: str, *, task_id: str | None = None, status: str | None = None, limit: int = 10
+        self,
+        agent_id: str,
+        *,
+        task_id: str | None = None,
+        status: str | None = None,
+        limit: int = 10,
+        before: Execution | None = None,
     ) -> tuple[list[Execution], int]:
-        """An agent's executions, newest first, and their total number."""
+        """An agent's executions, running ones first, then the one that ended last, and the number of all; with
+        `before`, only those behind this one."""
         group = None if task_id is None else entity_id("tsk", task_id)
         executions = self.workspace.executions
         running = [
@@ -135,9 +142,12 @@ class Executions(Service):
             for execution in executions.open(agent_id)
             if group in (None, execution.task_id) and status in (None, execution.status)
         ]
-        closed = executions.closed(agent_id, label=status, group=group, limit=limit)
         total = len(running) + executions.count(agent_id, label=status, group=group)
-        return sorted(running + closed, key=age, reverse=True)[:limit], total
+        closed_before = before.id if before is not None and not before.running else None
+        if before is not None:
+            running = [] if closed_before else [item for item in running if age(item) < age(before)]
+        closed = executions.closed(agent_id, label=status, group=group, limit=limit, before=closed_before)
+        return (sorted(running, key=age, reverse=True) + closed)[:limit], total
 
     def page(self, agent_id: str | None, *, offset: int, limit: int) -> tuple[list[Execution], int]:
         """A page of the executions of one agent or of all, running ones first, then newest first, and the total."""

@@ -96,15 +96,22 @@ class Board(Service):
         """Every task, oldest first."""
         return sorted(self.tasks.all(), key=age)
 
-    def of(self, agent_id: str, status: str | None, limit: int) -> tuple[list[Task], int]:
-        """An agent's tasks, open ones first, and their total number. Raises `InvalidArguments`."""
+    def of(self, agent_id: str, status: str | None, limit: int, before: Task | None = None) -> tuple[list[Task], int]:
+        """An agent's tasks, open ones first, and the number of all; with `before`, only those behind this one. Raises
+        `InvalidArguments`, and `TaskNotFound` for a finished task of another agent."""
         if status is not None:
             require_choice("status", status, TASK_STATUSES)
         tasks = [task for task in self.tasks.open(agent_id) if status in (None, task.status)]
         counts = self.tasks.closed_counts(agent_id)
         total = len(tasks) + (counts.total() if status is None else counts[status])
-        if len(tasks) < limit and total > len(tasks):
-            tasks += self.tasks.closed(agent_id, label=status, limit=limit - len(tasks))
+        closed_before = before.id if before is not None and before.final else None
+        if before is not None:
+            if before.final and before.assignee_id != agent_id:
+                raise TaskNotFound(task_id=before.id)
+            last = status_order(before)
+            tasks = [] if closed_before else [task for task in tasks if status_order(task) > last]
+        if len(tasks) < limit and counts:
+            tasks += self.tasks.closed(agent_id, label=status, limit=limit - len(tasks), before=closed_before)
         return tasks[:limit], total
 
     def listed(

@@ -151,10 +151,10 @@ def test_a_delegation_about_a_task_is_seen_by_whoever_looks_at_the_task(
     about = str(task_session.record.task_id)
     delegation, other = delegate(services, task_session), desk.new(services)
     services.task_changes.assign(admin, about, "worker-b")
-    assert [item.id for item in services.delegations.unstarted_about(about)] == [delegation.id]
-    assert services.delegations.unstarted_about(other.id) == []
-    converse(services, chat.record)
-    assert services.delegations.unstarted_about(about) == []
+    assert [item.id for item in services.delegations.talks_about(about)] == [delegation.id]
+    assert services.delegations.talks_about(other.id) == []
+    begun = converse(services, chat.record)
+    assert services.delegations.talks_about(about) == [begun]
 
 
 def test_an_agent_takes_only_its_own(services: Services, task_session: LiveSession) -> None:
