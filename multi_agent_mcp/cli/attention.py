@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -42,16 +43,28 @@ from multi_agent_mcp.texts import Texts
 @click.option(
     "--question",
     metavar="ID",
-    help="What a host asks, as it was shown; not needed for a minute. Anything else is never answered.",
+    help="The id that was shown with what a host asks. Only needed if that was more than a minute ago, or in a script: "
+    "if the host asks something else by now, no key is pressed.",
+)
+@click.option(
+    "--keys",
+    metavar="KEYS",
+    help='Press these keys, as in "Down Enter", where no choices are listed. The screen is shown first, and you '
+    "confirm; only in a terminal.",
 )
 @session_command(acting=True)
 def answer(
-    context: SessionContext, asked: str | None, choice: str | None, note: str | None, question: str | None
+    context: SessionContext,
+    asked: str | None,
+    choice: str | None,
+    note: str | None,
+    question: str | None,
+    keys: str | None,
 ) -> None:
     """Answer a question, or what a host asks in its pane. Without arguments: list both; without an answer: show one.
 
     A question is answered by one of its choices (or its number), or freely if it has none; a host by the key of one of
-    the choices that it shows.
+    the choices that are listed with what it asks.
     """
     if asked is None:
         _show_all(context)
@@ -59,13 +72,18 @@ def answer(
     if asked not in context.services.agents.all():
         asked = context.services.lookup.full_id(asked, "qst")
     if asked.startswith(PREFIX):
-        if question is not None:
-            raise InvalidArguments("option_of_hosts", name="--question")
+        if question is not None or keys is not None:
+            raise InvalidArguments("option_of_hosts", name="--question" if keys is None else "--keys")
         answer_question(context, asked, choice, note)
         return
     if note is not None:
         raise InvalidArguments("option_of_questions", name="--note")
     agent = context.services.agents.here(asked)
+    if keys is not None:
+        if choice is not None or question is not None:
+            raise InvalidArguments("keys_alone")
+        _press_keys(context, agent, keys)
+        return
     if choice is None:
         _show(context, agent)
         return
@@ -85,23 +103,39 @@ def list_dialogs(context: SessionContext, asked: Mapping[str, Dialog]) -> Iterat
 def _show_all(context: SessionContext) -> None:
     panes, texts = context.services.panes, context.texts
     asked = panes.dialogs()
+    others = panes.undescribed(context.services.agents.all().values())
     owed = context.services.questions.owed_by(context.agent(None).id)
-    lines = [*list_dialogs(context, asked), *(line for question in owed for line in lines_of(question, texts))]
+    lines = [*list_dialogs(context, asked), *undescribed_lines(others, texts)]
+    lines += [line for question in owed for line in lines_of(question, texts)]
     unseen = panes.unseen()
     lines += [texts("answer.unseen", agent_id=agent_id) for agent_id in unseen]
     questions = [question_answer(question) for question in owed]
-    answer = {"dialogs": dialogs_answer(asked), "unseen": unseen, "questions": questions}
-    context.answer(answer, lines or [texts("answer.nobody")])
+    answer = {"dialogs": dialogs_answer(asked), "undescribed": _rows_answer(others)}
+    context.answer(answer | {"unseen": unseen, "questions": questions}, lines or [texts("answer.nobody")])
 
 
 def _show(context: SessionContext, agent: Agent) -> None:
     dialog, texts = context.services.panes.asked(agent), context.texts
-    if dialog is None:
+    asked = {} if dialog is None else {agent.id: dialog}
+    others = context.services.panes.undescribed([] if asked else [agent])
+    lines = [*list_dialogs(context, asked), *undescribed_lines(others, texts)]
+    if not lines:
         screen = texts.words_of(context.services.screen(agent))
-        context.answer({"dialogs": []}, [texts("answer.nothing", agent_id=agent.id, screen=screen)])
-        return
-    asked = {agent.id: dialog}
-    context.answer({"dialogs": dialogs_answer(asked)}, list(list_dialogs(context, asked)))
+        lines = [texts("answer.nothing", agent_id=agent.id, screen=screen)]
+    context.answer({"dialogs": dialogs_answer(asked), "undescribed": _rows_answer(others)}, lines)
+
+
+def undescribed_lines(others: Mapping[str, Dialog], texts: Texts) -> Iterator[str]:
+    """Yields the lines that show what hosts ask that no profile describes: rows of their screens, and the way out."""
+    for agent_id, dialog in others.items():
+        yield texts("answer.undescribed", agent_id=agent_id)
+        yield from indented(dialog.text)
+        yield ""
+        yield texts("answer.by_keys", command=f'multi-agent-mcp answer {agent_id} --keys "Down Enter"')
+
+
+def _rows_answer(others: Mapping[str, Dialog]) -> list[dict[str, Any]]:
+    return [{"agent_id": agent_id, "text": dialog.text} for agent_id, dialog in others.items()]
 
 
 def dialogs_answer(asked: Mapping[str, Dialog]) -> list[dict[str, Any]]:
@@ -137,6 +171,39 @@ def _listed(context: SessionContext, agent: Agent, choice: str) -> str:
         print_line(line)
     click.confirm(choice, abort=True)
     return dialog.id
+
+
+KEYS = re.compile(r"(Up|Down|Left|Right|Enter|Escape|Tab|BTab|Space|Home|End|PPage|NPage|[A-Za-z0-9])")
+"""The keys that `--keys` takes, as tmux names them."""
+MOST_KEYS = 20
+
+
+def _press_keys(context: SessionContext, agent: Agent, words: str) -> None:
+    """Shows the agent's screen and presses the keys once the person has confirmed, if it is still the same then. Raises
+    `InvalidArguments` for other keys, and outside a terminal; `NotAnswered` where the host asks nothing."""
+    keys, texts = words.split(), context.texts
+    if not 1 <= len(keys) <= MOST_KEYS or not all(map(KEYS.fullmatch, keys)):
+        raise InvalidArguments("bad_keys", most=MOST_KEYS)
+    if context.as_json or not sys.stdin.isatty():
+        raise InvalidArguments("keys_terminal", agent_id=agent.id)
+    context.services.panes.asked(agent)  # raises if its tmux does not answer
+    shown = context.services.panes.typist.asking(agent, keys)
+    if shown is None:
+        raise _refused(agent, "no_dialog", texts)
+    for line in indented(shown.text):
+        print_line(line)
+    click.confirm(texts("answer.confirm", keys=" ".join(keys), agent_id=agent.id), abort=True)
+    came = context.services.panes.answer(agent, shown.id, shown.choices[0].key, context.agent(None), keys)
+    if came.state == "refused":
+        raise _refused(agent, came.reason or "", texts)
+    facts = {"agent_id": agent.id, "keys": " ".join(keys)}
+    done = texts("answer.keys_done", **facts, screen=came.screen or "-")
+    words = (
+        done
+        if came.state == "answered"
+        else texts("answer.keys_pressed", **facts, reason=texts.words_of(came.reason or ""))
+    )
+    context.answer({"agent_id": agent.id, **came.as_answer()}, [words])
 
 
 def _press(context: SessionContext, agent: Agent, question: str, choice: str) -> None:

@@ -217,12 +217,12 @@ def _wait(startup: Startup, timeout: int | None, report: Report) -> None:
 
 def _tell(context: SessionContext, startup: Startup) -> None:
     """Answers with the agents' states and what their hosts ask."""
-    from multi_agent_mcp.cli.attention import dialogs_answer, list_dialogs
+    from multi_agent_mcp.cli.attention import dialogs_answer, list_dialogs, undescribed_lines
 
-    asked = startup.asked()
+    asked, others = startup.asked()
     answer = startup.as_answer() | {"dialogs": dialogs_answer(asked)}
-    lines = [*summary(startup, context.texts), *([""] if asked else [])]
-    context.answer(answer, [*lines, *list_dialogs(context, asked)])
+    lines = [*summary(startup, context.texts), *([""] if asked or others else [])]
+    context.answer(answer, [*lines, *list_dialogs(context, asked), *undescribed_lines(others, context.texts)])
 
 
 @click.command()

@@ -180,9 +180,9 @@ class Attention(Service):
         waiting = {name: look for name, look in looks.items() if look.state in (DIALOG, LOGIN)}
         if before is not None and before.at is not None:
             return {name: before.waits_since(name, look, dialogs.get(name)) for name, look in waiting.items()}
-        recorded = self.pane_looks.recorded()
-        known = {name: was for name, was in recorded.items() if name in waiting and was.state == waiting[name].state}
-        return {name: was.since for name, was in known.items()}
+        shown = {(name, _words_of(look.state, dialogs.get(name))) for name, look in waiting.items()}
+        asked = self.pane_looks.asked()
+        return {was.agent_id: was.since for was in asked if (was.agent_id, was.dialog_id or was.topic) in shown}
 
     def of(self, person: Agent, findings: Iterable[Finding] = (), panes: Panes | None = None) -> list[Item]:
         """Returns the items that wait for this person, worst kind first, then oldest first. `findings` are those of
@@ -227,7 +227,7 @@ class Attention(Service):
                 text=self.session.people(
                     f"attention.{'asks' if dialog else look.state}", host=look.host, question=words
                 ),
-                command=f"multi-agent-mcp answer {agent_id}" if dialog else self._attach(agent_id),
+                command=f"multi-agent-mcp answer {agent_id}" if look.asks else self._attach(agent_id),
                 dialog=dialog,
             )
 
@@ -482,7 +482,16 @@ class Attention(Service):
         agent = self.workspace.registry.active()[agent_id]
         if agent.pane_id is None:
             return f"multi-agent-mcp up {agent_id}"
+        opened = [window for slot, window in self.missing_sessions.windows().items() if slot.agent_id == agent_id]
+        if any(window.pane.get("pane_id") == agent.pane_id for window in opened):
+            return f"multi-agent-mcp attach {agent_id}"
         return f"tmux -S {agent.socket_path} attach -t {agent.pane_id}"
+
+
+def _words_of(state: str, dialog: Dialog | None) -> str | None:
+    """What tells one thing that a host asks from the next: a dialog's id, or that it asks for a login; None for a
+    dialog that no profile describes."""
+    return dialog.id if dialog is not None else LOGIN if state == LOGIN else None
 
 
 def _is_news(finding: Finding) -> bool:

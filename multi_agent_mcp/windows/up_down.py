@@ -585,12 +585,13 @@ class Startup:
         unknown = () if self._has_waited else (STARTING, RUNNING)
         return all(state.is_fine or state.state in unknown for state in self.states)
 
-    def asked(self) -> dict[str, Dialog]:
-        """The questions that agents' hosts ask and profiles describe, by agent id."""
+    def asked(self) -> tuple[dict[str, Dialog], dict[str, Dialog]]:
+        """The questions that agents' hosts ask and profiles describe, by agent id; and those that none describes."""
         services = self.windows.services
         asking = [services.agents.get(state.agent_id) for state in self.states if state.asks]
         found = {agent.id: services.panes.dialog(agent) for agent in asking}
-        return {agent_id: dialog for agent_id, dialog in found.items() if dialog is not None}
+        described = {agent_id: dialog for agent_id, dialog in found.items() if dialog is not None}
+        return described, services.panes.undescribed(agent for agent in asking if agent.id not in described)
 
     @property
     def attach_command(self) -> str | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from multi_agent_mcp.cli.main import app
+from multi_agent_mcp.domain.question import Dialog
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.wiring import Services
@@ -55,7 +58,7 @@ def test_the_question_and_its_choices_are_shown_with_the_command_that_answers(as
     assert "   2  Yes, and don't ask again (it will not ask again)" in lines
     question = asked.panes.dialogs()["worker-a"].id
     how = "to answer: multi-agent-mcp answer worker-a CHOICE"
-    assert lines[-1] == f"{how} (after a minute add --question {question})"
+    assert lines[-1] == f"{how} (more than a minute from now, or in a script, add: --question {question})"
     assert said(asked).splitlines() == lines
     assert said(asked, "admin").startswith("admin asks nothing that can be answered from here")
 
@@ -145,6 +148,99 @@ def test_a_tmux_that_does_not_answer_is_never_taken_for_a_host_that_asks_nothing
         assert f"kill -CONT {agent.tmux_pid}" in found["repair"]
     finally:
         os.kill(agent.tmux_pid or 0, signal.SIGCONT)
+
+
+@pytest.fixture
+def strange(asked: Services, tmp_path: Path) -> Services:
+    """worker-a's host asks something that no profile describes."""
+    (tmp_path / "asker.log.strange").touch()
+    os.kill(int(asked.agents.get("worker-a").pane_pid or 0), signal.SIGUSR1)
+    wait_until(lambda: not asked.panes.dialogs() and _undescribed(asked), "it asks something else")
+    return asked
+
+
+def _undescribed(services: Services) -> Mapping[str, Dialog]:
+    return services.panes.undescribed(services.agents.all().values())
+
+
+def at_terminal(services: Services, typed: str, *words: str) -> str:
+    """What `answer` says in a terminal in which this is typed once it asks."""
+    terminal, end = os.openpty()
+    command = [sys.executable, "-m", "multi_agent_mcp", "answer", *words, "--root", str(services.root)]
+    with subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        os.close(end)
+        os.write(terminal, typed.encode())
+        said, _ = process.communicate(timeout=60)
+    os.close(terminal)
+    return said.decode()
+
+
+def test_a_question_that_no_profile_describes_is_shown_with_its_rows_and_the_way_to_press_keys(
+    strange: Services,
+) -> None:
+    for lines in (said(strange, "worker-a").splitlines(), said(strange).splitlines()):
+        assert lines[0] == "worker-a asks something that no profile describes. Its screen:"
+        assert "    ❯ Never" in lines
+        assert lines[-1].endswith('multi-agent-mcp answer worker-a --keys "Down Enter"')
+    (shown,) = json.loads(said(strange, "worker-a", "--json"))["undescribed"]
+    assert (shown["agent_id"], "Perhaps" in shown["text"]) == ("worker-a", True)
+    assert "multi-agent-mcp answer worker-a" in run(strange, "attention")
+
+
+def test_keys_are_pressed_in_a_terminal_once_the_screen_was_shown_and_confirmed(
+    strange: Services, tmp_path: Path
+) -> None:
+    came = at_terminal(strange, "y\n", "worker-a", "--keys", "Down Enter")
+    assert "❯ Never" in came
+    assert "worker-a: pressed Down Enter; its host is now: dialog" in came
+    assert keys(tmp_path) == ["\x1b[B", "\r"]
+    (journal,) = (strange.path / "audit").iterdir()
+    line = json.loads(journal.read_text(encoding="utf-8"))
+    assert (line["by"], line["choice"], "Perhaps" in line["dialog"]["text"]) == ("owner", "Down Enter", True)
+
+
+@pytest.mark.parametrize("typed", ["n\n", "\n"])
+def test_keys_that_are_not_confirmed_are_not_pressed(strange: Services, tmp_path: Path, typed: str) -> None:
+    assert "Press Down Enter in the pane of worker-a?" in at_terminal(
+        strange, typed, "worker-a", "--keys", "Down Enter"
+    )
+    assert keys(tmp_path) == []
+
+
+def test_keys_outside_a_terminal_and_what_are_no_keys_are_refused(strange: Services, tmp_path: Path) -> None:
+    wrong = ("kill-server", "Enter " * 21, "Enter ; kill-server", "-l", " ")
+    assert all("--keys takes up to 20 keys" in said(strange, "worker-a", "--keys", keys, code=1) for keys in wrong)
+    assert "needs a terminal" in said(strange, "worker-a", "--keys", "Enter", code=1)
+    assert "needs a terminal" in said(strange, "worker-a", "--keys", "Enter", "--json", code=1)
+    assert "give one of them" in said(strange, "worker-a", "1", "--keys", "Enter", code=1)
+    assert "give one of them" in said(strange, "worker-a", "--keys", "Enter", "--question", "0123456789ab", code=1)
+    assert keys(tmp_path) == []
+
+
+def test_no_keys_are_pressed_on_a_screen_that_has_changed_since_it_was_shown(strange: Services, tmp_path: Path) -> None:
+    agent = strange.agents.get("worker-a")
+    shown = strange.panes.typist.asking(agent, ("Enter",))
+    assert shown is not None
+    before = len(drawn(tmp_path))
+    os.kill(int(agent.pane_pid or 0), signal.SIGUSR1)
+    wait_until(lambda: len(drawn(tmp_path)) > before, "it draws another row")
+    wait_until(lambda: strange.panes.typist.asking(agent, ("Enter",)) != shown, "it is seen")
+    came = strange.panes.answer(agent, shown.id, "Enter", strange.agents.owner(), ("Enter",))
+    assert (came.state, came.reason) == ("refused", "other_dialog")
+    assert keys(tmp_path) == []
+
+
+def keys(directory: Path) -> list[str]:
+    """The keys that the host got."""
+    return [event["key"] for event in _events(directory) if event["event"] == "key"]
+
+
+def drawn(directory: Path) -> list[dict[str, Any]]:
+    return [event for event in _events(directory) if event["event"] == "drawn"]
+
+
+def _events(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (directory / "asker.log").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("question", ["", "  "])

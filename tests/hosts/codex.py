@@ -14,8 +14,6 @@ from tests.hosts.stage import AGENT, Host, Program, Stage
 CONFIG = """\
 model = "gpt-5.1-codex"
 model_provider = "scripted"
-approval_policy = "on-request"
-sandbox_mode = "{sandbox}"
 check_for_update_on_startup = false
 model_context_window = {context}
 model_auto_compact_token_limit = {limit}
@@ -48,10 +46,9 @@ class Codex(Host):
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
         config = home / ".codex" / "config.toml"
         config.parent.mkdir()
-        sandbox = "workspace-write" if asks else "danger-full-access"
+        del asks  # it asks about what its sandbox does not let it do, in the settings that it has by itself
         config.write_text(
-            CONFIG.format(url=url, project=trusted, sandbox=sandbox, context=CONTEXT, limit=CONTEXT * 9 // 10),
-            encoding="utf-8",
+            CONFIG.format(url=url, project=trusted, context=CONTEXT, limit=CONTEXT * 9 // 10), encoding="utf-8"
         )
         return {"SCRIPTED_KEY": "scripted"}
 

@@ -167,7 +167,7 @@ def is_answered_from_elsewhere(stage: Stage) -> Measured:
     asked = _asked(stage, f"touch {made}")
     assert str(made) in "".join(asked["text"].split()), asked
     lasting = [choice["choice"] for choice in asked["choices"] if choice["lasting"]]
-    assert lasting == ["2"], asked
+    assert lasting[:1] == ["2"], asked
     began = time.monotonic()
     came = stage.team.ask("answer", "worker-a", "1", "--question", asked["id"])
     took = time.monotonic() - began
@@ -198,8 +198,9 @@ def _asked(stage: Stage, command: str) -> dict[str, Any]:
 def trusts_from_elsewhere(stage: Stage) -> Measured:
     (asked,) = wait_until(lambda: stage.team.ask("answer", "worker-a")["dialogs"], "its choices are read")
     assert asked["topic"] == "trust", asked
+    yes = next(choice for choice in asked["choices"] if choice["label"].lower().startswith(("yes", "trust")))
     began = time.monotonic()
-    came = stage.team.ask("answer", "worker-a", "1", "--question", asked["id"])
+    came = stage.team.ask("answer", "worker-a", yes["choice"], "--question", asked["id"])
     assert came["state"] == "answered", came
     took = time.monotonic() - began
     wait_until(lambda: stage.host.trust not in stage.pane.screen, "the question is gone")

@@ -96,7 +96,7 @@ def test_the_worst_comes_first_and_everything_goes_when_it_is_solved(
     panes.shows = ("claude", "dialog")
     found = waiting(services, panes, Finding("keys", PROBLEM, "agents", "is broken"), Finding("locks", NOTE, "x", "y"))
     assert kinds(found) == ["dialog", "request", "conversation", "blocked", "mail", "doctor"]
-    assert [item.command.split()[0] for item in found] == ["tmux", *["multi-agent-mcp"] * 5]
+    assert {item.command.split()[0] for item in found} == {"multi-agent-mcp"}
     assert request.title in found[1].text
 
     panes.shows = ("claude", "idle")
@@ -242,6 +242,35 @@ def test_how_long_it_has_asked_is_known_from_what_the_supervisor_saw(
     clock.advance(timedelta(minutes=1).total_seconds())
     (item,) = waiting(services, panes)
     assert (item.kind, item.since) == ("dialog", clock.now - timedelta(minutes=1))
+
+
+def test_a_question_is_as_old_as_itself_and_not_as_the_one_before_it(
+    services: Services, panes: Panes, clock: Clock
+) -> None:
+    panes.shows, panes.dialog = ("claude", "dialog"), Dialog("permission", "one?", (Choice("1", "Yes"),))
+    services.pane_looks.refresh(panes.look_at, lambda _: panes.dialog)
+    clock.advance(40)
+    (item,) = waiting(services, panes)
+    assert item.since == clock.now - timedelta(seconds=40)
+    panes.dialog = Dialog("permission", "another?", (Choice("1", "Yes"),))
+    (item,) = waiting(services, panes)
+    assert item.since is None
+    services.pane_looks.refresh(panes.look_at, lambda _: panes.dialog)
+    clock.advance(5)
+    (item,) = waiting(services, panes)
+    assert item.since == clock.now - timedelta(seconds=5)
+
+
+def test_what_needs_a_look_at_a_window_of_the_team_names_the_command_that_shows_it(
+    services: Services, panes: Panes
+) -> None:
+    panes.shows = ("claude", "login")
+    (item,) = waiting(services, panes)
+    agent = services.agents.get("worker-a")
+    assert item.command == f"tmux -S {agent.socket_path} attach -t {agent.pane_id}"  # a person opened it
+    services.missing_sessions.record(Slot("worker-a", "task"), {"pane_id": agent.pane_id, "socket_path": "/s"}, 0)
+    (item,) = waiting(services, panes)
+    assert item.command == "multi-agent-mcp attach worker-a"
 
 
 def test_how_long_a_question_has_stood_is_known_to_who_has_seen_it(

@@ -17,11 +17,14 @@ from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT
 from multi_agent_mcp.doorbell.tmux.profiles import ChoiceShape, Profile
-from multi_agent_mcp.doorbell.tmux.screens import DIALOG, UNKNOWN, Screen, classify, topic_of, up_to
+from multi_agent_mcp.doorbell.tmux.screens import DIALOG, UNKNOWN, Classification, Screen, classify, topic_of, up_to
 from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION, KEY_SECONDS, PaneMarker, machine_time, pieces
 
 FEWEST, MOST = 2, 9
+MARGIN = 6
+"""How many columns at the right a host may leave blank."""
 _BETWEEN = "   "
+_NUMBER = re.compile(r"[0-9]+[.] ")
 _LINES = " ─╌━│╭╮╰╯├┤"
 
 
@@ -51,6 +54,7 @@ def read_dialog(profile: Profile, screen: Screen) -> ShownDialog | None:
     last = max((number for number, row in enumerate(whole) if row.strip()), default=-1)
     rows = whole[: last + 1]
     found = _lettered(shape, rows) or (_numbered(shape, rows) if shape.row else _across(shape, screen, rows))
+    found = found or _unnumbered(shape, rows)
     first = None if found is None else _first_row(shape, whole, found.first)
     if found is None or first is None or (shape.tallest and last - first + 2 >= shape.tallest):
         return None
@@ -122,7 +126,7 @@ def _numbered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
         row = _inside(shape, rows[number])
         found = shape.row.match(row)
         if found is None:
-            if under and (not row.strip() or shape.below.search(rows[number])):
+            if under and _ends(shape, rows[number]):
                 continue
             if choices and not wrapped and row.strip() and not row.strip(_LINES):
                 continue  # a rule between two choices
@@ -149,6 +153,36 @@ def _picked(shape: ChoiceShape, choices: Sequence[Choice], marked: int, rows: Se
     return _by_moving(choices, marked, "Up", "Down")
 
 
+def _unnumbered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
+    """The rows of the lowest block, above the hint that ends the dialog: all of them choices without a number, in one
+    column, exactly one of them marked."""
+    last = first = next((at for at in range(len(rows), 0, -1) if not _ends(shape, rows[at - 1])), 0)
+    while first and _inside(shape, rows[first - 1]).strip():
+        first -= 1
+    block = [_inside(shape, row) for row in rows[first:last]]
+    if shape.unnumbered is None or last == len(rows) or not first or not FEWEST <= len(block) <= MOST:
+        return None
+    found = [match for match in map(shape.unnumbered.match, block) if match is not None]
+    marked = [number for number, match in enumerate(found, 1) if match["mark"].strip()]
+    numbered = any(_NUMBER.match(match["label"]) for match in found)
+    aligned = len(found) == len(block) and len({match.start("label") for match in found}) == 1
+    if numbered or not aligned or len(marked) != 1 or _may_be_wrapped(block, max(map(columns, rows))):
+        return None
+    choices = [shape.choice(str(number), match["label"].strip()) for number, match in enumerate(found, 1)]
+    return _Choices(_by_moving(choices, marked[0], "Up", "Down"), first)
+
+
+def _ends(shape: ChoiceShape, row: str) -> bool:
+    """Whether the row may stand below the choices."""
+    return not _inside(shape, row).strip() or shape.below.search(row) is not None
+
+
+def _may_be_wrapped(block: Sequence[str], width: int) -> bool:
+    """Whether one of the rows may be the second row of the choice above it, which had no room for its first word."""
+    firsts = (columns(row.split()[0]) for row in block[1:])
+    return any(columns(row) + 1 + first > width - MARGIN for row, first in zip(block, firsts, strict=False))
+
+
 def _go_on(rows: Sequence[str], column: int) -> bool:
     """Whether these rows continue a choice's label: they are indented at least as far."""
     return all(row.strip() and not row[:column].strip() for row in rows)
@@ -172,9 +206,28 @@ def _inside(shape: ChoiceShape, row: str) -> str:
 
 def _text(shape: ChoiceShape, rows: Sequence[str]) -> str:
     """The text of these rows, without rules and box edges, common indentation, and leading and trailing blank rows."""
-    rows = [_inside(shape, row) for row in rows if not row.strip() or row.strip(_LINES)]
+    return _text_of([_inside(shape, row) for row in rows if not row.strip() or row.strip(_LINES)])
+
+
+def _text_of(rows: Sequence[str]) -> str:
     indent = min((len(row) - len(row.lstrip(" ")) for row in rows if row.strip()), default=0)
     return "\n".join(row[indent:].rstrip() for row in rows).strip("\n")
+
+
+SCREEN_ROWS = 30
+"""How many of the lowest rows of a screen are shown, and compared, where nothing tells where its question begins."""
+
+
+def read_screen(screen: Screen, shown: Classification, keys: Sequence[str] = ()) -> ShownDialog | None:
+    """What a screen asks that no profile describes: its lowest rows, with these keys as the only choice, for a person
+    who has read them. None for one with a composer at the cursor, where keys would be a line."""
+    last = max((number for number, row in enumerate(screen.rows) if row.strip()), default=-1)
+    if last < 0 or (shown.composer is not None and shown.state != DIALOG):
+        return None
+    first = max(0, last + 1 - SCREEN_ROWS)
+    words = " ".join(keys)
+    text = _text_of([row.rstrip() for row in screen.rows[first : last + 1]])
+    return ShownDialog(Dialog(shown.state, text, (Choice(words, "", moves=tuple(keys)),)), first, last)
 
 
 # Answers a dialog with the keys of one choice, which tmux sends only while exactly the same dialog is shown
@@ -189,12 +242,19 @@ POLL_SECONDS = 0.03
 
 Look = Callable[[], typing.Attempt | str]
 """Takes a snapshot of the pane, or returns the reason when nothing may be typed there, whatever it shows."""
+Read = Callable[[typing.Attempt], ShownDialog | None]
+"""Reads what is asked in a snapshot."""
 
 
-def answer(look: Look, dialog_id: str, key: str) -> Answered:
+def described(attempt: typing.Attempt) -> ShownDialog | None:
+    """The dialog that a profile describes."""
+    return read_dialog(attempt.profile, attempt.snapshot.screen)
+
+
+def answer(look: Look, dialog_id: str, key: str, read: Read = described) -> Answered:
     """Sends the keys of a choice if the dialog with this id is shown, then verifies the outcome."""
     for _ in range(typing.ATTEMPTS):
-        expected = _expected(look, dialog_id)
+        expected = _expected(look, dialog_id, read)
         if isinstance(expected, Answered):
             return expected
         attempt, shown = expected
@@ -203,7 +263,7 @@ def answer(look: Look, dialog_id: str, key: str) -> Answered:
         mark = PaneMarker(dialog_id, attempt.snapshot.facts.pane_pid, machine_time(), 1)
         reason = typing.program_changed(attempt) or _press(attempt, shown, choice, mark)
         if reason is None:
-            return _outcome(look, attempt, shown, mark)
+            return _outcome(look, attempt, shown, mark, read)
         if reason == TIMEOUT:  # tmux runs what it was sent once it goes on
             return Answered("pressed", reason, dialog=shown.dialog)
         if reason != typing.CHANGED:
@@ -211,7 +271,7 @@ def answer(look: Look, dialog_id: str, key: str) -> Answered:
     return Answered("refused", typing.CHANGED)
 
 
-def _expected(look: Look, dialog_id: str) -> tuple[typing.Attempt, ShownDialog] | Answered:
+def _expected(look: Look, dialog_id: str, read: Read) -> tuple[typing.Attempt, ShownDialog] | Answered:
     """The dialog as shown at a moment when its window is settled; the refusal if it is not the one with this id.
 
     A window that never settles is refused, because tmux's conditions compare the words of rows, wherever they stand,
@@ -222,7 +282,7 @@ def _expected(look: Look, dialog_id: str) -> tuple[typing.Attempt, ShownDialog] 
         attempt = look()
         if isinstance(attempt, str):
             return Answered("refused", attempt)
-        shown = read_dialog(attempt.profile, attempt.snapshot.screen)
+        shown = read(attempt)
         if shown is None:
             return Answered("refused", NO_DIALOG, attempt.shown.state)
         if shown.dialog.id != dialog_id:
@@ -260,7 +320,7 @@ def _press(attempt: typing.Attempt, shown: ShownDialog, choice: Choice, mark: Pa
     return typing.guarded(attempt, condition, f"send-keys -t {attempt.pane} {' '.join(choice.keys)} ; {marking}")
 
 
-def _outcome(look: Look, attempt: typing.Attempt, shown: ShownDialog, mark: PaneMarker) -> Answered:
+def _outcome(look: Look, attempt: typing.Attempt, shown: ShownDialog, mark: PaneMarker, read: Read) -> Answered:
     """The outcome of the keys. While the dialog stays, or the screen is unknown (it may be half drawn), looks again for
     up to `TAKEN_SECONDS`."""
     end = time.monotonic() + TAKEN_SECONDS
@@ -268,7 +328,7 @@ def _outcome(look: Look, attempt: typing.Attempt, shown: ShownDialog, mark: Pane
         now = look()
         if isinstance(now, str):
             return Answered("pressed", now, dialog=shown.dialog)
-        after = read_dialog(now.profile, now.snapshot.screen)
+        after = read(now)
         gone = after is None or after.dialog.id != shown.dialog.id
         if gone and now.snapshot.last_key > attempt.snapshot.last_key:
             return Answered("pressed", "human_typing", now.shown.state, shown.dialog)

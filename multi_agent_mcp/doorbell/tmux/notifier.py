@@ -8,7 +8,7 @@ import re
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
@@ -21,9 +21,20 @@ from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel, sanitized
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, SilentServers, Tmux
-from multi_agent_mcp.doorbell.tmux.dialogs import answer, read_dialog
+from multi_agent_mcp.doorbell.tmux.dialogs import ShownDialog, answer, described, read_screen
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, Profiles, recognise
-from multi_agent_mcp.doorbell.tmux.screens import BUSY, DRAFT, IDLE, OURS, PREFIX, TYPEABLE, UNKNOWN, Screen, classify
+from multi_agent_mcp.doorbell.tmux.screens import (
+    BUSY,
+    DIALOG,
+    DRAFT,
+    IDLE,
+    OURS,
+    PREFIX,
+    TYPEABLE,
+    UNKNOWN,
+    Screen,
+    classify,
+)
 from multi_agent_mcp.doorbell.tmux.snapshot import (
     ECHO_SECONDS,
     GONE,
@@ -122,13 +133,21 @@ class TmuxNotifier(Channel):
     def dialog(self, agent: Agent) -> Dialog | None:
         """The dialog that waits in the agent's pane, if the profile describes its choices. One call of tmux."""
         attempt = self._seen(agent, regardless=True)
-        shown = None if isinstance(attempt, str) else read_dialog(attempt.profile, attempt.snapshot.screen)
+        shown = None if isinstance(attempt, str) else described(attempt)
         return None if shown is None else shown.dialog
 
-    def answer(self, agent: Agent, dialog_id: str, key: str) -> Answered:
-        """Answers the dialog with this id by the choice with this key, if it is still shown; see `answering.answer`.
-        The pane's state is returned, never raised."""
-        return answer(lambda: self._attempt(agent), dialog_id, key)
+    def asking(self, agent: Agent, keys: Sequence[str] = ()) -> Dialog | None:
+        """What the agent's host shows in place of its composer, with these keys as the only choice, whether a profile
+        describes it or not; None where it asks nothing. One call of tmux."""
+        attempt = self._seen(agent, regardless=True)
+        shown = None if isinstance(attempt, str) else _undescribed(attempt, keys)
+        return None if shown is None else shown.dialog
+
+    def answer(self, agent: Agent, dialog_id: str, key: str, keys: Sequence[str] = ()) -> Answered:
+        """Answers the dialog with this id by the choice with this key, if it is still shown; see `dialogs.answer`. With
+        `keys` it is what `asking` returned for them. The pane's state is returned, never raised."""
+        read = partial(_undescribed, keys=keys) if keys else described
+        return answer(lambda: self._attempt(agent), dialog_id, key, read)
 
     def finish(self, agent: Agent) -> Delivery:
         """Enters a line of ours that was left in the composer, because its echo came late or a human typed: `submitted`
@@ -243,6 +262,12 @@ class TmuxNotifier(Channel):
         return self.submit_pause_seconds if profile.pause_seconds is None else profile.pause_seconds
 
 
+def _undescribed(attempt: typing.Attempt, keys: Sequence[str] = ()) -> ShownDialog | None:
+    if attempt.profile.composer is None:
+        return None
+    return read_screen(attempt.snapshot.screen, attempt.shown, keys)
+
+
 def _untypeable(attempt: typing.Attempt) -> str | None:
     """The reason why the screen must not be typed into, or None."""
     if attempt.shown.state in TYPEABLE and attempt.awaits_echo:
@@ -315,6 +340,18 @@ class Panes(Service):
         found = {agent.id: self.dialog(agent) for agent in self.workspace.registry.active().values()}
         return {agent_id: dialog for agent_id, dialog in found.items() if dialog is not None}
 
+    def undescribed(self, agents: Iterable[Agent]) -> dict[str, Dialog]:
+        """The dialogs that wait and no profile describes, by agent id: the rows of the screen."""
+        looks = {agent.id: agent for agent in agents if agent.pane_id is not None and self._shows_dialog(agent)}
+        found = {
+            name: None if self.dialog(agent) is not None else self.typist.asking(agent) for name, agent in looks.items()
+        }
+        return {name: asked for name, asked in found.items() if asked is not None}
+
+    def _shows_dialog(self, agent: Agent) -> bool:
+        host = self.typist.host(agent)
+        return host is not None and host[1] == DIALOG
+
     def unseen(self) -> list[str]:
         """The ids of the agents whose tmux did not answer a moment ago."""
         return [agent.id for agent in self.workspace.registry.active().values() if self._is_silent(agent)]
@@ -329,10 +366,10 @@ class Panes(Service):
     def _is_silent(self, agent: Agent) -> bool:
         return agent.pane_id is not None and self.typist.silent.is_silent(agent.socket_path)
 
-    def answer(self, agent: Agent, dialog_id: str, choice: str, by: Agent) -> Answered:
+    def answer(self, agent: Agent, dialog_id: str, choice: str, by: Agent, keys: Sequence[str] = ()) -> Answered:
         """Answers the dialog with this id if it is still shown, and audits it; see `TmuxNotifier.answer`. Raises
         `TmuxTimeout` if tmux did not answer before a key was sent."""
-        answered = self.typist.answer(agent, dialog_id, choice)
+        answered = self.typist.answer(agent, dialog_id, choice, keys)
         if (answered.state, answered.reason) == ("refused", TIMEOUT):
             raise TmuxTimeout(socket_path=agent.socket_path)
         if answered.dialog is not None and answered.state != "refused":

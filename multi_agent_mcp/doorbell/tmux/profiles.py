@@ -42,7 +42,9 @@ class ChoiceShape:
     Alternatively all choices are in one row like `across`, with the group `labels` (separated by three blanks) and, if
     the row tells the right edge of the box, `edge`. The marked choice has another background; Left and Right move the
     mark, Enter picks. A box of `tallest` rows, its edges included, may have been cut off by its host. Choices with
-    letters for keys are in the lowest row, like `letters`: `labels` has each letter with its words, separated alike."""
+    letters for keys are in the lowest row, like `letters`: `labels` has each letter with its words, separated alike.
+    Choices without keys are the rows of the lowest block, all like `unnumbered` (the groups `mark` and `label`); Up and
+    Down move the mark, Enter picks."""
 
     topics: frozenset[str]
     below: re.Pattern[str]
@@ -51,6 +53,7 @@ class ChoiceShape:
     enter: re.Pattern[str] | None = None
     across: re.Pattern[str] | None = None
     letters: re.Pattern[str] | None = None
+    unnumbered: re.Pattern[str] | None = None
     tallest: int = 0
     top: re.Pattern[str] | None = None
     begin: re.Pattern[str] | None = None
@@ -76,6 +79,7 @@ def choice_shape(data: Mapping[str, Any]) -> ChoiceShape:
         enter=re.compile(data["enter"]) if "enter" in data else None,
         across=_with_groups(data, "across", {"labels", "edge"}),
         letters=_with_groups(data, "letters", {"labels"}),
+        unnumbered=_with_groups(data, "unnumbered", {"mark", "label"}),
         tallest=int(data.get("tallest", 0)),
         top=re.compile(data["top"]) if "top" in data else None,
         begin=re.compile(data["begin"]) if "begin" in data else None,

@@ -3,7 +3,8 @@
 `python SCRIPT tests.doorbell.tmux.asker LOG` (`stand_in`). SIGUSR1 changes one row of the question: a blank one, or one
 that occurs twice. All its rows are also printed above it, as an agent may do. A digit answers, and the next question
 follows; while LOG.late exists, input is not read, and while LOG.rests exists, the host is at rest after an answer and
-SIGUSR1 asks the same question again. LOG gets every question drawn and every key, with the question that
+SIGUSR1 asks the same question again. While LOG.strange exists, its choices have no numbers, words that no profile knows
+stand below them, and Enter answers. LOG gets every question drawn and every key, with the question that
 the terminal is known to show: after each drawing the terminal is asked for the cursor's position, and input before its
 reply was sent when it had not shown that drawing yet (`crossed`).
 """
@@ -46,12 +47,17 @@ class Asker:
         rows = [f"   {row}" for row in ROWS[self.variant]]
         question = [f" Bash command {self.number}", "", *rows, "", " Do you want to proceed?"]
         choices = [" ❯ 1. Yes", "   2. Yes, and don't ask again", "   3. No", "", " Esc to cancel · Tab to amend"]
+        if self.is_strange():
+            choices = [" ❯ Never", "   Perhaps", "", " Use ↑↓ as you like, Esc to cancel"]
         copy = [f"   {row}" for variant in ROWS for row in variant] + ["", " Do you want to proceed?", "   3. No"]
         self.drawn += 1
         self.write(event="drawn", drawn=self.drawn, number=self.number, variant=self.variant)
         text = "\r\n".join([*copy, RULE, *question, *choices])
         sys.stdout.write(f"\x1b[H\x1b[2J{text}\x1b[6n")
         sys.stdout.flush()
+
+    def is_strange(self) -> bool:
+        return Path(f"{self.log}.strange").exists()
 
     def change(self) -> None:
         self.variant = self.variant if self.rests else (self.variant + 1) % len(ROWS)
@@ -71,7 +77,7 @@ class Asker:
             self.write(event="key", key=part.decode("latin-1"), drawn=self.drawn, crossed=self.known < self.drawn)
             if part.isdigit() and Path(f"{self.log}.rests").exists():
                 self.rest()
-            elif part.isdigit():
+            elif part.isdigit() or (part == b"\r" and self.is_strange()):
                 self.number += 1
                 self.draw()
 

@@ -20,10 +20,13 @@ READ = {
     "claude/dialog_mcp": ("permission", "Destructive probe", "1 2* 3"),
     "claude/dialog_write": ("permission", "1 hi", "1 2* 3"),
     "claude/dialog_trust": ("trust", "/home/dev/proj1/fx-claude2", "1* 2"),
+    "claude/dialog_question_new": ("question", "Which colour?", "1 2 4"),
+    "claude/dialog_write_tip": ("permission", "Do you want to create x.txt?", "1 2* 3"),
     "codex/dialog_exec": ("permission", "$ touch /home/dev/proj1/fx-codex/x", "1 2* 3"),
     "codex/dialog_mcp": ("permission", 'run tool "destructive"', "1 2* 3* 4"),
     "codex/dialog_trust": ("trust", "/home/dev/proj1/fx-codex3", "1* 2"),
     "codex/dialog_hook_trust": ("hooks", "2 hooks are new or changed", "1 2* 3"),
+    "codex/dialog_daemon": ("confirm", "This session requires hooks to be disabled", "1 2 3"),
     "gemini/dialog_bash": ("permission", "touch x", "1 2* 3"),
     "gemini/dialog_auth": ("login", "How would you like to authenticate", "1 2 3"),
     "gemini/dialog_trust": ("trust", "Do you trust the files in this folder?", "1* 2* 3"),
@@ -77,6 +80,22 @@ BY_COLOUR = {
 """Dialogs whose selected choice is shown by colour only: part of the text, the choices, and the keys that select
 them."""
 
+BY_ARROWS = {
+    "claude/dialog_trust_arrows": ("trust", "/home/dev/aproject", "1=Enter 2*=Down,Enter"),
+    "claude/dialog_trust_arrows_yes": ("trust", "/home/dev/aproject", "1=Up,Enter 2*=Enter"),
+    "claude/dialog_trust_arrows_small": ("trust", "Quick safety check", "1=Enter 2*=Down,Enter"),
+    "claude/dialog_server": (
+        "confirm",
+        "New MCP server found in this project: foo",
+        "1=Up,Up,Enter 2*=Up,Enter 3=Enter",
+    ),
+    "claude/dialog_imports": ("confirm", "/home/dev/imported.md", "1=Enter 2*=Down,Enter"),
+    "claude/dialog_bypass": ("confirm", "you accept all responsibility", "1=Enter 2*=Down,Enter"),
+    "claude/dialog_api_key": ("confirm", "Do you want to use this API key?", "1=Up,Enter 2=Enter"),
+}
+"""Dialogs whose choices have no keys: topic, part of the text, and the choices, by their place, with the keys that pick
+them."""
+
 
 @pytest.fixture(scope="module")
 def profiles() -> Profiles:
@@ -89,9 +108,11 @@ def test_choices_are_read_from_dialogs_and_offered_on_no_other_screen(
     profiles: Profiles, name: str, attributes: bool
 ) -> None:
     shown = read_dialog(profiles.named[name.partition("/")[0]], screen(name, attributes=attributes))
-    if name not in READ and (name not in BY_COLOUR or not attributes):
+    if name not in READ | BY_ARROWS and (name not in BY_COLOUR or not attributes):
         assert shown is None
         return
+    if name in BY_ARROWS:
+        return  # with the keys of their choices, below
     topic, text, choices = READ[name] if name in READ else ("permission", *BY_COLOUR[name][:2])
     assert shown is not None
     assert shown.dialog.topic == topic
@@ -99,12 +120,13 @@ def test_choices_are_read_from_dialogs_and_offered_on_no_other_screen(
     assert " ".join(f"{choice.key}{'*' * choice.lasting}" for choice in shown.dialog.choices) == choices
 
 
-@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("name", LATER | BY_ARROWS)
 def test_every_dialog_that_was_captured_later_is_read_with_the_keys_of_its_choices(
     profiles: Profiles, name: str
 ) -> None:
-    topic, text, choices = LATER[name]
-    shown = read_dialog(profiles.named[name.partition("/")[0]], later_screen(name))
+    topic, text, choices = (LATER | BY_ARROWS)[name]
+    seen = later_screen(name) if name in LATER else screen(name, attributes=False)
+    shown = read_dialog(profiles.named[name.partition("/")[0]], seen)
     assert shown is not None
     assert shown.dialog.topic == topic
     assert text in shown.dialog.text
@@ -200,6 +222,33 @@ def test_a_box_that_is_not_whole_or_has_not_one_mark_is_not_offered(profiles: Pr
             lines[shown.first + 1 : shown.first + 1] = ["  ┃  more"] * 8
     rows, solid = parsed(lines)
     assert read_dialog(profile, replace(seen, rows=rows, solid=solid, lines=tuple(lines))) is None
+
+
+@pytest.mark.parametrize("name", BY_ARROWS)
+@pytest.mark.parametrize(
+    ("pattern", "by"),
+    [
+        ("❯ ", "  "),  # nothing marked
+        ("^( +)  (?=(Yes, |Use this and|No \\())", "\\1❯ "),  # two marked
+        ("^( +)  (?=(Yes, |Use this and|No \\())", "\\1↓ "),  # more below than is shown
+        ("^( +)❯ ", "\\1❯ 1. "),  # with a number
+        ("^( +)❯ ", "\\1 ❯ "),  # not below one another
+        (" Enter to confirm .*", ""),  # not whole
+        ("^(?= *Enter to confirm)", "   Only once\\n"),  # a row between choices and hint
+        ("^( +❯?  ?)(?=(No, exit|Use this MCP|No, disable|Yes$))", "\\1" + "long " * 23),  # may be two rows
+    ],
+)  # fmt: skip
+def test_rows_without_numbers_are_choices_only_where_no_doubt_is_left(
+    profiles: Profiles, name: str, pattern: str, by: str
+) -> None:
+    profile, seen = profiles.named["claude"], screen(name, attributes=False)
+    low, high = seen.row_of("❯ ") - 3, "\n".join(seen.rows)
+    assert read_dialog(profile, seen) is not None
+    head, rows = high.split("\n")[:low], "\n".join(high.split("\n")[low:])
+    changed = [*head, *re.sub(pattern, by, rows, flags=re.MULTILINE).split("\n")]
+    if changed == list(seen.rows):
+        changed = [row.replace("❯", " ") for row in changed]  # what would be marked a second time is marked
+    assert read_dialog(profile, replace(seen, rows=tuple(changed))) is None
 
 
 @pytest.mark.parametrize("name", READ)

@@ -67,6 +67,7 @@ STATES = {
     "idle_fresh": "idle",
     "idle_sidebar": "idle",
     "idle_blank_frame": "idle",
+    "idle_auto_mode": "idle",
     "npm_shim_idle": "idle",
     "busy_thinking": "busy",
     "busy_tool": "busy",
@@ -166,6 +167,13 @@ TOPICS = {
     "claude/dialog_mcp": "permission",
     "claude/dialog_write": "permission",
     "claude/dialog_question": "question",
+    "claude/dialog_question_new": "question",
+    "claude/dialog_write_tip": "permission",
+    **dict.fromkeys(
+        ("claude/dialog_trust_arrows", "claude/dialog_trust_arrows_yes", "claude/dialog_trust_arrows_small"), "trust"
+    ),
+    **dict.fromkeys((f"claude/dialog_{name}" for name in ("server", "imports", "bypass", "api_key")), "confirm"),
+    "codex/dialog_daemon": "confirm",
     "codex/dialog_trust": "trust",
     "codex/dialog_hook_trust": "hooks",
     "codex/dialog_login": "login",
