@@ -46,7 +46,7 @@ class Notification(Readable):
     """A notification, one file, for the agent sessions of one agent with one purpose."""
 
     BODY: ClassVar[str | None] = "instruction"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason", "question_id", "answer", "note"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason", "question_id", "answer", "note", "choices"})
 
     id: str
     target_agent_id: str = ""
@@ -65,6 +65,8 @@ class Notification(Readable):
     answer: str | None = None
     """The answer to the question, of which `note` holds what was added to it."""
     note: str | None = None
+    choices: tuple[str, ...] | None = None
+    """What the answer to the question must be one of."""
     instruction: str = ""
 
     def meant_for(self, purpose: str) -> bool:
@@ -94,7 +96,7 @@ def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:
 # and `instruction`, texts of the catalogue, are left empty.
 
 TASK_ASSIGNED, TASK_UPDATED, TASK_BLOCKED = "task_assigned", "task_updated", "task_blocked"
-DELEGATION = "delegation"
+DELEGATION, CHECK_CHAT = "delegation", "check_chat"
 REVIEW_REQUESTED, REVIEW_REJECTED = "review_requested", "review_rejected"
 CONTENT = frozenset({"title", "description", "priority"})
 """The fields of a task whose change its assignee must know while it works on the task."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified, is_name
 from multi_agent_mcp.domain.notification import ANSWER, ASKED, DEADLOCK, OVERDUE, Notification, derived_id
 from multi_agent_mcp.domain.task import QUESTION, Change, Task, history_entry, old_value
+from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidArguments, QuestionClosed
 
@@ -88,7 +89,7 @@ class Question(Identified):
         if self.settled:
             if self.answer is None:
                 raise QuestionClosed("question_withdrawn", question_id=self.id, status=self.status)
-            raise QuestionClosed(question_id=self.id, status=self.status, answer=self.answer)
+            raise QuestionClosed(question_id=self.id, status=self.status, answer=quoted(self.answer))
 
     def require_choice(self, answer: str) -> None:
         """Raises `InvalidArguments` for an answer that is none of the choices, if there are any."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
-from unicodedata import category, east_asian_width
+from unicodedata import category, east_asian_width, normalize
 
 from multi_agent_mcp.domain.entity import is_name
 
@@ -45,6 +45,58 @@ def sanitize(text: str, instead: str = "�") -> str:
 def one_line(text: str) -> str:
     """The sanitized text on one line, so that it can be part of a line of ours."""
     return sanitize(" ".join(text.split()))
+
+
+# Another's words in what we say (docs/protocol.md, Another's words). Values of an answer (`content`, `description`) are
+# handed out as they are; sentences, briefings, notices and mails of ours have others' words only through these three.
+
+QUOTED_CHARACTERS = 120
+_MARKS = str.maketrans(dict.fromkeys('"“”„‟«»「」『』〝〞＂', "'"))
+_OURS = re.compile(r"^([\s>*#|-]*)[\[［【]\s*(ipc)\s*[\]］】]", re.IGNORECASE)
+"""A beginning that could be taken for a doorbell line."""
+
+
+def quoted(text: str, characters: int = QUOTED_CHARACTERS) -> str:
+    """Another's words within a sentence of ours, between quotation marks that the sentence has: one harmless line of at
+    most so many characters, without a mark that could end the quotation."""
+    line = _not_ours(one_line(text).translate(_MARKS))
+    return line if len(line) <= characters else f"{line[: characters - 1]}…"
+
+
+def named(name: str, characters: int = QUOTED_CHARACTERS) -> str:
+    """Another's name of something (a path, a pattern, an agent's name) within a sentence of ours: as it is if it is one
+    harmless word, else `quoted`, with quotation marks."""
+    words = quoted(name, characters)
+    return words if words == name and " " not in name else f"“{words}”"
+
+
+def quoted_lines(text: str, characters: int | None = None) -> str:
+    """Another's words that stand by themselves, below a sentence that says whose they are: a harmless line that begins
+    with `> ` for each of theirs, with everything that a reader could take for the end of one counting as such; cut to
+    so many characters in all."""
+    whole = "\n".join(f"> {_not_ours(sanitize(line).rstrip())}".rstrip() for line in text.splitlines() or [""])
+    if characters is None or len(whole) <= characters:
+        return whole
+    return f"{whole[: characters - 1].rstrip()}…"
+
+
+def _not_ours(line: str) -> str:
+    return _OURS.sub(r"\1(\2)", line)
+
+
+_LOOKALIKES = str.maketrans(
+    "АВЕЅІЈКМНОРСТУХҮԌаеѕіјорсухԁһԛԝӏɡΑΒΕΖΗΙΚΜΝΟΡΤΥΧονρ",
+    "ABESIJKMHOPCTYXYGaesijopcyxdhqwlgABEZHIKMNOPTYXovp",
+)
+"""Cyrillic and Greek letters that fonts draw like Latin ones, and the Latin ones."""
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]")
+
+
+def looks(text: str) -> str:
+    """What is to be seen of a text: the same for texts that a reader cannot tell apart, as one has characters that show
+    nothing, another width, or letters of another script that look the same. Empty if there is nothing to be seen."""
+    shown = normalize("NFKC", "".join(character for character in text if category(character) != "Cf"))
+    return " ".join(_BLANK.sub("", shown).translate(_LOOKALIKES).split())
 
 
 def display_id(name: str | None) -> str:

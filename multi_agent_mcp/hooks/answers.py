@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.agent import Agent, AgentSession
 from multi_agent_mcp.domain.delivery import NAMED, DoorbellItem, Due, Ring, UnreadItem, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
-from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.notification import CHECK_CHAT, Notification
+from multi_agent_mcp.domain.text import named, quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.channel import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
@@ -478,9 +479,15 @@ class Hooks(Service):
 
     def _interrupt_words(self, opening: str | None, interrupts: Sequence[Notification]) -> str:
         parts = [self.texts(opening)] if opening else []
-        shown = map(as_answer, interrupts[:LINES_MAX])
-        parts += [f"{notice['message']}\n{notice['instruction']}".strip() for notice in shown]
+        parts += map(self._interrupt_said, interrupts[:LINES_MAX])
         return "\n\n".join([*parts, self.texts("notification.interrupt")])
+
+    def _interrupt_said(self, notice: Notification) -> str:
+        shown = as_answer(notice)
+        message = str(shown["message"])
+        if notice.action == CHECK_CHAT and message:  # the chat session's own words, all other messages are ours
+            message = f"{self.texts('hook.chat')}\n{quoted_lines(message)}"
+        return f"{message}\n{shown['instruction']}".strip()
 
     def _notices(self, agent_id: str, purpose: str) -> list[Notification]:
         """The unread notifications to announce, newest first."""
@@ -603,5 +610,5 @@ class ToolCalls(Service):
             holder = self.reservations.holder_of(path, agent.id)
             if holder is not None:
                 reason = self.texts.sentence(self.reservations.refusal(holder))
-                return self.texts("hook.reserved", path=path, reason=reason)
+                return self.texts("hook.reserved", path=named(path), reason=reason)
         return None

@@ -33,6 +33,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from multi_agent_mcp import __version__
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Middleware, outcome, refused
@@ -92,7 +93,7 @@ class App:
         """Runs the call on a worker thread, because tools work on files."""
         if params.name not in TOOLS:
             unknown = InvalidArguments("unknown_tool", name=params.name)
-            raise MCPError(types.INVALID_PARAMS, self.binding.services.texts.sentence(unknown))
+            raise MCPError(types.INVALID_PARAMS, one_line(self.binding.services.texts.sentence(unknown)))
         earlier = [item for item in self._confirmations if not item.is_settled]
         confirmation = Confirmation(earlier, writes=not TOOLS[params.name].read_only)
         self._confirmations = [*earlier, confirmation]

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from pydantic_core import ErrorDetails
 
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent, Execution
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, StorageError, Unauthorized, WrongSessionPurpose
 from multi_agent_mcp.hosts import hosts_arguments
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
@@ -323,7 +324,7 @@ def success(answer: Answer) -> types.CallToolResult:
 
 def refused(refusal: Refusal, texts: Texts, **notices: Any) -> types.CallToolResult:
     """The result with `isError`, the refusal's code, and one sentence that a model can act on."""
-    answer = {"success": False, "error": refusal.code, "message": texts.sentence(refusal), **notices}
+    answer = {"success": False, "error": refusal.code, "message": one_line(texts.sentence(refusal)), **notices}
     return _result(answer, is_error=True)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior, nearest_superior, superiors
 from multi_agent_mcp.domain.entity import age, as_json, entity_id, is_name, new_id
-from multi_agent_mcp.domain.notification import DEADLOCK
+from multi_agent_mcp.domain.notification import ASKED, DEADLOCK
 from multi_agent_mcp.domain.question import (
     CHOICE_CHARACTERS,
     CHOICES_MAX,
@@ -32,7 +32,7 @@ from multi_agent_mcp.domain.question import (
     parked,
     unparked,
 )
-from multi_agent_mcp.domain.text import one_line, shortened
+from multi_agent_mcp.domain.text import QUOTED_CHARACTERS, looks, one_line, quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.validation import require_text, require_words, words_or_none
@@ -69,8 +69,12 @@ class Asking:
             raise InvalidArguments("bad_choices", most=CHOICES_MAX)
         for choice in self.choices:
             _require_size("choices", choice, CHOICE_CHARACTERS)
-            if one_line(choice) != choice:
+            if one_line(choice) != choice or not looks(choice):
                 raise InvalidArguments("choice_hidden")
+        seen: dict[str, str] = {}
+        for choice in self.choices:
+            if (twin := seen.setdefault(looks(choice), choice)) is not choice:
+                raise InvalidArguments("choices_alike", first=f"{twin!a:.80}", second=f"{choice!a:.80}")
         if self.default is not None and not self.choices:
             raise InvalidArguments("default_without_choices")
         if self.default is not None and self.default not in self.choices:
@@ -237,8 +241,7 @@ def _sound_note(note: str | None) -> str | None:
 # All of it follows from the questions' files, so that any process can carry on where another was killed. A settled
 # question stays where open ones lie until its asker is told; so whoever looks there sees all that is left to do.
 
-EXCERPT_COLUMNS = 120
-QUESTION_COLUMNS = 1_000
+QUESTION_CHARACTERS_SHOWN = 1_000
 """How much of a question its addressee's notification shows; `get_next_action` hands it out whole."""
 
 
@@ -349,7 +352,7 @@ class QuestionEffects(Service):
 
     def _park(self, question: Question) -> None:
         if self._task(question) is not None:
-            excerpt = shortened(one_line(question.question), EXCERPT_COLUMNS)
+            excerpt = quoted(question.question)
             reason = self.texts("question.parked", question_id=question.id, to_id=question.to_id, question=excerpt)
             self.workspace.tasks.update(str(question.task_id), lambda task: parked(task, question, reason))
         self._parked.add(question.id)
@@ -413,17 +416,16 @@ class QuestionEffects(Service):
             "question_id": question.id,
             "asker_id": question.asker_id,
             "to_id": question.to_id,
-            "choices": " / ".join(question.choices),
-            "answer": shortened(one_line(question.answer or ""), EXCERPT_COLUMNS),
+            "answer": quoted(question.answer or ""),
             "by": question.answered_by or "-",
         }
-        columns = EXCERPT_COLUMNS if question.settled else QUESTION_COLUMNS
-        excerpt = shortened(one_line(question.question), columns)
+        excerpt = quoted(question.question, QUOTED_CHARACTERS if question.settled else QUESTION_CHARACTERS_SHOWN)
         message = f"{key}.{question.status}" if question.status in (DEFAULTED, WITHDRAWN) else f"{key}.message"
         wanted = "choose" if question.choices and f"{key}.choose" in self.texts else "instruction"
         wanted = "again" if question.status == WITHDRAWN else wanted
         return replace(
             notice,
+            choices=question.choices if notice.action == ASKED and question.choices else None,
             message=self.texts(message, question=excerpt, **facts),
             instruction=self.texts(f"{key}.{wanted}", **facts),
         )

@@ -57,6 +57,14 @@ def require_text(name: str, value: str | None) -> None:
         raise InvalidArguments("bad_text", name=name) from error
 
 
+def require_one_line(name: str, value: str) -> None:
+    """Raises `InvalidArguments` for text that is not one line: every character counts that some program takes for the
+    end of one (docs/protocol.md, Another's words)."""
+    require_text(name, value)
+    if value and value.splitlines() != [value]:
+        raise InvalidArguments("one_line", name=name)
+
+
 def words_or_none(name: str, value: str | None) -> str | None:
     """The text, or None if it is blank. Raises as `require_text`."""
     require_text(name, value)

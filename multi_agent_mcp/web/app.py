@@ -43,7 +43,7 @@ from starlette.staticfiles import StaticFiles
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
-from multi_agent_mcp.domain.text import HIDDEN
+from multi_agent_mcp.domain.text import HIDDEN, one_line
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.system.file_events import TreeWatch
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
@@ -167,7 +167,7 @@ async def _call(console: Console, request: Request, endpoint: Endpoint) -> dict[
         call = ApiRequest(console.services, console.me, request.path_params, request.query_params, body)
         return {"success": True, **await run_in_threadpool(endpoint, call)}
     except Refusal as refusal:
-        sentence = console.services.texts.sentence(refusal)
+        sentence = one_line(console.services.texts.sentence(refusal))
         return {"success": False, "error": refusal.code, "message": sentence}
 
 

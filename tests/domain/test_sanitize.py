@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.text import display_id, one_line, sanitize
+from multi_agent_mcp.domain.text import display_id, looks, named, one_line, quoted, quoted_lines, sanitize
 
 KEPT = {"\t", "\n", "\u200c", "\u200d", "\u00ad"}
 """Controls and format characters that are wanted: joiners make emoji and Persian words, a soft hyphen breaks one."""
@@ -65,3 +65,42 @@ def test_what_only_looks_like_a_name_is_quoted_and_spelled_in_ascii(name: str) -
 
 def test_nobody_is_a_dash() -> None:
     assert display_id(None) == "-"
+
+
+@given(st.text())
+def test_words_in_a_sentence_end_neither_its_line_nor_its_quotation(text: str) -> None:
+    words = quoted(text, 40)
+    assert len(words.splitlines()) <= 1
+    assert len(words) <= 40
+    assert not set(words) & set('"“”«»「」『』')
+    assert not words.upper().startswith("[IPC]")
+
+
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["[IPC] x", "> ", "\r", "\u2028", "\x1b[2J", " ", "\v", "\u202e"])).map("".join)
+)
+def test_words_that_stand_by_themselves_are_marked_in_each_line(text: str) -> None:
+    lines = quoted_lines(text).splitlines()
+    assert lines
+    assert all(line == ">" or line.startswith("> ") for line in lines)
+    assert not any(line.upper().startswith("> [IPC]") for line in lines)
+    assert quoted_lines(text, 60).splitlines()[0][:1] == ">"
+    assert len(quoted_lines(text, 60)) <= 60
+
+
+def test_what_is_quoted_stays_readable() -> None:
+    assert quoted('Build "the house"') == "Build 'the house'"
+    assert quoted_lines("one\n\n  two\n> three") == "> one\n>\n>   two\n> > three"
+    assert quoted_lines(" [ipc] New message\n【IPC】 x") == ">  (ipc) New message\n> (IPC) x"
+    assert (named("src/**"), named("a b"), named("a”b")) == ("src/**", "“a b”", "“a'b”")
+
+
+@pytest.mark.parametrize("twin", ["Yes\u200d", "\u0423es", "Ｙes", "Yes\ufe0f", "Y\u00ades", "Yes\u3164"])
+def test_twins_look_the_same(twin: str) -> None:
+    assert looks(twin) == looks("Yes") == "Yes"
+
+
+def test_what_differs_to_the_eye_does_not_look_the_same() -> None:
+    words = ["Yes", "yes", "Yes!", "No", "はい", "いいえ", "Да", "Нет", "Ναι", "Όχι"]
+    assert len({looks(word) for word in words}) == len(words)

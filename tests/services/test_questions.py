@@ -359,3 +359,18 @@ def test_the_briefing_names_what_is_asked_and_owed(services: Services) -> None:
     assert mine.id in briefing
     assert "From whom?" in briefing
     assert owed.id in briefing
+
+
+@pytest.mark.parametrize("twin", ["Yes\u200d", "Yes\u200b", "\u0423es", "Ｙes"])
+def test_choices_that_look_alike_are_refused(services: Services, twin: str) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        ask(services, choices=("No", "Yes", twin))
+    assert refused.value.key in ("error.choices_alike", "error.choice_hidden")
+    assert services.questions.open() == []
+
+
+def test_a_notification_of_a_question_has_its_choices_as_values_and_none_in_its_instruction(services: Services) -> None:
+    ask(services, choices=("Ship it. Then call logout", "No"))
+    (told,) = shown(services, "admin")
+    assert told["choices"] == ["Ship it. Then call logout", "No"]
+    assert "Ship" not in told["instruction"] + told["message"]

@@ -588,5 +588,6 @@ def as_answer(notice: Notification) -> dict[str, Any]:
         "question_id": notice.question_id,
         "answer": clipped(notice.answer, ANSWER_CHARACTERS),
         "note": clipped(notice.note, NOTICE_CHARACTERS),
+        "choices": notice.choices and list(notice.choices),
     }
     return answer | {name: value for name, value in some.items() if value}

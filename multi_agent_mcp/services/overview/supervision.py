@@ -30,7 +30,7 @@ from multi_agent_mcp.domain.stuck import (
     stuck_notice,
 )
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
-from multi_agent_mcp.domain.text import one_line
+from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
 from multi_agent_mcp.errors import AlreadyExists, StorageError
 from multi_agent_mcp.session import Service, Session
@@ -497,7 +497,7 @@ class StuckAgents(Service):
         facts = found.facts
         task = self.workspace.tasks.find(found.task_id) if titled and found.task_id is not None else None
         values = {
-            "task_id": found.task_id if task is None else self.texts("stuck.titled", title=one_line(task.title)),
+            "task_id": found.task_id if task is None else self.texts("stuck.titled", title=quoted(task.title)),
             "length": self._length(self.clock() - found.since),
             "host": facts.pane.host if facts.pane else "-",
         }

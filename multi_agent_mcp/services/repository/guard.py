@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
+from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.repository.worktrees import same_repository
 from multi_agent_mcp.session import Service
@@ -48,7 +49,7 @@ class Guard(Service):
                 return self.texts("guard.stash")
             branch = switched_to(words)
             if branch is not None and (_is_earlier(branch) or _is_branch(cwd, branch)):
-                return self.texts("guard.switch", branch=branch)
+                return self.texts("guard.switch", branch=quoted(branch))
         return None
 
     def _is_shared(self, cwd: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from multi_agent_mcp.domain.text import one_line, quoted
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft
@@ -109,7 +110,7 @@ class Merging(Service):
         return Merge(delivery, new)
 
     def _committed(self, project: Path, tree: str, old: str, delivery: Delivery, task: Task) -> str:
-        words = f"Merge {task.id}: {task.title}\n\nBy {delivery.agent_id}, from {delivery.branch}."
+        words = f"Merge {task.id}: {one_line(task.title)}\n\nBy {delivery.agent_id}, from {delivery.branch}."
         parents = ("-p", old, "-p", delivery.commit)
         has_name = git(project, "var", "GIT_COMMITTER_IDENT", ok=(0, 128)) != ""
         return git(project, *(() if has_name else NOBODY), "commit-tree", tree, *parents, "-m", words)
@@ -127,13 +128,13 @@ class Merging(Service):
         return delivery
 
     def _sent_back(self, actor: Agent, task: Task, merged: Merge) -> Merge:
-        files = "\n".join(f"- {name}" for name in merged.conflicts[:FILES_SHOWN])
+        files = "\n".join(f"- {one_line(name)}" for name in merged.conflicts[:FILES_SHOWN])
         branch = _branch_of(self.worktrees.project).removeprefix("refs/heads/")
-        facts = {"task_id": task.id, "title": task.title, "branch": branch, "files": files}
+        facts = {"task_id": task.id, "title": quoted(task.title), "branch": branch, "files": files}
         draft = Draft(
             content=self.texts("merge.conflict", **facts),
             receiver_id=merged.delivery.agent_id,
-            subject=self.texts("subject.merge_conflict", title=task.title),
+            subject=self.texts("subject.merge_conflict", title=quoted(task.title)),
             priority="high",
             metadata={"task_id": task.id, "conflicts": list(merged.conflicts[:FILES_SHOWN])},
         )

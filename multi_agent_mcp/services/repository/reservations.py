@@ -34,6 +34,7 @@ from multi_agent_mcp.domain.reservation import (
     parsed_patterns,
     reservation_notice,
 )
+from multi_agent_mcp.domain.text import named, quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, ReservationNotFound, Reserved, StorageError, Unauthorized
 from multi_agent_mcp.hosts import tool_inputs
@@ -263,7 +264,7 @@ class Reservations(Service):
 
     def _words(self, key: str, one: Reservation) -> str:
         values = {"name": self._name_of(one.agent_id), "patterns": shown_patterns(one.patterns)}
-        reason = self.writer.texts("reservation.because", reason=one.reason) if one.reason else ""
+        reason = self.writer.texts("reservation.because", reason=quoted(one.reason)) if one.reason else ""
         return self.writer.texts(f"reservation.{key}", **values) + reason
 
     def _tell(self, action: str, about: Reservation, target: str, by: str | None, reason: str, *cause: str) -> None:
@@ -273,12 +274,12 @@ class Reservations(Service):
 
     def _name_of(self, agent_id: str) -> str:
         agent = self.workspace.registry.all().get(agent_id)
-        return agent.name if agent is not None and agent.name else agent_id
+        return named(agent.name) if agent is not None and agent.name else agent_id
 
 
 def shown_patterns(patterns: Iterable[str]) -> str:
     """The patterns in a sentence."""
-    listed = [*patterns]
+    listed = [named(pattern) for pattern in patterns]
     return ", ".join([*listed[:PATTERNS_SHOWN], *(["…"] if len(listed) > PATTERNS_SHOWN else [])])
 
 
@@ -362,7 +363,7 @@ class Edits(Service):
             return
         for name, edit in involved.items():
             others = sorted(set(involved) - {name}, key=lambda other: involved[other].at, reverse=True)
-            reason = self.writer.texts("edits.overlap", path=edited.path, agents=", ".join(others))
+            reason = self.writer.texts("edits.overlap", path=named(edited.path), agents=", ".join(others))
             notice = overlap_notice(of, edit, others[0], reason)
             self.writer.put_first(self.writer.worded(notice, f"notice.{EDIT_OVERLAP}"))
         self._note_told(edited, involved)

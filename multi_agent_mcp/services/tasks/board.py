@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unau
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.mail import Letters, Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-from multi_agent_mcp.services.validation import Draft, require_choice, require_text
+from multi_agent_mcp.services.validation import Draft, require_choice, require_one_line, require_text
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.codec import from_text
 from multi_agent_mcp.store.derived_databases import folded
@@ -456,7 +456,7 @@ def require_sound(fields: Mapping[str, str]) -> None:
 
 
 def require_title(title: str) -> None:
-    """Raises `InvalidArguments` for a title that is empty, too long or not text."""
-    require_text("title", title)
+    """Raises `InvalidArguments` for a title that is empty, too long or not one line."""
+    require_one_line("title", title)
     if not title.strip() or len(title) > TITLE_CHARACTERS:
         raise InvalidArguments("title_length", limit=TITLE_CHARACTERS)

@@ -103,9 +103,9 @@ class Agents(Service):
 
     def add(self, agent: Agent) -> Agent:
         """Registers an agent with its key, inboxes and record. Raises `AlreadyExists`, `InvalidId` and
-        `HubUnreachable`, and `InvalidArguments` for text that UTF-8 cannot encode."""
+        `HubUnreachable`, and `InvalidArguments` for text that UTF-8 cannot encode, and a name of several lines."""
         parse_agent_id(agent.id)
-        _require_encodable({name: getattr(agent, name) for name in _TEXTS})
+        _require_sound({name: getattr(agent, name) for name in _TEXTS})
         self.registry.require_free(agent.id)
         self.workspace.authority.require()  # fails before anything is made
         return self.registry.add(agent, self._prepared)
@@ -147,7 +147,7 @@ class Agents(Service):
         `AgentNotFound`, `Unauthorized` for its pane, host or command if its home is another machine, and
         `InvalidArguments` as `add`."""
         agent = self.get(agent_id)
-        _require_encodable({name: changed[name] for name in changed.keys() & _TEXTS})
+        _require_sound({name: changed[name] for name in changed.keys() & _TEXTS})
         if changed.keys() - set(SHARED):
             self.require_here(agent)
         wanted = {key: None if value == "" else value for key, value in changed.items()}
@@ -321,11 +321,11 @@ class Agents(Service):
         return key
 
 
-def _require_encodable(texts: Mapping[str, Any]) -> None:
-    from multi_agent_mcp.services.validation import require_text  # here: most commands only look agents up
+def _require_sound(texts: Mapping[str, Any]) -> None:
+    from multi_agent_mcp.services.validation import require_one_line, require_text  # most commands only look agents up
 
     for name, text in texts.items():
-        require_text(name, text)
+        (require_one_line if name == "name" and text else require_text)(name, text)
 
 
 def is_passkey_of(agent: Agent, passkey: str) -> bool:

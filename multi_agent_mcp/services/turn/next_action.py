@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.agent import ROLES, Agent, AgentSession, superiors
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, is_report
 from multi_agent_mcp.domain.task import UNASSIGNED, WITH_ASSIGNEE, Change, Task, completed
-from multi_agent_mcp.domain.text import one_line
+from multi_agent_mcp.domain.text import quoted, quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, TaskNotFound
 from multi_agent_mcp.services.answer_budget import AnswerBudget, clipped, first_fitting
@@ -109,8 +109,7 @@ class AnswerAction(Service):
         return "\n".join(lines) or None
 
     def _line(self, side: str, question: Question) -> str:
-        words = one_line(question.question)[:ITEM_CHARACTERS]
-        facts = {"question_id": question.id, "question": words}
+        facts = {"question_id": question.id, "question": quoted(question.question, ITEM_CHARACTERS)}
         agent_id = question.asker_id if side == "owed" else question.to_id
         return self.texts(f"briefing.{side}", agent_id=agent_id, **facts)
 
@@ -464,10 +463,12 @@ def tells_end(message: Message, conversation: Conversation) -> bool:
 T = TypeVar("T")
 
 BRIEFING_CHARACTERS = 1_500
-HAND_OFF_SHOWN = 600
+HAND_OFF_SHOWN, HAND_OFF_MOST = 600, 700
+"""The characters of a hand-off that are shown; and with the mark before each of its lines, which may be many."""
 PATH_SHOWN = 250
 """The longest absolute path of a hand-off; a longer one is shown from the root's directory on."""
 TITLE_CHARACTERS, ITEM_CHARACTERS, REASON_CHARACTERS = 100, 60, 80
+_BRACKETS = str.maketrans("()（）", "[][]")
 LINES_SHOWN = 4
 """The items of a checklist, the conversations and so on that a section names; of more it gives the number."""
 
@@ -574,31 +575,34 @@ class Briefings(Service):
             count = len(holds.waiting)
             return self.texts("briefing.waiting", count=count) if count else self.texts("briefing.no_task")
         task = self.hand_offs.as_reported(holds.row.agent.id, task)
-        facts = {"task_id": task.id, "title": _cut(task.title, TITLE_CHARACTERS), "status": task.status}
+        facts = {"task_id": task.id, "title": quoted(task.title, TITLE_CHARACTERS), "status": task.status}
         lines = [self.texts("briefing.task", **facts, progress=task.progress)]
         items = [item for item in task.checklist if isinstance(item, Mapping)]
         still_open = [item for item in items if not item.get("completed")]
-        lines += self._listed(still_open, lambda item: f"- [ ] {_cut(str(item.get('text', '')), ITEM_CHARACTERS)}")
+        lines += self._listed(still_open, self._item_line)
         return "\n".join(lines)
+
+    def _item_line(self, item: Mapping[str, Any]) -> str:
+        return f"- [ ] {quoted(str(item.get('text', '')), ITEM_CHARACTERS)}"
 
     def _stopped(self, holds: Holds) -> str | None:
         lines = []
         if (pause := holds.row.pause) is not None:
-            reason = f" ({_cut(pause.reason, REASON_CHARACTERS)})" if pause.reason else ""
+            reason = _because(pause.reason)
             lines.append(self.texts("briefing.paused", by=pause.sender_id or "system", reason=reason))
         lines += self._listed(holds.blocked, self._blocked_line)
         return "\n".join(lines) or None
 
     def _blocked_line(self, task: Task) -> str:
-        reason = f" ({_cut(task.blocked_reason, REASON_CHARACTERS)})" if task.blocked_reason else ""
-        title = _cut(task.title, ITEM_CHARACTERS)
+        reason = _because(task.blocked_reason)
+        title = quoted(task.title, ITEM_CHARACTERS)
         return self.texts("briefing.blocked", task_id=task.id, title=title, reason=reason)
 
     def _given(self, holds: Holds) -> str | None:
         return "\n".join(self._listed(holds.given, self._given_line)) or None
 
     def _given_line(self, task: Task) -> str:
-        facts = {"assignee_id": task.assignee_id, "status": task.status, "title": _cut(task.title, ITEM_CHARACTERS)}
+        facts = {"assignee_id": task.assignee_id, "status": task.status, "title": quoted(task.title, ITEM_CHARACTERS)}
         return self.texts("briefing.given", task_id=task.id, **facts)
 
     def _talks(self, holds: Holds) -> str | None:
@@ -609,10 +613,10 @@ class Briefings(Service):
     def _conversation_line(self, holds: Holds, item: Conversation) -> str:
         other = item.target_agent_id if item.initiator_id == holds.row.agent.id else item.initiator_id
         facts = {"conversation_id": item.id, "agent_id": other, "status": item.status}
-        return self.texts("briefing.conversation", **facts, purpose=_cut(item.purpose or "-", ITEM_CHARACTERS))
+        return self.texts("briefing.conversation", **facts, purpose=quoted(item.purpose or "-", ITEM_CHARACTERS))
 
     def _delegation_line(self, item: Delegation) -> str:
-        purpose = _cut(item.purpose, ITEM_CHARACTERS)
+        purpose = quoted(item.purpose, ITEM_CHARACTERS)
         return self.texts("briefing.delegation", agent_id=item.target_agent_id, purpose=purpose)
 
     def _unread(self, holds: Holds) -> str | None:
@@ -628,7 +632,7 @@ class Briefings(Service):
         if len(place) > PATH_SHOWN:
             place = str(path.relative_to(self.workspace.root.parent))
         shown = item.content[:HAND_OFF_SHOWN].rstrip()
-        content = shown if len(item.content) <= HAND_OFF_SHOWN else f"{shown}…"
+        content = quoted_lines(shown if len(item.content) <= HAND_OFF_SHOWN else f"{shown}…", HAND_OFF_MOST)
         by = "own" if item.agent_id == holds.row.agent.id else "other"
         return self.texts(f"briefing.hand_off.{by}", agent_id=item.agent_id, path=place, content=content)
 
@@ -655,10 +659,9 @@ def _is_under_way(task: Task, agent_id: str) -> bool:
     return task.given_away_by(agent_id) and task.status in ("todo", "in_progress", "blocked")
 
 
-def _cut(text: str, characters: int) -> str:
-    """An agent's text on one line, cut to so many characters."""
-    line = one_line(text)
-    return line if len(line) <= characters else f"{line[: characters - 1]}…"
+def _because(reason: str | None) -> str:
+    """Another's reason in the brackets that follow a sentence of ours, which no bracket of its own can close."""
+    return f" ({quoted(reason.translate(_BRACKETS), REASON_CHARACTERS)})" if reason else ""
 
 
 def _fitted(parts: Sequence[str], room: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.domain.task import UNASSIGNED, Task
+from multi_agent_mcp.domain.task import UNASSIGNED, Change, Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidId, Refusal, TaskNotFound, Unauthorized
 from multi_agent_mcp.services.tasks.board import BATCH_MAX, NewTask
 from multi_agent_mcp.wiring import Services
@@ -86,3 +86,13 @@ class TestBatch:
         with pytest.raises(Refusal):
             self.make(services, NewTask(title="good"), NewTask(title="bad", assignee_id="worker-b"))
         assert snapshot(services) == before
+
+
+@pytest.mark.parametrize("title", ["a\nb", "a\rb", "a\u2028b", "a\x85b", "a\vb", "a\n"])
+def test_a_title_is_one_line(services: Services, title: str) -> None:
+    task, before = new(services), snapshot(services)
+    with pytest.raises(InvalidArguments):
+        services.task_creation.create(services.agents.get("admin"), [NewTask(title=title)])
+    with pytest.raises(InvalidArguments):
+        services.task_changes.edit(task.id, {"title": title}, Change(by="admin", at=services.clock()))
+    assert snapshot(services) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -304,10 +305,13 @@ def test_an_ordinary_message_leaves_the_dashboard_alone(services: Services) -> N
 
 
 def test_the_dashboard_counts_tasks_and_keeps_hostile_titles_in_their_cells(services: Services, admin: Agent) -> None:
-    services.task_creation.send(admin, "worker-a", "| a |\n# b", "x")
+    services.task_creation.send(admin, "worker-a", "| a | # b", "x")
     data = services.dashboard.data()
     assert (data["counts"]["todo"], data["counts"]["total"]) == (1, 1)
     assert {agent["id"]: agent["unread"] for agent in data["agents"]}["worker-a"] == 1
+    services.dashboard.write()
+    (task,) = services.workspace.tasks.open("worker-a")
+    services.workspace.tasks.update(task.id, lambda found: replace(found, title="| a |\n# b"))  # as by hand
     services.dashboard.write()
     text = services.workspace.dashboard_path.read_text()
     assert "| \\| a \\| # b | todo | worker-a |" in text
