@@ -582,7 +582,7 @@ class Services:
 
     def has_lost_pane(self, agent: Agent) -> bool:
         """Whether no program of the agent runs in the pane where it is registered."""
-        from multi_agent_mcp.services.attention import LIFELESS
+        from multi_agent_mcp.domain.stuck import LIFELESS
 
         return agent.pane_id is None or self.pane_notifier.probe(agent) in LIFELESS
 

@@ -367,8 +367,7 @@ def remove_workspace(context: SessionContext, agent_id: str) -> None:
     """
     state = context.services.worktrees.remove(agent_id)
     answer = {"agent_id": agent_id, "path": state.worktree.path, "removed": state.keeps is None, "kept": state.keeps}
-    facts = {"path": state.worktree.path, "files": len(state.dirty), "commits": state.ahead}
-    context.answer(answer, [context.texts(f"workspace.{state.keeps or 'removed'}", **facts)])
+    context.answer(answer, [context.texts(f"workspace.{state.keeps or 'removed'}", **state.facts)])
     if state.keeps is not None:
         raise click.exceptions.Exit(1)
 

@@ -103,8 +103,10 @@ def send(
 @click.argument("text", help="The answer; `-` reads standard input.")
 @session_command(acting=True)
 def reply(context: SessionContext, message_id: str, text: str) -> None:
-    """Answer a message: in its conversation if it has one, else as mail to its sender."""
-    sent, conversation = context.services.human_conversations.reply(context.me, message_id, text_of(text))
+    """Answer a message, which counts as read then: in its conversation if it has one, else as mail to its sender."""
+    services, me = context.services, context.me
+    sent, conversation = services.human_conversations.reply(me, message_id, text_of(text))
+    services.reading.answered(me, services.human_conversations.message_to(me, message_id))
     where = conversation.id if conversation is not None else None
     context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(sent, context.texts))
 

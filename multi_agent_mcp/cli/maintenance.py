@@ -118,6 +118,8 @@ def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: A
     groups = folded(left, lambda item: _alike(item, names)) if is_terminal() else [[item] for item in left]
     rows = [_finding_row(group, texts) for group in groups]
     yield from titled_table(texts, FINDINGS, rows) if rows else [texts("doctor.clean")]
+    if repairable := sum(finding.fix is not None for finding in left):
+        yield texts("doctor.repairable", count=repairable)
     channels = [
         (doorbell["agent_id"], doorbell["screen"], rung["rung"], _now(texts, doorbell, rung["reason"]))
         for doorbell in answer["doorbells"]

@@ -157,6 +157,8 @@ def show(context: SessionContext, task_id: str) -> None:
         key = "task.merged" if delivered["merged"] else "task.delivered"
         named = {"commit": delivered["commit"][:10], "branch": delivered["branch"], "task_id": task.id}
         record, checked = record | {"delivery": delivered}, ["", context.texts(key, **named), *checked]
+    if task.status == "blocked":
+        checked = ["", context.texts("task.unblock", task_id=task.id), *checked]
     context.answer({"task": record}, [*entity_lines(task, context.texts, facts), *checked])
 
 

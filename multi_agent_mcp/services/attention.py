@@ -4,6 +4,7 @@ current state on each call, so that items disappear when they are solved, wherev
 from __future__ import annotations
 
 import heapq
+import shlex
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
-from multi_agent_mcp.domain.stuck import DIALOG, LOGIN, PaneLook
+from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
@@ -53,10 +54,6 @@ KINDS = (
     "review", "conversation", "blocked", "paused", "limited", "undelivered", "kept", "wait", "mail", "doctor",
 )  # fmt: skip
 """The kinds of items, worst first."""
-LIFELESS = frozenset(
-    {"no_pane", "pane_gone", "pane_changed", "pane_dead", "tmux_gone", "tmux_restarted", "no_tmux", "shell"}
-)
-"""Reasons for which a pane cannot be seen that mean that no agent runs there."""
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
 RUNG_AT_HOME = "other_machine"
@@ -384,11 +381,10 @@ class Attention(Service):
     def _kept(self) -> Iterator[Item]:
         """Yields an item for each worktree that was to be removed and holds work."""
         for state in self.worktrees.kept():
-            facts = {"path": state.worktree.path, "files": len(state.dirty), "commits": state.ahead}
-            text = self.session.people(f"workspace.{state.keeps}", **facts)
-            yield Item(
-                kind="kept", agent_id=state.worktree.agent_id, text=text, command="multi-agent-mcp workspace list"
-            )
+            agent_id = state.worktree.agent_id
+            text = self.session.people(f"workspace.{state.keeps}", **state.facts)
+            command = f"multi-agent-mcp workspace remove {agent_id}"
+            yield Item(kind="kept", agent_id=agent_id, text=text, command=command)
 
     def _wait(self, person: Agent) -> Iterator[Item]:
         """Yields an item if this person, an Owner, waits for an Admin and may do little else."""
@@ -478,14 +474,15 @@ class Attention(Service):
         return [agent for agent in self.workspace.registry.active().values() if not agent.may_be_human]
 
     def _attach(self, agent_id: str) -> str:
-        """Returns the command that shows an agent's window, with all windows of its team, or opens it."""
+        """Returns the command that shows an agent's window, with all windows of its team, or opens it. A pane that `up`
+        did not open is shown by tmux alone."""
         agent = self.workspace.registry.active()[agent_id]
         if agent.pane_id is None:
             return f"multi-agent-mcp up {agent_id}"
         opened = [window for slot, window in self.missing_sessions.windows().items() if slot.agent_id == agent_id]
         if any(window.pane.get("pane_id") == agent.pane_id for window in opened):
             return f"multi-agent-mcp attach {agent_id}"
-        return f"tmux -S {agent.socket_path} attach -t {agent.pane_id}"
+        return f"tmux -S {shlex.quote(str(agent.socket_path))} attach -t {agent.pane_id}"
 
 
 def _words_of(state: str, dialog: Dialog | None) -> str | None:

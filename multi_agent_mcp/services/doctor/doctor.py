@@ -19,7 +19,7 @@ from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superi
 from multi_agent_mcp.domain.message import public_key
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.question import parked_by
-from multi_agent_mcp.domain.stuck import DIALOG
+from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
@@ -82,7 +82,7 @@ def windows(context: CheckContext) -> Iterator[Finding]:
         if window.is_down and slot.purpose == "task":
             yield context.found("supervisor", NOTE, slot.agent_id, "put_down", agent_id=slot.agent_id)
     for slot, count in context.missing_sessions.dying().items():
-        facts = {"purpose": slot.purpose, "count": count}
+        facts = {"purpose": slot.purpose, "count": count, "agent_id": slot.agent_id}
         yield context.found("supervisor", PROBLEM, slot.agent_id, "command_dies", **facts)
 
 
@@ -299,9 +299,13 @@ def notify_command(context: CheckContext) -> Iterator[Finding]:
 
 def _kind(agent: Agent, reason: str) -> str:
     """The key of the text that tells the remedy."""
-    if reason != "unknown_host":
-        return "pane_no_tmux" if reason == "no_tmux" else "pane"
-    return "pane_plain" if agent.host == "plain" else "pane_unknown_host"
+    if reason == "unknown_host":
+        return "pane_plain" if agent.host == "plain" else "pane_unknown_host"
+    if reason == "no_tmux":
+        return "pane_no_tmux"
+    if reason not in LIFELESS:
+        return "pane_held"
+    return "pane" if agent.command else "pane_by_hand"
 
 
 # Checks of several machines: the relay, the hub, machines that are away, what waits, and files against the hub.

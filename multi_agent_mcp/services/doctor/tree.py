@@ -274,7 +274,7 @@ def _mailbox(context: CheckContext, node: Node) -> Iterator[Finding]:
     kind, _, agent_id = node.name.partition("/")
     is_mailbox = kind in ("ipc", "notifications") and node.is_directory and node.name.count("/") == 1
     if is_mailbox and agent_id not in context.agents.registry.all():
-        yield context.found("files", PROBLEM, node.name, "no_agent")
+        yield context.found("files", PROBLEM, node.name, "no_agent", agent_id=display_id(agent_id))
 
 
 def _unnamed(context: CheckContext, node: Node, kind: str, stem: str) -> Iterator[Finding]:

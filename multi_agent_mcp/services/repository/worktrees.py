@@ -67,6 +67,13 @@ class State:
         """Why it must not be removed, or None."""
         return "dirty" if self.dirty else "unmerged" if self.ahead else None
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The values of the texts `workspace.…` that say what became of it."""
+        tree = self.worktree
+        named = {"agent_id": tree.agent_id, "path": tree.path, "branch": tree.branch, "base": tree.base[:10]}
+        return named | {"files": len(self.dirty), "commits": self.ahead}
+
 
 @dataclass(frozen=True, kw_only=True)
 class AddWorktree(Operation):

@@ -128,6 +128,10 @@ class Reading(Service):
         self.owner_waits.checked(agent, unread)
         return unread
 
+    def answered(self, agent: Agent, message: Message) -> None:
+        """Marks a message read that a person has answered without reading the others."""
+        self.read(agent, Query(message_id=message.id, whole=True, polling=False))
+
     def read(self, agent: Agent, query: Query, lease: Lease | None = None) -> dict[str, Any]:
         """Returns messages and marks them read, in this order: reports are applied, the files are leased, `read_at` is
         written. A failure before that leaves everything unread.

@@ -1,0 +1,86 @@
+"""Advice about windows helps: each command that is named is run as it is printed, on a real tmux, and what it was about
+is gone. (All other advice: tests/cli/test_advice.py.)"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+
+import pytest
+
+from multi_agent_mcp.services.attention import Item
+from multi_agent_mcp.services.doctor.tree import Finding
+from multi_agent_mcp.services.tasks.board import NewTask
+from tests.end_to_end.support import TEAM, UP, Ran, Team, Terminal, wait_until
+
+pytestmark = [pytest.mark.tmux]
+
+WITH_COMMANDS = TEAM.replace("agents:", "language: en\nagents:").replace("{id: worker", "{command: cat, id: worker")
+
+
+def follow(team: Team, said: str, command: str, *more: str) -> Ran:
+    """Runs a command that was named, with what this test's tmux needs beside it."""
+    assert re.search(rf"multi-agent-mcp {re.escape(command)}(?![\w-])", said), (command, said)
+    return team.run(*shlex.split(command), *more)
+
+
+def findings(team: Team, check: str) -> dict[str, Finding]:
+    return {found.subject: found for found in team.services.doctor().examine() if found.check == check}
+
+
+def attention(team: Team, kind: str) -> list[Item]:
+    services = team.services
+    return [item for item in services.attention.of(services.agents.owner()) if item.kind == kind]
+
+
+def test_what_is_said_of_windows_helps(bare: Team, terminal: Terminal) -> None:
+    team = bare.make(WITH_COMMANDS)
+    up = UP[1:]
+    # no windows
+    assert findings(team, "panes")["worker-a"].repair.startswith("multi-agent-mcp up;")
+    said = team.run("attach").stderr
+    follow(team, said, "up", *up, "--no-supervisor", "--socket", terminal.socket)
+    assert "attach needs a terminal" in team.run("attach").stderr
+    assert "worker-a" not in findings(team, "panes")
+    # one that `down` has closed
+    team.ask("down", "worker-a")
+    assert findings(team, "supervisor")["worker-a"].repair == "multi-agent-mcp up worker-a"
+    follow(team, team.run("attach", "worker-a").stderr, "up worker-a", *up)
+    assert "attach needs a terminal" in team.run("attach", "worker-a").stderr
+    assert findings(team, "supervisor") == {}
+    # one that was closed by hand
+    terminal("kill-pane", "-t", str(team.services.agents.get("worker-a").pane_id))
+    follow(team, findings(team, "panes")["worker-a"].repair, "up worker-a", *up)
+    assert "worker-a" not in findings(team, "panes")
+    # one whose program has ended
+    os.kill(int(terminal("display-message", "-p", "-t", pane(team), "#{pane_pid}")), signal.SIGKILL)
+    wait_until(lambda: attention(team, "ended"), "its end is seen")
+    follow(team, attention(team, "ended")[0].command, "up worker-a", *up)
+    assert attention(team, "ended") == []
+
+
+def pane(team: Team) -> str:
+    return str(team.services.agents.get("worker-a").pane_id)
+
+
+def test_what_is_said_of_a_team_that_is_down_or_without_its_supervisor_helps(bare: Team, terminal: Terminal) -> None:
+    team, up = bare.make(WITH_COMMANDS), UP[1:]
+    team.ask(*UP, "--socket", terminal.socket)
+    services = team.services
+    services.task_creation.create(services.agents.get("admin"), [NewTask(title="work", assignee_id="worker-a")])
+    wait_until(lambda: team.services.supervision.running(), "it supervises")
+    supervisor = terminal("list-windows", "-a", "-F", "#{window_name} #{pane_pid}").split("supervisor ")[1].split()[0]
+    os.kill(int(supervisor), signal.SIGKILL)
+    wait_until(lambda: not team.services.supervision.running(), "it has ended")
+    assert findings(team, "supervisor")["supervise"].repair == "multi-agent-mcp up"
+    (item,) = attention(team, "ended")
+    follow(team, item.command, "up", *up)
+    wait_until(lambda: team.services.supervision.running(), "it supervises again")
+    assert attention(team, "ended") == []
+    team.ask("down")
+    (item,) = attention(team, "down")
+    follow(team, item.command, "up", *up, "--socket", terminal.socket)
+    assert attention(team, "down") == []
+    team.ask("down")
