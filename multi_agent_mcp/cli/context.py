@@ -24,6 +24,7 @@ from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.delivery import Delivery
     from multi_agent_mcp.services.mail import Sent
     from multi_agent_mcp.wiring import Services
 
@@ -67,10 +68,15 @@ def delivery_lines(sent: Sent, texts: Texts) -> Iterator[str]:
     """Yields the message's id, then a line with the delivery to each receiver."""
     yield sent.message_id
     for agent_id, delivery in sent.delivery.items():
-        key = f"sent.{delivery.reason}"
-        if key not in texts:
-            key = f"sent.{delivery.state}" if delivery.reason is None else f"sent.{delivery.state}_because"
-        yield texts(key, agent_id=agent_id, reason=texts.words_of(delivery.reason or ""))
+        yield delivery_line(agent_id, delivery, texts)
+
+
+def delivery_line(agent_id: str, delivery: Delivery, texts: Texts) -> str:
+    """Returns the line that says whether an agent was rung."""
+    key = f"sent.{delivery.reason}"
+    if key not in texts:
+        key = f"sent.{delivery.state}" if delivery.reason is None else f"sent.{delivery.state}_because"
+    return texts(key, agent_id=agent_id, reason=texts.words_of(delivery.reason or ""))
 
 
 def unverified(message: Mapping[str, Any], texts: Texts) -> str:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from multi_agent_mcp.cli.context import Id, SessionContext, delivery_lines, indented, session_command, text_of
+from multi_agent_mcp.cli.context import (
+    Id,
+    SessionContext,
+    delivery_line,
+    delivery_lines,
+    indented,
+    session_command,
+    text_of,
+)
 from multi_agent_mcp.cli.looking import entity_lines
 from multi_agent_mcp.cli.rendering import (
     ago,
@@ -22,6 +30,7 @@ from multi_agent_mcp.cli.rendering import (
     words_of_code,
 )
 from multi_agent_mcp.config import Check, parse_done_when
+from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.text import one_line
@@ -88,7 +97,13 @@ def add(
         done_when=None if done_when is None else parse_done_when(done_when),
     )
     (task,) = context.services.task_creation.create(context.me, [new], parent)
-    context.answer({"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}, [task.id])
+    answer: dict[str, Any] = {"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}
+    lines = [task.id]
+    for notice in context.services.derived_notices.announced(task):
+        ring = _ring_of(context, notice)
+        answer["delivery"] = {notice.target_agent_id: ring.state}
+        lines.append(delivery_line(notice.target_agent_id, ring, context.texts))
+    context.answer(answer, lines)
 
 
 @task.command("list")
@@ -289,7 +304,11 @@ def unlock(context: SessionContext, reason: str | None) -> None:
 def interrupt(context: SessionContext, agent: str, action: str, task: str | None, reason: str | None) -> None:
     """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
     notice = context.services.interrupting.interrupt(context.me, agent, action, task, reason)
-    _answer_sent(context, agent, notice)
+    if notice is not None:
+        _answer_sent(context, agent, notice)
+        return
+    facts = {"agent_id": agent, "action": action, "task_id": task}
+    context.answer({"notification_id": None, **facts}, [context.texts("interrupt.waited", **facts)])
 
 
 @click.command()
@@ -349,14 +368,21 @@ def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -
     answer = {"notification_id": notice.id, "agent_id": agent_id, "action": notice.action, "task_id": notice.task_id}
     facts = {"agent_id": agent_id, "action": notice.action, "task_id": notice.task_id or "-", "notice_id": notice.id}
     texts = context.texts
-    lines = [texts("interrupt.sent", **facts)]
-    if (waits := context.services.tracking.waits(notice)) is not None:
-        answer |= {"state": "queued", "reason": waits}
-        lines.append(texts("sent.queued_because", agent_id=agent_id, reason=texts.words_of(waits)))
-    elif (away := _away_home(context, agent_id)) is not None:
-        answer |= {"state": "stored", "reason": "machine_away"}
-        lines.append(texts("interrupt.later", agent_id=agent_id, machine=away))
-    context.answer(answer, lines)
+    ring = _ring_of(context, notice)
+    line = delivery_line(agent_id, ring, texts)
+    if ring.state != "queued" and (away := _away_home(context, agent_id)) is not None:
+        ring, line = Delivery("stored", "machine_away"), texts("interrupt.later", agent_id=agent_id, machine=away)
+    answer |= {"state": ring.state, "reason": ring.reason}
+    context.answer(answer, [texts("interrupt.sent", **facts), line])
+
+
+def _ring_of(context: SessionContext, notice: Notification) -> Delivery:
+    """Whether the agent was rung about a notification that was just written; its own server does so in a moment."""
+    (known,) = context.services.tracking.progress([notice])
+    state, reason = known["state"], known.get("reason")
+    if state == "stored" and reason is None and context.services.sessions.served_purposes(notice.target_agent_id):
+        reason = "recipient_server_rings"
+    return Delivery(state, reason)
 
 
 def _away_home(context: SessionContext, agent_id: str | None) -> str | None:

@@ -182,6 +182,10 @@ SESSION_LIFETIME = timedelta(seconds=3600)
 DIED = "died"
 
 
+ANY_TASK = "-"
+"""What stands for the task of an interrupt that names none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentSession(Identified):
     """An agent session. `state` is `active`, `ended`, `expired`, or `died` if its process did not end it. `unconfirmed`
@@ -189,9 +193,10 @@ class AgentSession(Identified):
     ids, in files of earlier versions), which the agent's next server makes unread again if this process dies before its
     next call. `calls` counts the tool calls. `machine` is that of the process, in a shared session. `host` is the
     program that started the process, `host_session` that program's own id of its conversation, once known, and
-    `host_directory` where it works."""
+    `host_directory` where it works. `stopped` are the tasks of the interrupts that the
+    agent has read and not answered yet, the last read last; `ANY_TASK` for one that names no task."""
 
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine", "host", "host_session", "host_directory"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine", "host", "host_session", "host_directory", "stopped"})
 
     id: str
     agent_id: str = ""
@@ -211,6 +216,7 @@ class AgentSession(Identified):
     host: str | None = None
     host_session: str | None = None
     host_directory: str | None = None
+    stopped: tuple[str, ...] | None = None
 
     def touch(self, at: datetime) -> AgentSession:
         """The session after a call, which renews its lifetime."""
@@ -237,8 +243,18 @@ class AgentSession(Identified):
         )
 
     def on_task(self, task_id: str | None) -> AgentSession:
-        """The session bound to this task."""
-        return replace(self, task_id=task_id)
+        """The session bound to this task, which an interrupt read before does not concern."""
+        return replace(self, task_id=task_id, stopped=None)
+
+    def told_to_stop(self, task_ids: Iterable[str]) -> AgentSession:
+        """The session after its agent has read interrupts about these tasks."""
+        known = [task_id for task_id in self.stopped or () if task_id not in set(task_ids)]
+        return replace(self, stopped=(*known, *task_ids) or None)
+
+    def has_stopped(self, task_id: str) -> AgentSession:
+        """The session after its agent has answered the interrupts about this task, and those that name none."""
+        left = tuple(known for known in self.stopped or () if known not in (task_id, ANY_TASK))
+        return replace(self, stopped=left or None)
 
     def end(self, at: datetime, state: str = "ended") -> AgentSession:
         return self if self.ended_at else replace(self, state=state, ended_at=at)

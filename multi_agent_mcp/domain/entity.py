@@ -57,6 +57,10 @@ class Readable(Identified):
         """The entity as read at `at`; None makes it unread again (its reader died before it could act)."""
         return replace(self, read_at=at)  # type: ignore[call-arg]  # it is a field of every subclass
 
+    def mark_settled(self, at: datetime) -> Self:
+        """The entity as over at `at`: nobody has to be handed it any more."""
+        return self.mark_read(at)
+
 
 def assembled(entity_type: type[E], values: Mapping[str, Any]) -> E:
     """An entity with these values of all its fields; the constructor of a frozen class takes five times as long. The

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.task import (
     BROUGHT_BY,
     FINAL,
+    INTERRUPT,
     INTERRUPT_ACTIONS,
+    INTERRUPTED,
     QUESTION,
     WITH_ASSIGNEE,
     Line,
@@ -28,8 +30,8 @@ CHAT_NOTICE = "chat_session_notification"
 TYPES = ("interrupt", "status_change", CHAT_NOTICE, "message")
 ACTIONS = (
     *("blocked", "cancel", "pause", "resume"),
-    *("task_assigned", "task_updated", "task_blocked", "agent_stuck", "agent_limited", "loop_suspected"),
-    *("budget_reached", "handoff_soon"),
+    *("task_assigned", "task_updated", "task_withdrawn", "task_blocked"),
+    *("agent_stuck", "agent_limited", "loop_suspected", "budget_reached", "handoff_soon"),
     *("delegation", "check_chat"),
     *("question", "answered", "question_overdue", "deadlock_suspected"),
     *("check_failed", "check_passed", "review_requested", "review_rejected"),
@@ -46,7 +48,9 @@ class Notification(Readable):
     """A notification, one file, for the agent sessions of one agent with one purpose."""
 
     BODY: ClassVar[str | None] = "instruction"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sender_id", "reason", "question_id", "answer", "note", "choices"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset(
+        {"sender_id", "reason", "question_id", "answer", "note", "choices", "settled"}
+    )
 
     id: str
     target_agent_id: str = ""
@@ -67,7 +71,20 @@ class Notification(Readable):
     note: str | None = None
     choices: tuple[str, ...] | None = None
     """What the answer to the question must be one of."""
+    settled: bool | None = None
+    """Whether it was marked read because its cause was over, and nobody was handed it."""
     instruction: str = ""
+
+    def mark_read(self, at: datetime | None) -> Self:
+        return replace(self, read_at=at, settled=None)
+
+    def mark_settled(self, at: datetime) -> Self:
+        return replace(self, read_at=at, settled=True)
+
+    @property
+    def was_handed_out(self) -> bool:
+        """Whether its agent has read it."""
+        return self.read_at is not None and not self.settled
 
     def meant_for(self, purpose: str) -> bool:
         """Whether it is for agent sessions of this purpose; no target purpose (or `both`) means every session."""
@@ -96,6 +113,7 @@ def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:
 # and `instruction`, texts of the catalogue, are left empty.
 
 TASK_ASSIGNED, TASK_UPDATED, TASK_BLOCKED = "task_assigned", "task_updated", "task_blocked"
+TASK_WITHDRAWN = "task_withdrawn"
 DELEGATION, CHECK_CHAT = "delegation", "check_chat"
 REVIEW_REQUESTED, REVIEW_REJECTED = "review_requested", "review_rejected"
 CONTENT = frozenset({"title", "description", "priority"})
@@ -120,27 +138,103 @@ def derived_id(*cause: object) -> str:
 
 
 def interrupt_of(task: Task) -> Notification | None:
-    """The interrupt of a task that somebody other than its assignee has blocked or cancelled, or None."""
-    if task.interrupt_id is None or task.assignee_id is None or task.status not in INTERRUPT_ACTIONS:
+    """The interrupt of whoever had a task in progress when somebody else blocked or cancelled it, or None: not if it
+    was taken up again since."""
+    number, line = _stop_of(task) or (-1, {})
+    if number < 0 or not isinstance(line.get(INTERRUPTED), str):
         return None
-    _, entry = task.latest("status") or (-1, {})
     return Notification(
-        id=task.interrupt_id,
-        target_agent_id=task.assignee_id,
+        id=str(line[INTERRUPT]),
+        target_agent_id=line[INTERRUPTED],
         target_purpose="task",
         type="interrupt",
-        action=INTERRUPT_ACTIONS[task.status],
+        action=INTERRUPT_ACTIONS.get(str(new_value(line, "status")), INTERRUPT_ACTIONS["blocked"]),
         task_id=task.id,
-        created_at=task.status_changed_at or task.updated_at,
-        sender_id=task.status_changed_by,
-        reason=_reason(entry),
+        created_at=parse_time(line.get("at")) or task.updated_at,
+        sender_id=str(line["by"]) if "by" in line else None,
+        reason=_reason(line),
     )
+
+
+def _stop_of(task: Task) -> tuple[int, Line] | None:
+    """The number and content of the line of the history that stopped work on the task, or None. Blocking and cancelling
+    it further leaves that as it is; taking it up ends it. A task of an earlier version says so in no line."""
+    for number, line in task.history.at_hand():
+        if INTERRUPT in line:
+            return number, line
+        if "status" in line and new_value(line, "status") not in (*INTERRUPT_ACTIONS, *FINAL):
+            break
+    known = task.latest("status")
+    if task.interrupt_id is None or known is None or task.status not in INTERRUPT_ACTIONS:
+        return None
+    return known[0], {**known[1], INTERRUPT: task.interrupt_id, INTERRUPTED: task.assignee_id}
+
+
+def still_stops(notice: Notification, task: Task) -> bool:
+    """Whether an interrupt about this task, `blocked` or `cancel`, is still to be shown to an agent that has not read
+    it. What stops its work is, though the task is over or another's meanwhile; what concerns a task that it never had
+    in progress is not, nor one that was taken up again in its hands."""
+    if not task.has_been_worked_on(notice.target_agent_id):
+        return False
+    present = interrupt_of(task)
+    if present is not None and present.target_agent_id == notice.target_agent_id:
+        return present.id == notice.id
+    if task.assignee_id != notice.target_agent_id:
+        return True
+    is_so = INTERRUPT_ACTIONS.get(task.status) == notice.action  # written by hand, or another's own block meanwhile
+    return is_so and task.status_since <= notice.created_at
+
+
+def withdrawal_of(task: Task) -> Notification | None:
+    """The notification of an assignee that somebody else, or its own chat session, has blocked or cancelled a task of
+    its on which nobody worked; None if that did not happen. It is only for one that knows of the task
+    (`owed_withdrawal`)."""
+    number, line = task.latest("status") or (-1, {})
+    by = str(line.get("by") or task.created_by)
+    waited = task.status in INTERRUPT_ACTIONS and old_value(line, "status") is not None and INTERRUPT not in line
+    own = by == task.assignee_id and not _by_chat_session(line)
+    if not waited or own or task.assignee_id is None or task.interrupt_id is not None or QUESTION in line:
+        return None
+    return Notification(
+        id=derived_id(TASK_WITHDRAWN, task.id, number, parse_time(line.get("at")), task.assignee_id),
+        target_agent_id=task.assignee_id,
+        target_purpose="task",
+        type="status_change",
+        action=TASK_WITHDRAWN,
+        task_id=task.id,
+        created_at=parse_time(line.get("at")) or task.updated_at,
+        sender_id=by,
+        reason=_reason(line),
+    )
+
+
+def owed_withdrawal(task: Task, found: Callable[[str], Notification | None]) -> Notification | None:
+    """As `withdrawal_of`, if the assignee knows of the task: it has worked on it, mail has brought it, or it was handed
+    an announcement. `found` returns a notification of the assignee by its id, read or not."""
+    notice = withdrawal_of(task)
+    if notice is None or task.has_been_worked_on(notice.target_agent_id):
+        return notice
+    if any(BROUGHT_BY in line for line in task.history):
+        return notice
+    read = ((told := found(notice_id)) is not None and told.was_handed_out for notice_id in announcements(task))
+    return notice if any(read) else None
+
+
+def announcements(task: Task) -> Iterator[str]:
+    """The ids of the notifications by which its assignee may have heard of the task, the last first."""
+    for number, line in task.history.at_hand():
+        if {"status", "assignee_id", "approval_status"} & line.keys():
+            yield _announcement_id(task, number, line)
+
+
+def _announcement_id(task: Task, number: int, line: Line) -> str:
+    return derived_id(TASK_ASSIGNED, task.id, number, parse_time(line.get("at")), task.assignee_id)
 
 
 def arrival_of(task: Task) -> Arrival | None:
     """The arrival of a task that waits for its assignee; None for one that does not wait, or that the assignee's task
     session has started itself. What its chat session starts arrives thereby, even if it had been announced before."""
-    if task.assignee_id is None or task.status not in WITH_ASSIGNEE:
+    if task.assignee_id is None or task.status not in WITH_ASSIGNEE or task.reported_at is not None:
         return None
     index, entry = task.latest("status", "assignee_id", "approval_status") or (-1, {})
     by = str(entry.get("by") or task.created_by)
@@ -150,7 +244,7 @@ def arrival_of(task: Task) -> Arrival | None:
     if task.status == "in_progress" and by != task.assignee_id and old_value(entry, "status") == "todo":
         return arrival_of(replace(task, status="todo", history=task.history.before(index)))
     at = parse_time(entry.get("at")) or task.created_at
-    notice_id = derived_id(TASK_ASSIGNED, task.id, index, parse_time(entry.get("at")), task.assignee_id)
+    notice_id = _announcement_id(task, index, entry)
     comes_back = QUESTION in entry and task.status == "in_progress"  # its answer is told instead
     return Arrival(notice_id, at, by, own or comes_back or BROUGHT_BY in entry)
 
@@ -164,7 +258,7 @@ def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notifi
     at, by, known = arrival.at, arrival.by, arrival.known
     for finished in dependencies.values():
         if task.status != "in_progress" and finished is not None and (finished.completed_at or at) >= at:
-            at, by = finished.completed_at or at, _finisher(finished, task)
+            at, by = finished.completed_at or at, _giver(arrival, finished, task)
             known = by == task.assignee_id
     if known:
         return None
@@ -311,11 +405,11 @@ def _is_startable(task: Task, dependencies: Mapping[str, Task | None]) -> bool:
     return True
 
 
-def _finisher(finished: Task, waiting: Task) -> str:
-    """The agent that caused a task to wait no longer: the one that finished the dependency, but the waiting task's
-    creator if its assignee did."""
-    by = finished.status_changed_by or waiting.created_by
-    return waiting.created_by if by == waiting.assignee_id else by
+def _giver(arrival: Arrival, finished: Task, waiting: Task) -> str:
+    """The agent in whose name a task is announced that waits no longer: the one that gave it, whoever finished the
+    dependency. An agent that gave it to itself hears of it from the one that finished."""
+    given = (arrival.by, waiting.created_by, finished.status_changed_by)
+    return next((by for by in given if by not in (None, waiting.assignee_id)), waiting.created_by) or ""
 
 
 def _reason(entry: Mapping[str, Any]) -> str | None:

@@ -253,6 +253,8 @@ BROUGHT_BY = "brought_by"
 WITH_ASSIGNEE = frozenset({"todo", "in_progress"})
 """The statuses in which it is the assignee's turn."""
 INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "cancel"}
+INTERRUPT, INTERRUPTED = "interrupt_id", "interrupted"
+"""The keys of a history entry that stopped somebody's work: the id of the interrupt, and whom it stopped."""
 UNASSIGNED = "_unassigned"
 """What stands for nobody where an assignee is named: no agent's id."""
 
@@ -283,7 +285,7 @@ def history_entry(written: Any) -> Mapping[str, Any]:
 @dataclass(frozen=True, kw_only=True)
 class Task(Identified):
     BODY: ClassVar[str | None] = "description"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery", "traceparent"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery", "traceparent", "reported_at"})
 
     id: str
     title: str = ""
@@ -318,6 +320,8 @@ class Task(Identified):
     `reviews`, who has approved what."""
     traceparent: str | None = None
     """The trace of the call that created it."""
+    reported_at: datetime | None = None
+    """When its assignee reported its end, until that takes effect: the assignee has nothing more to do for it."""
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -348,6 +352,11 @@ class Task(Identified):
     def checks(self) -> list[str]:
         """The names of the checks that have to pass before it is done."""
         return checks_in(self.done_when)
+
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether it is in its assignee's hands: in progress, and its end not reported."""
+        return self.status == "in_progress" and self.reported_at is None
 
     @property
     def is_examined(self) -> bool:
@@ -398,7 +407,7 @@ class Task(Identified):
         """The task with a line in its history, once, about a report that could not be applied."""
         if change.message_id is not None and self.history.naming("message_id", change.message_id):
             return self
-        return self.recorded(change, report=message_type, **{REFUSED: why})
+        return replace(self, reported_at=None).recorded(change, report=message_type, **{REFUSED: why})
 
     def has_taken(self, intent_id: str | None) -> bool:
         """Whether that intent was already applied to this task."""
@@ -436,8 +445,9 @@ class Task(Identified):
         if self.final:
             raise InvalidStatusTransition("task_is_final", task_id=self.id, status=self.status)
 
-    def move_to(self, status: str, change: Change) -> Task:
-        """The task after a transition of the table; a rejected request cannot move to `todo`. The further requirements
+    def move_to(self, status: str, change: Change, **noted: Any) -> Task:
+        """The task after a transition of the table, with what is `noted` in its line of the history; a rejected request
+        cannot move to `todo`. The further requirements
         of `in_progress` are checked by `require_startable`. Raises `InvalidStatusTransition`, and `NotProven` for a
         task with conditions unless the change carries their proof: this is the only way to `done`."""
         if status == "todo" and self.approval_status == "rejected":
@@ -461,8 +471,9 @@ class Task(Identified):
             blocked_reason=change.reason if status == "blocked" else None,
             interrupt_id=None,
             delivery=self.delivery if status == "review" else None,
+            reported_at=None,
         )
-        return moved.recorded(change, status=[self.status, status])
+        return moved.recorded(change, status=[self.status, status], **noted)
 
     def _conditions_of(self, status: str) -> Sequence[str]:
         """What has to be proven before the task may get this status. What is in review is decided by its reviewers."""
@@ -504,9 +515,30 @@ class Task(Identified):
         return replace(self, delivery=said).recorded(change, reviewed=sorted(given))
 
     def interrupted(self, status: str, change: Change, interrupt_id: str) -> Task:
-        """The task set to `blocked` or `cancelled` by somebody else, with the id of the interrupt, so that both are
-        written at once (`interrupt_of` derives the notification from the task alone)."""
-        return replace(self.move_to(status, change), interrupt_id=interrupt_id)
+        """The task set to `blocked` or `cancelled` by somebody else, with the id of the interrupt and whom it stops, so
+        that both are written at once (`interrupt_of` derives the notification from the task alone)."""
+        stopped = self.move_to(status, change, **{INTERRUPT: interrupt_id, INTERRUPTED: self.assignee_id})
+        return replace(stopped, interrupt_id=interrupt_id)
+
+    def blocked_again(self, change: Change) -> Task:
+        """The blocked task, blocked by somebody else now: what it waited for, such as the answer to a question, moves
+        it no more."""
+        again = replace(self, status_changed_by=change.by, status_changed_at=change.at, blocked_reason=change.reason)
+        return again.recorded(change, status=[self.status, self.status])
+
+    def end_reported(self, change: Change) -> Task:
+        """The task after its assignee has reported its end, which takes effect when the report is read."""
+        return replace(self, reported_at=change.at).recorded(change, reported=True)
+
+    def has_been_worked_on(self, agent_id: str) -> bool:
+        """Whether this agent ever had it in progress; True if its history does not tell."""
+        lines = [line for line in self.history if "status" in line or "assignee_id" in line]
+        holder = next((old_value(line, "assignee_id") for line in lines if "assignee_id" in line), self.assignee_id)
+        for line in lines:
+            holder = new_value(line, "assignee_id") if "assignee_id" in line else holder
+            if holder == agent_id and "in_progress" in (old_value(line, "status"), new_value(line, "status")):
+                return True
+        return not any("status" in line for line in lines)
 
     def require_startable(self, dependencies: Mapping[str, Task | None]) -> None:
         """Raises `InvalidStatusTransition` unless the task has an assignee, is approved, and all its dependencies are
@@ -532,7 +564,7 @@ class Task(Identified):
         self.require_open()
         task = self.move_to("in_progress", change) if self.status == "review" else self
         task = task.move_to("todo", change) if task.status == "in_progress" else task
-        return replace(task, assignee_id=assignee_id, interrupt_id=None).recorded(
+        return replace(task, assignee_id=assignee_id, interrupt_id=None, reported_at=None).recorded(
             change, assignee_id=[self.assignee_id, assignee_id]
         )
 

@@ -324,7 +324,7 @@ class Inbox(Generic[R]):
                 continue
             entity, status = loaded
             if entity.read_at is None:
-                entity = entity.mark_read(at)
+                entity = entity.mark_settled(at)
                 if not self._replaced(self.hot, name, entity, status, sync=False):
                     continue
             found.append((name, entity))

@@ -238,7 +238,7 @@ class Tasks(SharedCollection[Task]):
 
     def in_progress(self, assignee_id: str) -> list[Task]:
         """Returns the tasks an agent works on, in the order of work."""
-        return sorted((task for task in self.open(assignee_id) if task.status == "in_progress"), key=work_order)
+        return sorted((task for task in self.open(assignee_id) if task.is_worked_on), key=work_order)
 
     def history_path(self, task_id: str) -> Path:
         return self.base / "_history" / f"{task_id}.jsonl"

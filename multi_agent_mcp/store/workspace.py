@@ -231,12 +231,20 @@ class Workspace:
         return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")
 
     def _has_told(self, task: Task) -> bool:
-        """Returns whether the agent that a task's end interrupted, if any, has its notification: until then the task
-        stays where the next reader, who writes it, looks."""
-        from multi_agent_mcp.domain.notification import interrupt_of
+        """Returns whether the agent that a task's end concerns, if any, has its notification: until then the task stays
+        where the next reader, who writes it, looks. An announcement that is unread yet may be read at this moment."""
+        from multi_agent_mcp.domain.notification import announcements, interrupt_of, owed_withdrawal, withdrawal_of
 
-        notice = interrupt_of(task) if is_name(task.assignee_id) else None  # a hand-written file may name anything
-        return notice is None or self.notices(notice.target_agent_id).has(notice)
+        agent_id = task.assignee_id
+        if agent_id is None or not is_name(agent_id):  # a hand-written file may name anything
+            return True
+        if (notice := interrupt_of(task)) is not None and not self.notices(notice.target_agent_id).has(notice):
+            return False
+        if withdrawal_of(task) is None or self.elsewhere(self.registry.all().get(agent_id)) is not None:
+            return True
+        inbox = self.notices(agent_id)
+        owed = owed_withdrawal(task, lambda notice_id: (found := inbox.find(notice_id)) and found[1])
+        return inbox.has(owed) if owed is not None else not inbox.any_unread(frozenset(announcements(task)))
 
     @cached_property
     def sessions(self) -> Collection[AgentSession]:

@@ -27,6 +27,7 @@ def shown(run: Run, given: str) -> dict[str, Any]:
 def test_anything_is_shown_by_the_first_digits_of_its_id(ask: Ask, run: Run, task: str) -> None:
     message = ask("send", "worker-a", "hello", "--subject", "greeting")["message_id"]
     talk = ask("conversation", "start", "worker-a", "Are you there?", "--purpose", "to know")["conversation_id"]
+    ask("task", "status", task, "in_progress")
     notification = ask("interrupt", "worker-a", "--task", task[4:10])["notification_id"]
     for given, kind, whole in (
         (task[:8], "task", task),

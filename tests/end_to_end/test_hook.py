@@ -88,6 +88,7 @@ def test_an_interrupt_denies_every_native_tool_until_it_is_read_but_none_of_ours
 
 def test_an_interrupt_whose_task_is_reopened_denies_nothing(team: Team) -> None:
     task = team.ask("task", "add", "work", "--assignee", "worker-a", "--as", "admin")["task_id"]
+    team.ask("task", "status", task, "in_progress", "--as", "worker-a")
     team.ask("task", "status", task, "blocked", "--as", "admin")
     assert told(team, "PreToolUse") is not None
     team.ask("task", "status", task, "todo", "--as", "admin")
@@ -143,6 +144,7 @@ def test_mail_that_comes_with_what_was_read_or_told_before_is_told(team: Team) -
         team.services.workspace.mailbox("worker-a").read([name], team.services.clock())
         assert told(team, "PostToolUse") is None
     task = team.ask("task", "add", "work", "--assignee", "worker-a", "--as", "admin")["task_id"]
+    team.ask("task", "status", task, "in_progress", "--as", "worker-a")
     assert told(team, "PreToolUse") is None
     team.ask("task", "status", task, "blocked", "--as", "admin")
     for notice in (team.path / "notifications" / "worker-a").glob("*.md"):

@@ -82,6 +82,7 @@ def test_of_a_pause_that_is_over(desk: Machine, laptop: Machine) -> None:
     services = desk.services
     admin = services.agents.get("admin")
     pause = services.interrupting.interrupt(admin, "worker-a", "pause", None, None)
+    assert pause is not None
 
     def at_home(notice: Notification) -> Notification | None:
         found = laptop.services.workspace.notices("worker-a").find(notice.id)

@@ -68,8 +68,10 @@ class Model:
         return status in TRANSITIONS[self.jobs[task_id].status]
 
     def move(self, task_id: str, status: str, by: str) -> None:
-        """Changes a status; `blocked` or `cancelled` by another agent interrupts the assignee."""
+        """Changes a status; `blocked` or `cancelled` by another agent interrupts an assignee at work, which it is until
+        it has read of a block."""
         job = self.jobs[task_id]
+        works = job.status == "in_progress" or task_id in {notice.task_id for notice in self.pending(job.assignee)}
         job.status = status
-        if status in INTERRUPT_ACTIONS and by != job.assignee:
+        if status in INTERRUPT_ACTIONS and by != job.assignee and works:
             self.agents[job.assignee].notices.append(Notice(task_id, INTERRUPT_ACTIONS[status]))

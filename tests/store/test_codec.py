@@ -93,6 +93,7 @@ JSON = st.recursive(
 MAPPING = st.dictionaries(TEXT, JSON, max_size=3)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
+    bool: st.booleans(),
     int: st.integers(),
     float: st.floats(allow_nan=False, allow_infinity=False),
     datetime: st.datetimes(timezones=st.just(UTC)),

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from multi_agent_mcp.domain.agent import Agent, AgentType, Role
+from multi_agent_mcp.domain.agent import ANY_TASK, Agent, AgentType, Role
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import MessagePriority, MessageType
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Unauthorized
 from multi_agent_mcp.server.binding import Binding
@@ -17,6 +18,8 @@ from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft, require_text
 
 CALLS_SECONDS = 0.5
+STOPPING = frozenset(INTERRUPT_ACTIONS.values())
+"""The actions of the interrupts that `report_completed` answers."""
 
 
 def authenticate(binding: Binding, agent_id: str, passkey: str) -> Answer:
@@ -187,9 +190,12 @@ def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
         answer.update(call.fitting({}, "notifications", notices, more))
         return len(answer["notifications"])
 
-    call.services.notifications.read(
+    read = call.services.notifications.read(
         call.me.id, call.purpose, mark_as_read=mark_as_read, fits=fits, lease=call.confirmation.lease
     )
+    if mark_as_read:
+        stops = (item for item in reversed(read) if item["type"] == "interrupt" and item["action"] in STOPPING)
+        call.session.told_to_stop([item["task_id"] or ANY_TASK for item in stops])
     return answer
 
 

@@ -128,26 +128,33 @@ def report_completed(
     result: Literal["success", "failed", "blocked"],
     summary: str | None = None,
     next_steps: str | None = None,
+    task_id: str | None = None,
 ) -> Answer:
     """End your work on the task in hand; blocked also after an interrupt. Your superior is notified."""
     examined: Answer = {}
-    task = call.services.next_action.reported_task(call.me, call.session)
-    if result == "success" and task.done_when and not task.final:
+    task, only_obeys = call.services.next_action.reported_task(call.me, call.session, result, task_id)
+    if task is None or only_obeys:
+        call.services.next_action.obey(call.session, task)
+    elif result == "success" and task.done_when and not task.final:
         delivered = _delivered(call, task.id, summary, next_steps)
         task, examined = delivered.task, delivered.as_answer()
         if going_on := _what_next(call, delivered):
             return {"task_id": task.id, "status": task.status, **examined, **going_on}
     else:
-        task = call.services.next_action.report_completed(call.me, call.session, result, summary, next_steps)
-    more = call.services.next_action.has_more(call.me, call.session)
+        task = call.services.next_action.report_completed(call.me, call.session, result, summary, next_steps, task)
     return {
-        "task_id": task.id,
-        "status": task.status,
+        "task_id": task and task.id,
+        "status": task.status if task else "blocked",
         **examined,
-        "action": "exit",
-        "instruction": call.services.texts("next.exit.more") if more else _how_to_exit(call),
-        **_left_behind(call, task.id),
+        **_exit(call),
+        **(_left_behind(call, task.id) if task else {}),
     }
+
+
+def _exit(call: Call) -> Answer:
+    """What a task session does whose work is over."""
+    more = call.services.next_action.has_more(call.me, call.session)
+    return {"action": "exit", "instruction": call.services.texts("next.exit.more") if more else _how_to_exit(call)}
 
 
 def _delivered(call: Call, task_id: str, summary: str | None, next_steps: str | None = None) -> Examined:

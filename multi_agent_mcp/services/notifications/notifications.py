@@ -28,16 +28,20 @@ from multi_agent_mcp.domain.notification import (
     TASK_ASSIGNED,
     TASK_BLOCKED,
     TASK_UPDATED,
+    TASK_WITHDRAWN,
     Notification,
     arrival_of,
     assignment_of,
     blocks_of,
     delegation_of,
     interrupt_of,
+    owed_withdrawal,
     rejection_of,
     review_requests_of,
+    still_stops,
     update_of,
     was_reopened,
+    withdrawal_of,
 )
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
 from multi_agent_mcp.domain.question import cycles, deadlock_notice
@@ -101,6 +105,11 @@ class DerivedNotices(Service):
         lacking = [notice for notice in self._of(task, written=()) if not self.writer.is_there(notice)]
         self._written.difference_update(notice.id for notice in lacking)
         return lacking
+
+    def announced(self, task: Task) -> list[Notification]:
+        """The unread notifications by which its assignee hears of a task; changes no file."""
+        mine = self.waiting(task.assignee_id) if task.assignee_id is not None else []
+        return [notice for notice in mine if notice.action == TASK_ASSIGNED and notice.task_id == task.id]
 
     def ensure_delegation(self, delegation: Delegation) -> None:
         """As `ensure`, for a delegation."""
@@ -285,6 +294,8 @@ class DerivedNotices(Service):
         """The notifications of this action that follow from the task now; None for an action that needs more."""
         if notice.action == TASK_UPDATED:
             return [update_of(task)]
+        if notice.action == TASK_WITHDRAWN:
+            return [withdrawal_of(task)]
         if notice.action == TASK_BLOCKED:
             return blocks_of(task, [notice.target_agent_id])
         if notice.action == REVIEW_REQUESTED:
@@ -360,8 +371,28 @@ class DerivedNotices(Service):
         blocks = blocks_of(task, self._superiors_to_tell(task)) if task.status == "blocked" else ()
         reviews = review_requests_of(task, self._reviewers(task)) if task.status == "review" else ()
         told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), rejection_of(task)]
-        told += [*blocks, *reviews]
+        told += [self._withdrawal_of(task), *blocks, *reviews]
         yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
+
+    # Why nobody who has read an announcement misses its withdrawal: a reader marks it read under the inbox's lock, and
+    # judges within that lock whether it applies. Whoever asks here has written the task's change before, so the lock
+    # comes to it either after such a reading, which it sees, or before it, and then the announcement applies no more.
+    # Killed before it has asked, the next reader asks the same, as the announcement says whether it was handed out.
+    def _withdrawal_of(self, task: Task) -> Notification | None:
+        """The notification that a waiting task was blocked or cancelled, for an assignee that knows of the task."""
+        agent = self.workspace.registry.active().get(task.assignee_id or "")
+        if withdrawal_of(task) is None or agent is None or self.workspace.elsewhere(agent) is not None:
+            return None  # of another machine's agent only that machine knows for certain what it has read
+        inbox = self.workspace.notices(agent.id)
+        with self.workspace.locks.held(inbox.lock):
+            return owed_withdrawal(task, lambda notice_id: (found := inbox.find(notice_id)) and found[1])
+
+    def is_untold(self, task: Task) -> bool:
+        """Whether the agent that a blocked task was taken from has not read its interrupt yet."""
+        stop = interrupt_of(task) if task.status == "blocked" else None
+        if stop is None or stop.target_agent_id != task.assignee_id:
+            return False
+        return self.workspace.notices(stop.target_agent_id).any_unread(frozenset([stop.id]))
 
     def _reviewers(self, task: Task) -> set[str]:
         """The agents whose review the task waits for."""
@@ -375,7 +406,10 @@ class DerivedNotices(Service):
         return assignment_of(task, {key: self._found(key) for key in task.dependencies})
 
     def _is_worked_on(self, task: Task) -> bool:
-        """Whether the assignee is working on the task. A block ends that, even if its report is still awaited."""
+        """Whether the assignee is working on the task. A block ends that, even if its report is still awaited, as does
+        its return to `todo`."""
+        if task.status != "in_progress":
+            return False
         running = self.workspace.executions.open(task.assignee_id)
         return any(item.task_id == task.id and not was_reopened(task, item.started_at) for item in running)
 
@@ -418,16 +452,10 @@ def _text_of(notice: Notification) -> str:
 
 
 def _interrupt_applies(notice: Notification, task: Task) -> bool:
-    """Whether an interrupt still applies: not if its task was reopened, finished or interrupted again since."""
+    """Whether an interrupt still applies."""
     if notice.action == "pause":
         return not task.final and not was_reopened(task, notice.created_at)
-    if notice.action not in INTERRUPT_ACTIONS.values():
-        return True
-    if INTERRUPT_ACTIONS.get(task.status) != notice.action:
-        return False
-    if task.interrupt_id is None:  # it went to somebody else since, or back and forth by its assignee's own hand
-        return task.status_since <= notice.created_at
-    return task.interrupt_id == notice.id
+    return notice.action not in INTERRUPT_ACTIONS.values() or still_stops(notice, task)
 
 
 # Notifications are shown to the agent sessions of their purpose until they are read.

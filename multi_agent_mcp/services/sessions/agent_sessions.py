@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.authority import Authority
 
 logger = logging.getLogger(__name__)
+
+LAST_SESSIONS = 3
+"""How many ended sessions are searched for an agent's last task session."""
 
 
 @dataclass(eq=False)
@@ -65,6 +68,7 @@ class Sessions(Service):
             pid_started_at=own_start(),
             created_at=now,
             machine=self.workspace.authority.here,
+            stopped=self._unanswered(agent_id) if chosen == "task" else None,
         ).touch(now)
         self.workspace.sessions.add(session)
         return LiveSession(self, session, token)
@@ -176,6 +180,11 @@ class Sessions(Service):
             with self.workspace.locks.held(notices.lock):
                 returned += notices.requeue(files)
         return sum(entity.read_at is not None for entity in returned)
+
+    def _unanswered(self, agent_id: str) -> tuple[str, ...] | None:
+        """The tasks of the interrupts that the agent's last task session had read and not answered."""
+        last = self.workspace.sessions.closed(agent_id, limit=LAST_SESSIONS)
+        return next((session.stopped for session in last if session.purpose == "task"), None) or None
 
     def _choose_purpose(self, agent_id: str, live: list[AgentSession]) -> str:
         served = {session.purpose for session in live} | self.workspace.served_purposes(agent_id)
@@ -333,6 +342,21 @@ class LiveSession:
             if self.record.task_id != task_id:
                 self.record = self.record.on_task(task_id)
                 self._write(sync=True)
+
+    def told_to_stop(self, task_ids: Sequence[str]) -> None:
+        """Records that the agent has read interrupts about these tasks, the last read last."""
+        if task_ids:
+            self._note(self.record.told_to_stop(task_ids))
+
+    def has_stopped(self, task_id: str) -> None:
+        """Records that the agent has answered the interrupts about this task."""
+        if self.record.stopped:
+            self._note(self.record.has_stopped(task_id))
+
+    def _note(self, record: AgentSession) -> None:
+        with self._mutex:
+            self.record = replace(self.record, stopped=record.stopped)
+            self._write(sync=True)
 
     def _write(self, *, sync: bool) -> None:
         if not self._ending:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient
 from multi_agent_mcp.domain.entity import entity_id, new_id
-from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.notification import TASK_WITHDRAWN, Notification
 from multi_agent_mcp.domain.proof import require_reviewers
+from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.task import (
     INTERRUPT_ACTIONS,
     TASK_STATUSES,
@@ -214,7 +215,7 @@ class TaskChanges(Service):
         require_text("blocked_reason", change.reason)
         task = self.get(task_id)
         task.require_open()
-        if status not in (None, task.status):
+        if status is not None and (status != task.status or (status == "blocked" and parked_by(task))):
             moved, _ = self._moved_with_family(task, status, change, fields)
             return moved, _changed(task, moved, given)
         if change.reason is not None:
@@ -328,12 +329,16 @@ class TaskChanges(Service):
         return self.workspace.tasks.update(task_id, move), previous[-1]
 
     def _moved(self, task: Task, status: str, change: Change) -> Task:
-        """The task after the transition, with an interrupt if a task is blocked or cancelled by another agent than its
-        assignee, or by the assignee's chat session: its task session does not know of it."""
+        """The task after the transition, with an interrupt if work on it is stopped by another agent than its assignee,
+        or by the assignee's chat session: its task session does not know of it. What only waits stops nobody; an agent
+        that has not read yet that its task is blocked still works on it."""
         if status == "in_progress":
             require_startable(self.workspace, task)
         own = task.assignee_id == change.by and change.purpose != "chat"
-        if status in INTERRUPT_ACTIONS and task.assignee_id is not None and not own:
+        if status == task.status == "blocked" and _is_blocked_anew(task, change, own=own):
+            return task.blocked_again(change)
+        theirs = status in INTERRUPT_ACTIONS and task.assignee_id is not None and not own
+        if theirs and (task.is_worked_on or self.derived.is_untold(task)):
             return task.interrupted(status, change, new_id("ntf"))
         return task.move_to(status, change)
 
@@ -358,8 +363,14 @@ class TaskChanges(Service):
         return False
 
 
+def _is_blocked_anew(task: Task, change: Change, *, own: bool) -> bool:
+    """Whether a block of a blocked task changes anything: it was parked, and waits for an answer no more, or somebody
+    else has blocked it than does so now."""
+    return parked_by(task) is not None or not (own or task.status_changed_by == change.by)
+
+
 def _open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:
-    """The descendants of the parent among these tasks that are in `todo` or in progress, deepest first."""
+    """The descendants of the parent among these tasks that are in `todo`, in progress or parked, deepest first."""
     children: defaultdict[str | None, list[Task]] = defaultdict(list)
     for task in tasks:
         if task.id != parent_id:  # hand-written files may contain a cycle
@@ -370,7 +381,7 @@ def _open_subtasks(tasks: Iterable[Task], parent_id: str) -> list[Task]:
         level = [task for parent in parents for task in children.pop(parent, ())]
         parents = [task.id for task in level]
         found += reversed(level)
-    return [task for task in reversed(found) if task.status in ("todo", "in_progress")]
+    return [task for task in reversed(found) if task.status in ("todo", "in_progress") or parked_by(task)]
 
 
 def _changed(before: Task, after: Task, names: Iterable[str]) -> list[str]:
@@ -409,9 +420,10 @@ class Interrupting:
 
     def interrupt(
         self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
-    ) -> Notification:
+    ) -> Notification | None:
         """Implements `interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on),
-        or asks it to pause. An agent without a task is interrupted, too."""
+        or asks it to pause. An agent without a task is interrupted, too. Returns what the agent is told: None if its
+        task waited, and it had not heard of it."""
         reason = words_or_none("reason", reason)
         target = self._below(actor, agent_id)
         task = self._task(target, task_id)
@@ -422,8 +434,8 @@ class Interrupting:
             return self.interrupts.stop(target.id, action, **cause)
         status = "blocked" if action == "blocked" else "cancelled"
         moved, _ = self.task_changes.set_status(actor, task.id, status, reason)
-        carried = [notice for notice in self.task_changes.derived.ensure(moved) if notice.interrupts]
-        return carried[0] if carried else self.interrupts.stop(target.id, action, **cause)
+        told = self.task_changes.derived.ensure(moved)
+        return next((notice for notice in told if notice.interrupts or notice.action == TASK_WITHDRAWN), None)
 
     def resume(self, actor: Agent, agent_id: str) -> Notification:
         """Implements `resume AGENT`: ends a pause, whether the agent has read of it or not. Raises

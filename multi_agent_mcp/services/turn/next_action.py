@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from multi_agent_mcp.domain.agent import ROLES, Agent, AgentSession, superiors
+from multi_agent_mcp.domain.agent import ANY_TASK, ROLES, Agent, AgentSession, superiors
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, is_report
-from multi_agent_mcp.domain.task import UNASSIGNED, WITH_ASSIGNEE, Change, Task, completed
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Change, Task, completed
 from multi_agent_mcp.domain.text import quoted, quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, TaskNotFound
@@ -25,12 +25,13 @@ from multi_agent_mcp.services.chat import (
     is_conversational,
 )
 from multi_agent_mcp.services.tasks.board import summary_of
-from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
+from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports, require_startable
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.texts import json_size, shortened
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Dashboard, Snapshots
@@ -58,6 +59,14 @@ class ReportCompleted(TaskChange):
     summary: str | None
     next_steps: str | None
     execution_id: str | None
+
+
+class Reported(NamedTuple):
+    """The task that a report is about; None for an interrupt that names none, of an agent without one. With
+    `only_obeys` the report changes nothing of it: the agent just stops."""
+
+    task: Task | None
+    only_obeys: bool = False
 
 
 @dataclass(eq=False)
@@ -204,17 +213,25 @@ class NextAction(Service):
         self.dashboard.update()
 
     def report_completed(
-        self, agent: Agent, session: LiveSession, result: str, summary: str | None, next_steps: str | None
+        self,
+        agent: Agent,
+        session: LiveSession,
+        result: str,
+        summary: str | None,
+        next_steps: str | None,
+        task: Task | None = None,
     ) -> Task:
-        """Ends the work on the session's task: sets the task's result, closes the execution, notifies the superior once
-        (even if `report_task_completion` was used, too)."""
+        """Ends the work on a task of the agent, by default the one in hand: sets the task's result, closes the
+        execution of it, notifies the superior once (even if `report_task_completion` was used, too)."""
         self.task_reports.require_sendable(summary)  # before anything is changed
         require_text("next_steps", next_steps)
-        task = self.reported_task(agent, session)
+        task = task or self._task_of(agent, session)
+        if task.status in ("backlog", "todo") and result == "success":
+            require_startable(self.workspace, task)
         if task.assignee_id == agent.id:
             self.task_reports.delivered(task, failed=result != "success")
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
-        execution = self.executions.running(session.record)
+        execution = self._execution_of(session, task.id)
         operation = ReportCompleted(
             task_id=task.id,
             change=change,
@@ -224,9 +241,21 @@ class NextAction(Service):
             execution_id=execution.id if execution is not None else None,
         )
         done: Task = self.operations.run(operation)
+        session.has_stopped(done.id)
         if done.status == "blocked":
             self.dashboard.update()
         return done
+
+    def obey(self, session: LiveSession, task: Task | None) -> None:
+        """Notes that the agent has stopped work on a task that is not its own any more, over, or taken up again since
+        it was interrupted; None for an interrupt of an agent that had no task."""
+        if task is not None and (execution := self._execution_of(session, task.id)) is not None:
+            self.executions.finish(execution, error_message=task.status)
+        session.has_stopped(task.id if task is not None else ANY_TASK)
+
+    def _execution_of(self, session: LiveSession, task_id: str) -> Execution | None:
+        running = self.executions.running(session.record)
+        return running if running is not None and running.task_id == task_id else None
 
     def applied(self) -> Mapping[type[Operation], Apply]:
         return {ReportCompleted: self.apply_completion}
@@ -315,9 +344,34 @@ class NextAction(Service):
                 continue  # another session of this agent was faster, or it was blocked meanwhile
         return None
 
-    def reported_task(self, agent: Agent, session: LiveSession) -> Task:
-        """The task that a completion report is about: the session's; for a session that was given none, the task in
-        progress, else the one last interrupted. Raises `TaskNotFound`."""
+    def reported_task(self, agent: Agent, session: LiveSession, result: str, task_id: str | None = None) -> Reported:
+        """The task that a completion report is about: the one with this id, else the session's, but for a `blocked`
+        after an interrupt about another one, which is that one. Raises `InvalidId`, `TaskNotFound`, `Unauthorized`."""
+        if task_id is not None:
+            task = self.task_changes.get(task_id)
+            task.require_assignee(agent.id)
+            return Reported(task)
+        stopped = (session.record.stopped or ()) if result == "blocked" else ()
+        others = [] if session.record.task_id in stopped else [item for item in stopped if item != ANY_TASK]
+        if others:
+            return self._as_stopped(agent, self.task_changes.get(others[-1]), is_other=True)
+        try:
+            task = self._task_of(agent, session)
+        except TaskNotFound:
+            if stopped:
+                return Reported(None, only_obeys=True)
+            raise
+        return self._as_stopped(agent, task, is_other=False) if stopped else Reported(task)
+
+    def _as_stopped(self, agent: Agent, task: Task, *, is_other: bool) -> Reported:
+        """A report about a task whose interrupt the agent has read. It changes nothing of one that is another's or
+        done by now, or that is not the one in hand and was taken up again."""
+        over = task.assignee_id != agent.id or task.status == "done"
+        return Reported(task, only_obeys=over or (is_other and task.status not in INTERRUPT_ACTIONS))
+
+    def _task_of(self, agent: Agent, session: LiveSession) -> Task:
+        """The task in hand: the session's; for a session that was given none, the task in progress, else the one last
+        interrupted. Raises `TaskNotFound`."""
         if session.record.task_id is not None:
             return self.task_changes.get(session.record.task_id)
         current = self.task_changes.current(agent.id)

@@ -51,6 +51,8 @@ def interrupt(call: ApiRequest) -> dict[str, Any]:
     notice = call.services.interrupting.interrupt(
         call.me, call.path["agent_id"], action, call.optional_text("task_id"), call.optional_text("reason")
     )
+    if notice is None:
+        return {"notification_id": None, "action": action, "task_id": call.optional_text("task_id")}
     return _sent(call, notice)
 
 

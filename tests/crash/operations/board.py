@@ -41,6 +41,51 @@ def cancelled(after: Aftermath) -> Iterator[str]:
     yield from whole(after, status=int(task(after).status == "cancelled"), interrupt=len(found))
 
 
+def with_what_waits(services: Services) -> Facts:
+    """A task that waits for worker-a, which has read of it and works on another one."""
+    facts = with_work(services)
+    (waiting,) = services.task_creation.create(
+        services.agents.get("admin"), [NewTask(title="Wait", assignee_id="worker-a")]
+    )
+    services.notifications.read("worker-a", "task")
+    return {"task_id": waiting.id, "in_hand": facts["task_id"]}
+
+
+def withdrawn(after: Aftermath) -> Iterator[str]:
+    """Nobody is stopped, and who has read of the task hears of it."""
+    told = [notice for notice in notices(after.services, "worker-a") if notice.action == "task_withdrawn"]
+    yield from whole(after, status=int(task(after).status == "cancelled"), told=len(told))
+    if any(notice.type == "interrupt" for notice in notices(after.services, "worker-a")):
+        yield "an interrupt about a task that only waited"
+    if after.services.task_changes.get(after.told["in_hand"]).status != "in_progress":
+        yield "the task in hand was stopped"
+
+
+def with_two_at_once(services: Services) -> Facts:
+    """A task of worker-a's that was stopped, which it has not read yet, beside the one in hand, begun last."""
+    facts, worker = with_work(services), services.agents.get("worker-a")
+    (other,) = services.task_creation.create(
+        services.agents.get("admin"), [NewTask(title="Beside", assignee_id="worker-a", priority="low")]
+    )
+    services.task_changes.start(worker, other.id)
+    services.task_changes.set_status(services.agents.get("admin"), other.id, "blocked")
+    return {"task_id": other.id, "in_hand": facts["task_id"]}
+
+
+def obey(deed: Deed) -> None:
+    seat = deed.seat("worker-a")
+    seat.call("get_notifications")
+    deed.acknowledge(seat.call("report_completed", result="blocked"))
+
+
+def obeyed(after: Aftermath) -> Iterator[str]:
+    """The one that was stopped is reported, once; the one in hand goes on."""
+    found = [message for message in mail(after.services, "admin") if message.message_type == "status_update"]
+    yield from whole(after, reported=int(task(after).completion_result == "blocked"), told=len(found))
+    if after.services.task_changes.get(after.told["in_hand"]).status != "in_progress":
+        yield "the task in hand was stopped"
+
+
 def with_a_family(services: Services) -> Facts:
     """A parent of nobody's with two subtasks, one of which has a subtask of its own; two are being worked on."""
     admin = services.agents.get("admin")
@@ -127,7 +172,8 @@ def approved(after: Aftermath) -> Iterator[str]:
 
 def pause(deed: Deed) -> None:
     admin = deed.services.agents.get("admin")
-    deed.acknowledge({"id": deed.services.interrupting.interrupt(admin, "worker-a", "pause", None, None).id})
+    paused = deed.services.interrupting.interrupt(admin, "worker-a", "pause", None, None)
+    deed.acknowledge({"id": paused.id if paused else None})
 
 
 def paused(after: Aftermath) -> Iterator[str]:
@@ -200,6 +246,8 @@ OWNER = (("owner", "task"),)
 OPERATIONS = (
     Operation("block", block, blocked, with_work, ADMIN),
     Operation("cancel", cancel, cancelled, with_work, ADMIN),
+    Operation("withdraw", cancel, withdrawn, with_what_waits, ADMIN),
+    Operation("obey_about_another", obey, obeyed, with_two_at_once, (("worker-a", "task"),)),
     Operation("block_cascade", block_family, family_blocked, with_a_family, OWNER),
     Operation("reassign", reassign, reassigned, with_work, OWNER),
     Operation("create_tasks_batch", create_batch, batch_created, seats=ADMIN),

@@ -186,7 +186,7 @@ def test_the_last_dependency_that_is_done_tells_who_waits_for_it(services: Servi
         session = open_session(services, "worker-b")
         services.next_action.next_action(agent(services, "worker-b"), session)
         services.next_action.report_completed(agent(services, "worker-b"), session, "success", None, None)
-    assert told(services) == [("task_assigned", "worker-b", second.id)]
+    assert told(services) == [("task_assigned", "admin", second.id)]  # who gave it, whoever released it
 
 
 def test_who_finishes_a_dependency_of_its_own_is_told_of_the_work_that_was_planned_for_it(services: Services) -> None:
@@ -204,7 +204,7 @@ def test_a_dependency_whose_finisher_was_killed_is_told_by_the_next_reader(servi
     ((name, _),) = services.workspace.notices("worker-a").unread()
     (services.workspace.notices("worker-a").path / name).unlink()
     assert late.notifications.refresh("worker-a", "task").some  # nothing in the reader's own directories has changed
-    assert told(late) == [("task_assigned", "worker-b", second.id)]
+    assert told(late) == [("task_assigned", "admin", second.id)]
 
 
 SETTLERS: dict[str, Callable[[Services, Task], object]] = {
@@ -246,7 +246,7 @@ def test_work_that_a_superior_begins_after_it_was_told_is_not_told_again(service
 
 
 def test_work_that_is_cancelled_is_told_as_an_interrupt_alone(services: Services, admin: Agent) -> None:
-    task = new(services)
+    task = running(services)
     services.task_changes.set_status(admin, task.id, "cancelled")
     assert [action for action, _, _ in told(services)] == ["cancel"]
     assert len(notices(services, "worker-a")) == 1
@@ -416,11 +416,31 @@ def test_fifty_unread_notifications_cost_no_file_while_nothing_changes(services:
 
 
 NEWS: dict[str, tuple[list[str], str, list[str], str]] = {
-    "an interrupt, after assigning": ([], "admin:assign:worker-b", ["owner:blocked"], "blocked"),
-    "an interrupt, after reopening": (["owner:blocked"], "admin:todo", ["owner:blocked"], "blocked"),
+    "an interrupt, after assigning": (
+        [],
+        "admin:assign:worker-b",
+        ["worker-b:in_progress", "owner:blocked"],
+        "blocked",
+    ),
+    "an interrupt, after reopening": (
+        ["worker-a:in_progress", "owner:blocked"],
+        "admin:todo",
+        ["worker-a:in_progress", "owner:blocked"],
+        "blocked",
+    ),
     "an interrupt, after beginning": (["owner:blocked"], "admin:in_progress", ["owner:blocked"], "blocked"),
-    "another interrupt": ([], "admin:blocked", ["owner:todo", "owner:blocked"], "blocked"),
-    "a cancellation": (["owner:blocked"], "admin:todo", ["owner:cancelled"], "cancel"),
+    "another interrupt": (
+        ["worker-a:in_progress"],
+        "admin:blocked",
+        ["owner:in_progress", "owner:blocked"],
+        "blocked",
+    ),
+    "a cancellation": (
+        ["worker-a:in_progress", "owner:blocked"],
+        "admin:todo",
+        ["owner:in_progress", "owner:cancelled"],
+        "cancel",
+    ),
     "a reopening": (["owner:blocked"], "admin:todo", ["owner:blocked", "owner:todo"], "task_assigned"),
     "a reopening, before it is handed out": (
         ["admin:in_progress"],

@@ -13,7 +13,7 @@ from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
-from tests.services.tasks_support import again, forked, mailed, notices, running, shown
+from tests.services.tasks_support import again, forked, mailed, moved, notices, running, shown
 
 
 def test_a_missing_interrupt_is_written_again_by_its_reader_the_very_same(services: Services, owner: Agent) -> None:
@@ -32,11 +32,11 @@ def test_a_missing_interrupt_is_written_again_by_its_reader_the_very_same(servic
 def test_an_interrupt_that_was_read_and_archived_does_not_come_back(
     services: Services, clock: Clock, owner: Agent, status: str
 ) -> None:
-    task = mailed(services)
+    task = moved(services, mailed(services), "in_progress")
     services.task_changes.set_status(owner, task.id, status)
     assert len(services.notifications.read("worker-a", "task")) == 1
     clock.advance(timedelta(days=31).total_seconds())
-    other = mailed(services)
+    other = moved(services, mailed(services), "in_progress")
     services.task_changes.set_status(owner, other.id, status)
     assert [item["task_id"] for item in services.notifications.read("worker-a", "task")] == [other.id]
     inbox = services.workspace.notices("worker-a").path
@@ -54,6 +54,7 @@ def test_the_interrupt_of_a_task_that_was_reopened_is_no_longer_shown(
     services.task_changes.set_status(owner, task.id, reopened)
     assert [notice.action for notice in notices(services, "worker-a")] == ["task_assigned"]  # the interrupt is read
     assert not services.notifications.refresh("worker-a", "task").interrupts
+    services.task_changes.set_status(owner, task.id, "in_progress") if reopened == "todo" else None
     services.task_changes.set_status(owner, task.id, "blocked")
     assert [item["id"] for item in shown(services, "worker-a")] == [again(services, task).interrupt_id]
     assert len(notices(services, "worker-a")) == 1
@@ -74,7 +75,7 @@ def test_an_interrupt_that_its_writer_was_killed_before_marking_read_is_marked_b
     assert first.id != again(services, task).interrupt_id
 
 
-def test_a_former_assignee_is_not_interrupted_by_what_the_next_one_blocks_itself(
+def test_who_was_stopped_is_shown_that_until_it_reads_it_though_the_task_is_anothers_by_now(
     services: Services, owner: Agent, admin: Agent, clock: Clock
 ) -> None:
     task = running(services)
@@ -85,7 +86,9 @@ def test_a_former_assignee_is_not_interrupted_by_what_the_next_one_blocks_itself
     for status in ("todo", "in_progress", "blocked"):
         clock.advance(1)
         services.task_changes.set_status(services.agents.get("worker-b"), task.id, status)
-    assert not services.derived_notices.applies(first)
+    assert [item["id"] for item in services.notifications.read("worker-a", "task")] == [first.id]
+    assert shown(services, "worker-a") == []
+    assert not services.notifications.refresh("worker-b", "task").interrupts
 
 
 def test_a_task_that_was_blocked_and_then_cancelled_shows_what_is_true_now(services: Services, owner: Agent) -> None:
@@ -100,6 +103,7 @@ def test_a_pause_is_shown_until_it_is_read_or_its_task_is_over(
 ) -> None:
     task = running(services)
     notice = services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
+    assert notice is not None
     assert [item["id"] for item in shown(services, "worker-a")] == [notice.id]
     services.task_changes.set_status(worker_a, task.id, "done")
     assert shown(services, "worker-a") == []

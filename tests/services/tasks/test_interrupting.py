@@ -72,6 +72,7 @@ def test_who_decided_to_end_a_pause_that_is_over_ends_nothing(
     services: Services, owner: Agent, admin: Agent, clock: Clock
 ) -> None:
     pause = services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
+    assert pause is not None
     late = services.interrupts.resumption(pause, admin.id)
     clock.advance(1)
     resumed = services.interrupting.resume(owner, "worker-a")

@@ -152,7 +152,7 @@ def test_progress_written_before_a_task_was_blocked_leaves_it_blocked(
     read(services, "admin")
     after = services.task_changes.get(task.id)
     assert (after.status, after.progress, after.blocked_reason) == ("blocked", 50, "stop")
-    assert services.notifications.refresh("worker-a", "task").interrupts
+    assert [notice.action for notice in services.notifications.waiting("worker-a")] == ["task_withdrawn"]
 
 
 @pytest.fixture
