@@ -16,6 +16,7 @@ from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sh
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.hosts import host_alone, with_configuration
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ WHERE = ("pane_id", "socket_path", "session_name", "window_index", "pane_index")
 
 AGENT_ID = click.argument("agent_id", metavar="ID")
 NAME = click.option("--name", help="A name for people.")
-COMMAND = click.option("--command", help="What `up` starts in the agent's window.")
+COMMAND = click.option(
+    "--command",
+    help="What `up` starts in the agent's window. The name of a host alone (codex) stands for all that it needs.",
+)
 HOST = click.option("--host", help="The program (claude, codex, …), or plain: one that reads lines.")
 PANE = click.option("--pane", metavar="%N", help="The tmux pane its doorbell rings in.")
 SOCKET = click.option("--socket", metavar="PATH", help="The pane's tmux socket (default: this terminal's).")
@@ -71,7 +75,7 @@ def add(
         type=type,
         parent_id=parent,
         name=name or "",
-        command=command,
+        command=command and with_configuration(command),
         host=host,
         **place,
     )
@@ -101,12 +105,15 @@ def set_agent(
     name: str | None,
 ) -> None:
     """Change what is registered for an agent; an empty text takes a value away."""
-    texts = {"host": host, "command": command, "name": name}
+    texts = {"host": host, "command": command and with_configuration(command), "name": name}
     changed = {key: value for key, value in texts.items() if value is not None}
     if (here and pane) or (socket and not pane) or not (here or pane or changed):
         raise InvalidArguments("nothing_to_set")
     changed |= _pane_fields(_pane_here() if here else pane, socket)
     agents = context.services.agents
+    started = host_alone(command) if command and host is None else None
+    if started is not None and agents.get(agent_id).declared_host not in (None, started.name):
+        changed["host"] = started.name  # else it would be started with the options of the other one
     agent = agents.change(agent_id, **changed)
     for ids in sharing_panes(agents.at_home().values()) if "pane_id" in changed else ():
         if agent.id in ids:

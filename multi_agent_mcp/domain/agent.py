@@ -29,7 +29,7 @@ class Agent:
     `pane_program` identifies the processes that read its terminal when it was registered. `machine` is its home in a
     shared session, with its server, pane and key. `host` names the profile of its host, or is `plain` for a program
     that reads lines; `host_by` is `person` if a person wrote it, else a hook recorded it (docs/format.md, agents.json).
-    `prompt` replaces the host's first prompt."""
+    `prompt` replaces the host's first prompt. `team_file` is what team.yaml said when it was last taken over."""
 
     id: str
     role: str = "worker"
@@ -53,6 +53,7 @@ class Agent:
     passkey_hash: str | None = None
     public_key: str | None = None
     machine: str | None = None
+    team_file: dict[str, str] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -73,6 +74,13 @@ class Agent:
             return {**changed, "host_by": PERSON if changed["host"] else None}
         is_stale = self.declared_host is None and changed.get("command", self.command) != self.command
         return {**changed, "host": None} if is_stale else dict(changed)
+
+    def changed_by_team_file(self, said: dict[str, str]) -> dict[str, Any]:
+        """Returns the fields to write for what team.yaml says: what it said before, a person may have changed since."""
+        before = self.team_file or {}
+        return self.changed_by_person({key: value for key, value in said.items() if before.get(key) != value}) | {
+            "team_file": said
+        }
 
     def seen_in(self, host: str | None) -> dict[str, Any]:
         """Returns the fields to write for a host in which the agent was seen: none if a person said otherwise."""

@@ -168,6 +168,19 @@ def host_named(name: object) -> Host | None:
     return _host(name) if _is_host(description(name)) else None
 
 
+def with_configuration(command: str) -> str:
+    """Returns the command that `up` runs for a host of which only the program is named: the program alone would start
+    without our server. Any other command is returned as it is."""
+    host = host_alone(command)
+    return command if host is None else host.command.replace(host.name, command.strip(), 1)
+
+
+def host_alone(command: str) -> Host | None:
+    """Returns the host that a command starts without any options; None for any other command."""
+    words = command.split()
+    return host_named(Path(words[0]).name) if len(words) == 1 else None
+
+
 def _is_host(fields: Mapping[str, Any]) -> bool:
     return "configuration" in fields
 

@@ -391,6 +391,8 @@ def _fits(value: Any, hint: Any) -> bool:
         if get_origin(hint) is UnionType
         else hint
     )
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(isinstance(item, get_args(kind)[1]) for item in value.values())
     if get_origin(kind) is list:
         return isinstance(value, list) and all(isinstance(item, get_args(kind)) for item in value)
     return isinstance(value, kind) and not isinstance(value, bool)

@@ -21,7 +21,8 @@ from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topi
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, probe, take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, is_compound, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.host_config import program_name
+from multi_agent_mcp.host_config import MCP_CONFIG, program_name
+from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_command import (
@@ -41,7 +42,7 @@ from multi_agent_mcp.wiring import Services
 
 READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "open", "elsewhere"
 ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
-NO_COMMAND, NO_PROGRAM, REFUSED = "no_command", "no_program", "refused"
+NO_COMMAND, NO_PROGRAM, REFUSED, UNCONFIGURED = "no_command", "no_program", "refused", "unconfigured"
 DIALOG, LIMITED = "dialog", "limited"
 FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
 """States that need no action."""
@@ -249,7 +250,13 @@ class Readiness:
     def _at_the_end(self, item: AgentState) -> AgentState:
         if item.state not in _UNSETTLED:
             return item
-        return replace(item, state=UNKNOWN_SCREEN if item.agent_id in self._unknown_since else NO_SERVER)
+        if item.agent_id in self._unknown_since:
+            return replace(item, state=UNKNOWN_SCREEN)
+        command = self.services.agents.get(item.agent_id).command or ""
+        host = host_named(program_name(command))
+        if host is None or MCP_CONFIG in command:
+            return replace(item, state=NO_SERVER)
+        return replace(item, state=UNCONFIGURED, facts={"agent_id": item.agent_id, "host": host.name})
 
 
 # The way from a terminal to a team's windows: attaching to its tmux server, or switching a client of it.

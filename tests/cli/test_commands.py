@@ -68,6 +68,18 @@ def test_mail_that_is_printed_and_cannot_be_marked_is_said_to_be_unread(
     assert run("read", "admin").stdout.splitlines()[-1] == "messages: 2; still unread: 0"
 
 
+def test_the_name_of_a_host_alone_is_a_command_that_starts_it_with_our_server(ask: Ask, session: Path) -> None:
+    added = ("--parent", "admin", "--host", "claude", "--command")
+    ask("agent", "add", "worker-b", *added, "claude")
+    record = json.loads((session / "agents.json").read_text(encoding="utf-8"))["agents"]["worker-b"]
+    assert record["command"] == "claude --mcp-config {mcp_config}"
+    changed = ask("agent", "set", "worker-b", "--command", "codex")
+    assert (changed["command"], changed["host"]) == ("codex {mcp_config}", "codex")
+    assert ask("agent", "set", "worker-b", "--command", "/opt/bin/gemini")["command"] == "/opt/bin/gemini {mcp_config}"
+    for own in ("codex --yolo", "codex {mcp_config} -c x=1", "vim", "claude; codex"):
+        assert ask("agent", "set", "worker-b", "--command", own)["command"] == own
+
+
 def test_agents_are_added_changed_listed_and_removed(ask: Ask, run: Run, session: Path) -> None:
     added = ask("agent", "add", "worker-b", "--parent", "admin", "--command", "cat")
     assert Path(added["key_file"]) == session / "secrets" / "worker-b.key"

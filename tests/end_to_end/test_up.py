@@ -130,7 +130,9 @@ def test_one_whose_server_does_not_come_is_not_ready(bare: Team, terminal: Termi
     ran = team.run("up", "a", "b", "d", "--timeout", "1", "--socket", terminal.socket, "--json")
     assert ran.code == 1
     states = {item["agent_id"]: item["state"] for item in ran.json["agents"]}
-    assert states == {"a": "no_server", "b": "unknown_screen", "d": "no_server"}
+    assert states == {"a": "no_server", "b": "unknown_screen", "d": "unconfigured"}
+    (note,) = (item["note"] for item in ran.json["agents"] if item["agent_id"] == "d")
+    assert "multi-agent-mcp agent set d --command claude; multi-agent-mcp restart d" in note
     refused = team.run("up", "c", "nobody", "--socket", terminal.socket)
     assert (refused.code, refused.stderr.partition(":")[2].split(":")[0]) == (1, " agent_not_found")
     assert panes(terminal) == {"a": "0", "b": "0", "d": "0"}

@@ -221,19 +221,19 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
 
 
 def add_missing(agents: Agents, team: Team) -> list[str]:
-    """Registers the team's agents that are missing, and updates command, host, prompt and name of the others from the
-    team.yaml. Returns the ids that were added."""
+    """Registers the team's agents that are missing, and updates command, host, prompt and name of the others where
+    team.yaml says something else than it did before. Returns the ids that were added."""
     added = []
     for agent in team.agents:
+        wanted = {"command": agent.command, "host": agent.host, "prompt": agent.prompt, "name": agent.name or None}
+        said = {key: value for key, value in wanted.items() if value is not None}
         try:
-            agents.add(agent)
+            agents.add(replace(agent, team_file=said))
             added.append(agent.id)
         except AlreadyExists:
             if agent.id not in agents.all():
                 raise  # another agent, whose id differs only in case
-            changed = {"command": agent.command, "host": agent.host, "prompt": agent.prompt, "name": agent.name or None}
-            said = {key: value for key, value in changed.items() if value is not None}
-            agents.registry.revise(agent.id, partial(Agent.changed_by_person, changed=said))
+            agents.registry.revise(agent.id, partial(Agent.changed_by_team_file, said=said))
     return added
 
 
@@ -304,7 +304,8 @@ def _kept(wanted: Agent, after: Agent) -> list[str]:
     fixed = [key for key in _FIXED if getattr(wanted, key) != getattr(after, key)]
     said = replace(after, host=after.declared_host)
     gone = [key for key in _STAYS if getattr(wanted, key) is None and getattr(said, key) is not None]
-    return [*fixed, *gone, *(key for key in _STAYS_TOO if key in after.extra and key not in wanted.extra)]
+    own = [key for key in _TAKEN_OVER if getattr(wanted, key) and getattr(wanted, key) != getattr(said, key)]
+    return [*fixed, *gone, *own, *(key for key in _STAYS_TOO if key in after.extra and key not in wanted.extra)]
 
 
 def _differing(before: Agent, after: Agent) -> list[str]:

@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
 from multi_agent_mcp.hooks.answers import Event
-from multi_agent_mcp.services.team.setup import TeamUpdate, add_missing, create_session, read_team, update_session
+from multi_agent_mcp.services.team.setup import Team, TeamUpdate, add_missing, create_session, read_team, update_session
 from multi_agent_mcp.texts import catalogue
 
 TEAM = """
@@ -163,6 +163,30 @@ def test_a_second_init_brings_commands_up_to_date(team_file: Path, root: Path) -
     add_missing(agents, replace(team, agents=changed))
     assert (agents.get("worker-a").command, agents.get("worker-a").prompt) == ("codex", "")
     assert agents.get("worker-a").parent_id == "admin"
+
+
+def test_a_second_init_overwrites_what_a_person_set_only_where_team_yaml_says_something_else_by_now(
+    team_file: Path, root: Path
+) -> None:
+    def saying(command: str | None) -> Team:
+        agents = (replace(agent, command=command) if agent.id == "worker-a" else agent for agent in team.agents)
+        return replace(team, agents=tuple(agents))
+
+    team = read_team(team_file)
+    create_session(root, "demo", team, None)
+    agents = open_session(root, "demo", notifier=Recorder()).agents
+    update_session(agents, saying(CLAUDE), None)
+    agents.change("worker-a", command=CODEX, name="Ada")
+    kept = update_session(agents, saying(CLAUDE), None)
+    assert (agents.get("worker-a").command, agents.get("worker-a").name) == (CODEX, "Ada")
+    assert "command" in kept.kept["worker-a"]
+    assert "worker-a" not in kept.changed
+    taken = update_session(agents, saying("opencode {mcp_config}"), None)
+    assert agents.get("worker-a").command == "opencode {mcp_config}"
+    assert taken.changed["worker-a"] == ["command"]
+    agents.registry.update("worker-a", team_file=None, command=CODEX)  # of an earlier version
+    update_session(agents, saying(CLAUDE), None)
+    assert agents.get("worker-a").command == CLAUDE
 
 
 CLAUDE, CODEX = "claude --mcp-config {mcp_config}", "codex {mcp_config}"
