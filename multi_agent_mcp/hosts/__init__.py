@@ -11,8 +11,9 @@ The variables that are `passed` to the server have the form of `identity`.
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -76,16 +77,23 @@ class HookAnswers(NamedTuple):
 class Resume(NamedTuple):
     """The field `resume`: the `words` that continue a conversation, added after the program's name, and the words of a
     command that chooses a conversation itself. `elsewhere`: it works from another directory than the conversation's;
-    `configured`: only with our configuration is nothing lost. In `running`, a directory in the host's home (`home`, or
-    what `variable` names), each of its processes has a file that names its conversation."""
+    `configured`: only with our configuration is nothing lost. `refusal` are the words of a host that does not have the
+    conversation any more: what else ends it, such as a server of ours that cannot start, is no reason to give one up.
+    In `running`, a directory in the host's home (`home`, or what `variable` names), each of its processes has a file
+    that names its conversation."""
 
     words: str
     own_words: Sequence[str] = ()
     elsewhere: bool = False
     configured: bool = False
+    refusal: str = "(?!)"
     running: str | None = None
     home: str = "~"
     variable: str = ""
+
+    def is_refused(self, lines: Iterable[str]) -> bool:
+        """Whether the last lines of an ended host say that it refused to continue the conversation."""
+        return any(re.search(self.refusal, line) for line in lines)
 
 
 @dataclass(frozen=True)

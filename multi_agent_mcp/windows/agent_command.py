@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,7 +132,7 @@ def _is_open(services: Services, conversation: str, resume: Resume, ending: Coll
     return not all(is_below(pid, ending) for pid in others)
 
 
-# Conversations that are not continued any more: their host ended at once when it was to continue them (`refused`), or
+# Conversations that are not continued any more: their host ended and said that it does not have them (`refused`), or
 # a person asked for a new one (`asked`), which has no id yet when its host is killed early.
 
 
@@ -141,6 +141,12 @@ def left(services: Services) -> Mapping[str, str]:
     record = services.workspace.refused_conversations.read()
     known = record.items() if isinstance(record, dict) else ()
     return {name: ASKED if str(said).startswith(ASKED) else REFUSED for name, said in known}
+
+
+def has_refused(command: str | None, lines: Iterable[str]) -> bool:
+    """Whether the host that a command starts says in its last lines that it refused to continue a conversation."""
+    host = host_named(program_name(command or ""))
+    return host is not None and host.resume is not None and host.resume.is_refused(lines)
 
 
 def refuse(services: Services, conversation: str, why: str = REFUSED) -> None:

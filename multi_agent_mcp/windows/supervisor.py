@@ -16,7 +16,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.overview.supervision import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
-from multi_agent_mcp.windows.agent_command import beginning_of, command_of, end_left_over, refuse
+from multi_agent_mcp.windows.agent_command import beginning_of, command_of, end_left_over, has_refused, refuse
 from multi_agent_mcp.windows.up_down import register_missing
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from multi_agent_mcp.wiring import Services
@@ -95,8 +95,6 @@ class Supervisor:
         self.windows = windows
         self.host_looks = HostLooks(self.services)
         self.is_wanted = True
-        self.began = self.services.clock()
-        """Windows from before may have gone with their tmux server: their hosts have refused nothing."""
 
     def run(self, report: Callable[[str], None]) -> None:
         """Supervises until `down`, or until the session's directory is gone, and reports every window opened or closed.
@@ -158,7 +156,10 @@ class Supervisor:
             self.windows.close(pane)
             return self._say("closed", slot)
         end_left_over(self.services, slot.agent_id, slot.purpose)
-        if window.opened_at >= self.began and self.missing_sessions.has_refused(slot, window):
+        lines = self.windows.kept_lines(slot) if window.continues else []
+        if not window.stays:
+            self.windows.close_kept(slot)
+        if self.missing_sessions.has_refused(slot, window) and has_refused(self._command(slot), lines):
             refuse(self.services, window.continues or "")
             self.missing_sessions.forget(slot)
             return self._say("refused_conversation", slot)
@@ -181,7 +182,8 @@ class Supervisor:
             beginning = beginning_of(self.services, agent, slot.purpose)
             if (command := command_of(self.services, agent, slot.purpose, beginning)) is None:
                 return None
-            pane = self.windows.open(slot, command, failures=failures, continues=beginning.conversation)
+            told = beginning.conversation
+            pane = self.windows.open(slot, command, failures=failures, remains=told is not None, continues=told)
         except Refusal as refusal:
             self.missing_sessions.record(slot, {}, failures + 1)
             return self._say("refused", slot, reason=self.services.texts.sentence(refusal))
@@ -190,6 +192,9 @@ class Supervisor:
         if pane and beginning.continues:
             return self._say("continued", slot)
         return self._say("opened" if pane else "ended", slot)
+
+    def _command(self, slot: Slot) -> str | None:
+        return self.services.agents.get(slot.agent_id).command
 
     def _say(self, key: str, slot: Slot, **facts: object) -> str:
         return self.services.people(f"supervisor.{key}", agent_id=slot.agent_id, purpose=slot.purpose, **facts)

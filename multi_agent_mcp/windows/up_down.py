@@ -32,6 +32,7 @@ from multi_agent_mcp.windows.agent_command import (
     beginning_of,
     command_of,
     end_left_over,
+    has_refused,
     refuse,
     set_aside,
 )
@@ -44,6 +45,8 @@ READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "ope
 ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
 NO_COMMAND, NO_PROGRAM, REFUSED, UNCONFIGURED = "no_command", "no_program", "refused", "unconfigured"
 DIALOG, LIMITED = "dialog", "limited"
+RESUME_ASKED = "dialog:resume"
+"""Its host asks how to go on with its conversation."""
 FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
 """States that need no action."""
 
@@ -73,11 +76,6 @@ class AgentState:
         return self.beginning.continues or self.beginning.why is not None
 
     @property
-    def has_exited(self) -> bool:
-        """Whether the program has ended by itself: its pane is still there, and says so (tmux(1), remain-on-exit)."""
-        return bool(self.last_lines) and not any(line.startswith("Pane is dead (signal") for line in self.last_lines)
-
-    @property
     def asks(self) -> bool:
         """Whether a dialog in the pane waits for a human."""
         return self.state.partition(":")[0] == DIALOG
@@ -87,8 +85,10 @@ class AgentState:
         profile) gets the general one."""
         key = f"up.{self.state}"
         note = texts(key if key in texts else f"up.{DIALOG}", **self.facts)
+        if self.beginning.continues and self.state == ENDED:
+            return texts("up.not_continued", note=note, agent_id=self.agent_id)
         if self.beginning.continues:
-            return texts("up.continued", note=note)
+            return note if self.state == RESUME_ASKED else texts("up.continued", note=note)
         why = self.beginning.why
         return note if why in (None, FIRST) else texts("up.fresh", note=note, reason=texts(f"fresh.{why}"))
 
@@ -194,8 +194,10 @@ class Readiness:
 
     def _examined(self, item: AgentState) -> AgentState:
         seen = self._look(item)
-        has_refused = seen.state == ENDED and item.state != ENDED and seen.has_exited
-        return self._begin_anew(seen) if has_refused and item.beginning.continues else seen
+        if seen.state != ENDED or item.state == ENDED or not item.beginning.continues:
+            return seen
+        command = self.services.agents.get(item.agent_id).command
+        return self._begin_anew(seen) if has_refused(command, seen.last_lines) else seen
 
     def _look(self, item: AgentState) -> AgentState:
         if item.pane_id is None or item.socket_path is None:

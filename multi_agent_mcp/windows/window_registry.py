@@ -11,7 +11,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
-from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, executed, tmux_session
+from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, executed, last_lines, tmux_session
 from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
@@ -156,6 +156,11 @@ class TeamWindows:
         for agent in self.services.agents.all().values():
             if (agent.socket_path, agent.pane_id) == (pane.socket_path, pane.pane_id):
                 self.services.agents.change(agent.id, pane_id=None, pane_pid=None)
+
+    def kept_lines(self, slot: Slot) -> list[str]:
+        """The last lines of the slot's ended programs whose panes were kept."""
+        dead = (pane for pane in self.found if pane.dead and Slot.of(pane.label) == slot)
+        return [line for pane in dead for line in last_lines(pane.socket_path, pane.pane_id)]
 
     def close_kept(self, slot: Slot) -> None:
         """Closes a slot's panes with an ended program. Call it after a new pane is open: tmux ends a session, and

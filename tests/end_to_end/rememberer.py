@@ -1,5 +1,6 @@
 """A host that keeps its conversations: it shows an idle screen, starts its agent's server, tells its hooks of the
-conversation, and keeps it in a file. It continues one by `--resume ID`, and refuses one that it does not know."""
+conversation, and keeps it in a file. It continues one by `--resume ID`, and refuses one that it does not know. While
+there is a file `broken` beside them its server cannot start, and it ends."""
 
 from __future__ import annotations
 
@@ -14,6 +15,10 @@ conversation = asked or str(uuid.uuid4())
 kept = Path(HOME) / conversation
 if asked is not None and not kept.exists():
     sys.stderr.write(f"No conversation found with session ID: {asked}\n")
+    sys.exit(1)
+
+if (Path(HOME) / "broken").exists():
+    sys.stderr.write("Error: MCP server ipc is required and could not start\n")
     sys.exit(1)
 
 from multi_agent_mcp.bootstrap import open_session  # noqa: E402 - a host that refuses does it at once

@@ -83,6 +83,24 @@ def test_a_team_goes_on_after_its_tmux_server_died_and_says_of_everybody_how(
     assert "a: ready, goes on with its conversation" in shown
 
 
+def test_a_conversation_that_the_host_did_not_refuse_is_kept_whatever_else_ends_it(
+    bare: Team, terminal: Terminal, home: Path
+) -> None:
+    team = made(bare, a=host(bare.base, home))
+    up = ["up", "--no-watch", "--no-supervisor", "--socket", terminal.socket]
+    team.ask(*up)
+    (kept,) = {item.host_session for item in team.services.sessions.all(ended=False)}
+    (home / "broken").touch()
+    ran = team.run("restart", "a", "--json")
+    (state,) = ran.json["agents"]
+    assert (ran.code, state["state"], state["continued"], state["why"]) == (1, "ended", True, None)
+    assert "its conversation is kept" in state["note"]
+    assert "Error: MCP server ipc is required and could not start" in state["last_lines"]
+    (home / "broken").unlink()
+    (again,) = team.ask("restart", "a")["agents"]
+    assert (again["state"], again["continued"], again["host_session"]) == ("ready", True, kept)
+
+
 def test_the_supervisor_continues_a_chat_and_begins_anew_where_the_host_refuses(
     bare: Team, terminal: Terminal, home: Path
 ) -> None:
