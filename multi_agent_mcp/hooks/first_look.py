@@ -125,7 +125,8 @@ def _is_read(path: str) -> bool:
 
 _PATCHED = r"(?m)^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$"  # compiled where it is needed
 PATCH = "*** Begin Patch"
-_GUARDED = r"\b(stash|checkout|switch)\b"
+_GUARDED = r"\b(stash|checkout|switch|clean)\b"
+_QUOTING = r"""\\\n|[\\'"]"""
 
 
 class ToolCall(namedtuple("ToolCall", ("paths", "command", "cwd"), defaults=((), "", ""))):
@@ -144,7 +145,7 @@ class ToolCall(namedtuple("ToolCall", ("paths", "command", "cwd"), defaults=((),
     @property
     def may_be_guarded(self) -> bool:
         """Whether the command may take work from others in the same repository."""
-        _, git, rest = self.command.partition("git")
+        _, git, rest = re.sub(_QUOTING, "", self.command).partition("git")
         return bool(git) and re.search(_GUARDED, rest) is not None
 
 

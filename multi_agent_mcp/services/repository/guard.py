@@ -1,19 +1,22 @@
 """Commands of git that take work from others in the same repository (docs/protocol.md, Guard).
 
-`git stash` is shared by all worktrees (git-stash(1)), and switching the branch of a shared directory changes every file
-under the hands of those who work there."""
+`git stash` is shared by all worktrees (git-stash(1)), switching the branch of a shared directory changes every file
+under the hands of those who work there, and `git clean -x` takes the session itself, which git ignores."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import dropwhile
-from typing import TYPE_CHECKING
+from itertools import dropwhile, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from multi_agent_mcp.domain.text import quoted
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.repository.worktrees import same_repository
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import tree_of
@@ -23,57 +26,166 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.repository.worktrees import Worktrees
 
-_CALLS = re.compile(r"stash|checkout|switch")
-_QUOTED_MAX = 10_000
-"""Longer parts of a command are split at blanks alone, as a host does not wait long."""
-_SEPARATOR = re.compile(r"[;&|()\n]+")
 _LOOKS = frozenset({"list", "show"})
-_WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 _MAKES = ("-b", "-B", "-c", "-C", "--create", "--force-create", "--orphan", "-d", "--detach")
 _FILES = frozenset({"--", "-p", "--patch", "--ours", "--theirs", "--pathspec-from-file"})
+_QUIETLY = re.compile(r"--quiet|--interactive|-[qi]+")
+_WOULD_REMOVE = "Would remove "
 
 
 @dataclass(eq=False)
 class Guard(Service):
-    """Refuses such commands where `guard: true` stands in session.yaml, and by default to agents in worktrees."""
+    """Refuses what takes work from others where `guard: true` stands in session.yaml, and by default to agents in
+    worktrees; what would remove the session or a worktree it refuses to everybody, except with `guard: false`."""
 
     worktrees: Worktrees
 
     def why_not(self, agent: Agent, command: str, cwd: str) -> str | None:
         """Why a shell command must not be run, with what to do instead; None if it may be."""
         is_on = self.session.settings.repository.guard
-        if not (self.worktrees.of(agent.id) is not None if is_on is None else is_on) or not self._is_shared(cwd):
+        if is_on is False:
             return None
-        for words in git_calls(command):
-            if words[0] == "stash" and not (len(words) > 1 and words[1] in _LOOKS):
-                return self.texts("guard.stash")
-            branch = switched_to(words)
-            if branch is not None and (_is_earlier(branch) or _is_branch(cwd, branch)):
-                return self.texts("guard.switch", branch=quoted(branch))
+        is_guarded = is_on or self.worktrees.of(agent.id) is not None
+        reasons = (
+            self._why_not_clean(call) or (self._why_not_switch(call) if is_guarded else None)
+            for call in git_calls(command, cwd)
+        )
+        return next(filter(None, reasons), None)
+
+    def _why_not_switch(self, call: GitCall) -> str | None:
+        place, words = call
+        if words[0] == "stash" and not (len(words) > 1 and words[1] in _LOOKS):
+            return self.texts("guard.stash") if self._is_shared(place) else None
+        branch = switched_to(words)
+        if branch is not None and self._is_shared(place) and (_is_earlier(branch) or _is_branch(place, branch)):
+            return self.texts("guard.switch", branch=quoted(branch))
         return None
 
-    def _is_shared(self, cwd: str) -> bool:
-        tree = tree_of(f"{cwd}/-")
+    def _why_not_clean(self, call: GitCall) -> str | None:
+        """Asks git itself what the call would remove."""
+        place, words = call
+        if words[0] != "clean":
+            return None
+        options = [word for word in words[1:] if not _QUIETLY.fullmatch(word)]
+        options = [re.sub(r"[qi]", "", word) if re.fullmatch(r"-[a-zA-Z]+", word) else word for word in options]
+        with suppress(Refusal):
+            for line in git(place, "clean", "--dry-run", *options).splitlines():
+                removed = Path(os.path.realpath(Path(place, line.removeprefix(_WOULD_REMOVE).strip('"'))))
+                if line.startswith(_WOULD_REMOVE) and (taken := self._taken_with(removed)) is not None:
+                    return self.texts("guard.clean", path=taken)
+        return None
+
+    def _taken_with(self, removed: Path) -> Path | None:
+        """The session's root or the worktree that is lost with this path."""
+        root = Path(os.path.realpath(self.session.root))
+        if removed.is_relative_to(root):
+            return root
+        ours = (root, *(Path(os.path.realpath(one.path)) for one in self.worktrees.all()))
+        return next((path for path in ours if path.is_relative_to(removed)), None)
+
+    def _is_shared(self, place: str) -> bool:
+        tree = tree_of(f"{place}/-")
         try:
             return tree is not None and same_repository(tree, str(self.worktrees.project))
         except InvalidArguments:
             return False
 
 
-def git_calls(command: str) -> Iterator[Sequence[str]]:
-    """Yields the words of each call of git in a shell command from its subcommand on, as far as they can be told."""
-    for part in _SEPARATOR.split(command):
-        if "git" not in part or _CALLS.search(part) is None:
+class GitCall(NamedTuple):
+    """A call of git in a shell command: the directory in which it runs, and its words from the subcommand on."""
+
+    place: str
+    words: Sequence[str]
+
+
+_QUOTED_MAX = 10_000
+"""Longer commands are split at blanks alone, as a host does not wait long."""
+_WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
+_KEYWORDS = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until", "do", "time"})
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
+_RUNNERS = frozenset({"command", "doas", "env", "exec", "find", "nice", "nohup", "setsid", "sudo", "timeout", "xargs"})
+"""Programs that run the one that their arguments name."""
+_SEPARATORS = "();<>|&\n`"
+_ASSIGNED = re.compile(r"\w+=")
+_IN_QUOTES = re.compile(r"""'[^']*'|\\.|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
+_SUBSTITUTED = re.compile(r"\$\((.+)\)|`([^`]+)`", re.DOTALL)
+_HERE_DOCUMENT = re.compile(r"<<-?[ \t]*(['\"\\]?)(\w+)")
+_NESTED_MAX = 4
+
+
+def git_calls(command: str, cwd: str, depth: int = 0) -> Iterator[GitCall]:
+    """Yields the calls of git in a shell command, as far as they can be told: also those in substitutions, and in
+    what another shell is given (`bash -c`)."""
+    text = "\n".join(_without_documents(command.replace("\\\n", "")))
+    if depth < _NESTED_MAX:
+        for quoted in _IN_QUOTES.finditer(text):
+            for inner in _SUBSTITUTED.finditer(quoted[1] or ""):
+                yield from git_calls(inner[1] or inner[2], cwd, depth + 1)
+    for words in simple_commands(text):
+        program, rest = os.path.basename(words[0]), words[1:]  # noqa: PTH119 - a word
+        if program == "cd" and rest:
+            cwd = str(Path(cwd, Path(rest[-1]).expanduser()))
+        elif program == "git":
+            yield from _git_call(rest, cwd)
+        elif program in _SHELLS or program == "eval":
+            given = " ".join(rest) if program == "eval" else _given_to_shell(rest)
+            if given and depth < _NESTED_MAX:
+                yield from git_calls(given, cwd, depth + 1)
+
+
+def simple_commands(text: str) -> Iterator[list[str]]:
+    """Yields the words of each simple command, beginning with the program."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=_SEPARATORS)
+    lexer.whitespace, lexer.commenters = " \t\r", ""
+    lexer.whitespace_split = True
+    try:
+        found = list(lexer) if len(text) <= _QUOTED_MAX else text.replace("\n", " \n ").split(" ")
+    except ValueError:  # a quote without an end
+        found = re.sub(f"([{_SEPARATORS}])", r" \1 ", text).split(" ")
+    words: list[str] = []
+    for word in [*found, ";"]:
+        if word.strip(_SEPARATORS):
+            words.append(word)
+        elif word and (program := _program(words)):
+            yield program
+        if word and not word.strip(_SEPARATORS):
+            words = []
+
+
+def _program(words: Sequence[str]) -> list[str]:
+    """The words from the program on that is really run."""
+    rest = [*dropwhile(lambda word: word in _KEYWORDS or _ASSIGNED.match(word), words)]
+    if rest and os.path.basename(rest[0]) in _RUNNERS:  # noqa: PTH119 - a word
+        known = _SHELLS | {"git"}
+        rest = [*dropwhile(lambda word: os.path.basename(word) not in known, rest)]  # noqa: PTH119
+    return rest
+
+
+def _git_call(words: Sequence[str], cwd: str) -> Iterator[GitCall]:
+    while words and words[0].startswith("-"):
+        if words[0] == "-C" and len(words) > 1:
+            cwd = str(Path(cwd, Path(words[1]).expanduser()))
+        words = words[2:] if words[0] in _WITH_VALUE else words[1:]
+    if words:
+        yield GitCall(cwd, words)
+
+
+def _given_to_shell(words: Sequence[str]) -> str | None:
+    """The command that a shell is given (`-c`, `-lc`)."""
+    return next((after for word, after in pairwise(words) if re.fullmatch(r"-[a-z]*c", word)), None)
+
+
+def _without_documents(command: str) -> Iterator[str]:
+    """The lines of a command without its here-documents, except those that a shell reads."""
+    end: str | None = None
+    for line in command.split("\n"):
+        if end is not None:
+            end = end if line.strip() != end else None
             continue
-        try:
-            words = shlex.split(part) if len(part) <= _QUOTED_MAX else part.split()
-        except ValueError:  # a quote that spans a separator
-            words = part.split()
-        words = [*dropwhile(lambda word: word.rpartition("/")[2] != "git", words)][1:]
-        while words and words[0].startswith("-"):
-            words = words[2:] if words[0] in _WITH_VALUE else words[1:]
-        if words:
-            yield words
+        yield line
+        found = _HERE_DOCUMENT.search(line)
+        if found is not None and not _SHELLS & set(re.split(r"\W+", line)):
+            end = found[2]
 
 
 def switched_to(words: Sequence[str]) -> str | None:

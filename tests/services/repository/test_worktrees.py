@@ -223,6 +223,22 @@ def test_outside_of_a_repository_it_is_refused_in_words(services: Services, monk
         ("git checkout a.txt", False),
         ("git commit -m 'git stash is bad'", False),
         ("echo git; ls", False),
+        ("echo git stash", False),
+        ("echo `git stash`", True),
+        ('echo "now $(git stash)"', True),
+        ("echo '$(git stash)'", False),
+        ('bash -lc "cd . && git stash"', True),
+        ("eval 'git stash'", True),
+        ("git \\\nstash", True),
+        ("git st\\ash", True),
+        ("'gi't sta''sh", True),
+        ("LC_ALL=C sudo -u me git stash", True),
+        ("if true; then git stash; fi", True),
+        ("cat >notes.md <<'E'\ngit stash\nE", False),
+        ("bash <<E\ngit stash\nE", True),
+        ("git commit -m 'it is\n git stash'", False),
+        ("cd /; git stash", False),
+        ("git log --grep 'unfinished", False),
     ],
 )
 def test_the_guard_refuses_what_takes_work_from_others(
@@ -247,6 +263,48 @@ def test_the_guard_of_a_team_protects_its_repository_only(
     off = reopened(guard=False)
     made(off)
     assert off.guard.why_not(off.agents.get("worker-a"), "git stash", str(project)) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "is_refused"),
+    [
+        ("git clean -fdx", True),
+        ("git clean -xdf .", True),
+        ("git clean -ffdX", True),
+        ("git clean -d -f -x -q", True),
+        ("git clean -fdxqi", True),
+        ("cd src && git clean -fdx .. && ls", True),
+        ("bash -c 'git -C .. clean -fdx'", False),
+        ("git clean -fd", False),
+        ("git clean -fdx src", False),
+        ("git clean -fdx -e .multi-agent-mcp", False),
+        ("echo git clean -fdx", False),
+    ],
+)
+def test_cleaning_is_refused_to_everybody_where_it_would_take_the_session(
+    services: Services, project: Path, reopened: Callable[..., Services], command: str, is_refused: bool
+) -> None:
+    (project / "src").mkdir()
+    (project / "src" / "old.o").touch()
+    agent = services.agents.get("worker-b")
+    why_not = services.guard.why_not(agent, command, str(project))
+    assert (why_not is not None) == is_refused
+    assert why_not is None or str(services.root) in why_not
+    assert reopened(guard=False).guard.why_not(agent, command, str(project)) is None
+
+
+def test_cleaning_is_refused_where_it_would_take_a_worktree_and_allowed_in_ones_own(
+    services: Services, project: Path
+) -> None:
+    worktree = made(services)
+    agent = services.agents.get("worker-a")
+    assert services.guard.why_not(agent, "git clean -fdx", worktree.path) is None
+    moved_to = project / "trees"
+    git(project, "worktree", "move", worktree.path, str(moved_to))
+    services.worktrees._note(replace(worktree, path=str(moved_to)))
+    why_not = services.guard.why_not(agent, f"git -C {project} clean -ffd", worktree.path)
+    assert why_not is not None
+    assert str(moved_to) in why_not
 
 
 def test_an_operation_survives_its_file(services: Services) -> None:
