@@ -557,7 +557,7 @@ class Services:
     def worktree_directory(self, agent_id: str) -> Path | None:
         """The directory of an agent's worktree; a stat(2) where there are none."""
         found = self.worktrees.of(agent_id) if (self.path / ".workspaces").is_dir() else None
-        return Path(found.path) if found is not None and Path(found.path).is_dir() else None
+        return Path(found.directory) if found is not None and Path(found.path).is_dir() else None
 
     def report_delivery(self, task: Task, *, failed: bool = False) -> None:
         """Records what a task delivers by its assignee's report; a stat(2) where there are no worktrees."""

@@ -366,16 +366,29 @@ def merge_workspace(context: SessionContext, task_id: str) -> None:
 
 @workspace.command("remove")
 @click.argument("agent_id", metavar="AGENT")
+@click.option("--discard", is_flag=True, help="Files that git ignores are no reason to keep it.")
 @session_command()
-def remove_workspace(context: SessionContext, agent_id: str) -> None:
-    """Remove an agent's worktree and its branch. One with changes or commits that are not merged is kept.
+def remove_workspace(context: SessionContext, agent_id: str, *, discard: bool) -> None:
+    """Remove an agent's worktree and its branch. One in which something would be lost is kept: changes, commits that
+    are not merged, a rebase that is not finished, ignored files.
 
-    Exit code 1 when it is kept.
+    Exit code 1 when it is kept; what is in it is named then, with the commands that help.
     """
-    state = context.services.worktrees.remove(agent_id)
-    answer = {"agent_id": agent_id, "path": state.worktree.path, "removed": state.keeps is None, "kept": state.keeps}
-    context.answer(answer, [context.texts(f"workspace.{state.keeps or 'removed'}", **state.facts)])
-    if state.keeps is not None:
+    worktrees = context.services.worktrees
+    holdings = worktrees.remove(agent_id, discards=discard)
+    path, reasons = holdings.worktree.path, holdings.reasons(discards=discard)
+    answer = {
+        "agent_id": agent_id,
+        "path": path,
+        "removed": not reasons,
+        "kept": reasons[0] if reasons else None,
+        "reasons": list(reasons),
+        "ignored": list(holdings.ignored),
+        "unmerged": list(holdings.unmerged.names),
+    }
+    lines = worktrees.why_kept(holdings, discards=discard)
+    context.answer(answer, lines or [context.texts("workspace.removed", path=path)])
+    if reasons:
         raise click.exceptions.Exit(1)
 
 

@@ -380,11 +380,12 @@ class Attention(Service):
 
     def _kept(self) -> Iterator[Item]:
         """Yields an item for each worktree that was to be removed and holds work."""
-        for state in self.worktrees.kept():
-            agent_id = state.worktree.agent_id
-            text = self.session.people(f"workspace.{state.keeps}", **state.facts)
-            command = f"multi-agent-mcp workspace remove {agent_id}"
-            yield Item(kind="kept", agent_id=agent_id, text=text, command=command)
+        for holdings in self.worktrees.kept():
+            agent_id = holdings.worktree.agent_id
+            text = self.worktrees.why_kept(holdings)[0]
+            yield Item(
+                kind="kept", agent_id=agent_id, text=text, command=f"multi-agent-mcp workspace remove {agent_id}"
+            )
 
     def _wait(self, person: Agent) -> Iterator[Item]:
         """Yields an item if this person, an Owner, waits for an Admin and may do little else."""

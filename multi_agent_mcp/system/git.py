@@ -18,8 +18,22 @@ from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.files import storage_errors
 
 GIT_SECONDS = 120.0
-_ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
-"""Variables that would lead git away from the directory that it is called for; they are set within a hook of git."""
+SAID_MAX = 600
+_ELSEWHERE = frozenset(
+    f"GIT_{name}"
+    for name in (
+        *("DIR", "WORK_TREE", "INDEX_FILE", "COMMON_DIR", "PREFIX", "NAMESPACE", "OBJECT_DIRECTORY", "SHALLOW_FILE"),
+        *("ALTERNATE_OBJECT_DIRECTORIES", "QUARANTINE_PATH", "GRAFT_FILE", "REPLACE_REF_BASE", "CEILING_DIRECTORIES"),
+        *("LITERAL_PATHSPECS", "GLOB_PATHSPECS", "NOGLOB_PATHSPECS", "ICASE_PATHSPECS"),
+    )
+)
+"""Variables that would lead git away from the directory that it is called for, or give paths another meaning; some are
+set within a hook of git."""
+
+
+def plain_environment(**added: str) -> dict[str, str]:
+    """Ours, without what would make git look elsewhere."""
+    return {name: value for name, value in child_environment().items() if name not in _ELSEWHERE} | added
 
 
 class GitFailed(Refusal):
@@ -29,22 +43,21 @@ class GitFailed(Refusal):
     code = StorageError.code
 
     def __init__(self, call: str, exit_code: int | None, words: str) -> None:
-        super().__init__("git", call=call, said=" ".join(words.split())[:300] or str(exit_code))
+        super().__init__("git", call=call, said=" ".join(words.split())[:SAID_MAX] or str(exit_code))
 
 
-def git(place: str | Path, *arguments: str, ok: tuple[int, ...] = (0,)) -> str:
-    """Runs git in a directory and returns its output, without the line break at the end. Raises `GitFailed` for an exit
-    code that is not `ok`, or without git."""
-    environment = {name: value for name, value in child_environment().items() if name not in _ELSEWHERE}
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+def git(place: str | Path, *arguments: str, ok: tuple[int, ...] = (0,), text: str = "", **variables: str) -> str:
+    """Runs git in a directory, with this text as input and these variables, and returns its output, without the line
+    break at the end. Raises `GitFailed` for an exit code that is not `ok`, or without git."""
+    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     call = ["git", "-c", "core.quotepath=off", "-C", str(place), *arguments]
     try:
         done = subprocess.run(
             call,
-            stdin=subprocess.DEVNULL,
+            input=text.encode(errors="surrogateescape"),
             capture_output=True,
             check=False,
-            env=environment,
+            env=plain_environment(**fixed, **variables),
             timeout=GIT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -76,15 +89,46 @@ def described(tree: str | Path) -> str | None:
 
 def add_worktree(tree: str, path: str, branch: str, base: str, *, again: bool) -> None:
     """Makes a worktree on this branch, a new one at `base` if there is none; does nothing if it is there. With `again`,
-    removes first what a killed git has left of it, where nobody has worked yet. Raises `GitFailed`."""
+    removes first what a killed git has left of it, where nobody has worked yet. What git has made completely counts,
+    whatever a hook (`post-checkout`) says of it. Raises `GitFailed`; then the branch is as before."""
     git(tree, "worktree", "prune")
     if again and not is_worktree(path, branch):
         git(tree, "worktree", "remove", "--force", "--force", path, ok=(0, 128))
         if os.path.isdir(path) and not os.listdir(path):  # noqa: PTH112, PTH208 - only an empty one
             Path(path).rmdir()
-    if not is_worktree(path, branch):
-        exists = git(tree, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}", ok=(0, 1))
+    if is_worktree(path, branch):
+        return
+    ref = f"refs/heads/{branch}"
+    exists = git(tree, "rev-parse", "--verify", "--quiet", ref, ok=(0, 1))
+    try:
         git(tree, "worktree", "add", "--quiet", *([path, branch] if exists else ["-b", branch, path, base]))
+    except GitFailed:
+        if is_worktree(path, branch) and not git(path, "status", "--porcelain"):
+            return
+        if not exists and git(tree, "rev-parse", "--verify", "--quiet", ref, ok=(0, 1)) == base:
+            git(tree, "worktree", "remove", "--force", path, ok=(0, 128))
+            git(tree, "update-ref", "-d", ref, base)
+        raise
+
+
+def forget_worktree(tree: str, path: str, branch: str, head: str) -> None:
+    """Has git forget a worktree whose directory is gone, and its branch if that is still at `head`. Raises `GitFailed`,
+    also if git still has it afterwards."""
+    git(tree, "worktree", "prune")
+    if f"worktree {path}" in git(tree, "worktree", "list", "--porcelain").splitlines():
+        raise GitFailed("worktree prune", 0, path)
+    ref = f"refs/heads/{branch}"
+    if head and git(tree, "rev-parse", "--verify", "--quiet", ref, ok=(0, 1)) == head:
+        git(tree, "update-ref", "-d", ref, head)
+
+
+def branch_in_the_way(tree: str | Path, branch: str) -> str | None:
+    """The branch because of which git can make none of this name: `a` or `a/b/c` for `a/b`; None if there is none."""
+    parts = branch.split("/")
+    above = [f"refs/heads/{'/'.join(parts[:length])}" for length in range(1, len(parts))]
+    listed = git(tree, "for-each-ref", "--format=%(refname)", *above, f"refs/heads/{branch}/").splitlines()
+    others = (ref for ref in listed if ref in above or ref.startswith(f"refs/heads/{branch}/"))
+    return next((ref.removeprefix("refs/heads/") for ref in others), None)
 
 
 def is_worktree(path: str, branch: str) -> bool:

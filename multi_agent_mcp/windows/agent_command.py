@@ -200,7 +200,7 @@ def command_of(services: Services, agent: Agent, purpose: str = "task", beginnin
         "agent": agent.id,
         "python": sys.executable,
         "examples": examples_directory(),
-        "worktree": worktree.path if worktree is not None else Path.cwd(),
+        "worktree": worktree.directory if worktree is not None else Path.cwd(),
     }
     quoted = {key: shlex.quote(str(value)) for key, value in values.items()}
     quoted["prompt"] = shlex.quote(prompt) if prompt else ""

@@ -120,7 +120,7 @@ class TeamWindows:
     def _new(self, slot: Slot, command: str, *, remains: bool = False) -> NewWindow:
         environment = environment_of(self.services, slot)
         worktree = None if slot in OWN_SLOTS else self.services.worktrees.of(slot.agent_id)
-        directory = None if worktree is None else worktree.path
+        directory = None if worktree is None else worktree.directory
         return NewWindow(slot.label, slot.window_name, executed(command), environment, remains, directory)
 
     def _opened(self, slot: Slot, pane: OwnPane | None, failures: int) -> OwnPane | None:

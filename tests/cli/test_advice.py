@@ -440,15 +440,19 @@ def a_worktree_that_holds_work(stage: Stage) -> None:
     assert (stage.project / "new.txt").read_text() == "new\n"
 
 
-@plays("workspace.unmerged, given up")
+@plays("workspace.ignored", "workspace.throw_away")
 def a_worktree_whose_work_is_given_up(stage: Stage) -> None:
     stage.repository()
     stage.made()
-    made = stage.asked("workspace", "add", "worker-a")
-    (Path(made["path"]) / "a.txt").write_text("two\n")
-    stage.git("commit", "-qam", "second", at=Path(made["path"]))
-    said = stage.says("workspace.unmerged", "workspace", "remove", "worker-a")
-    stage.git(*shlex.split(said.partition("give them up (`git ")[2].partition("`")[0]))
+    place = Path(stage.asked("workspace", "add", "worker-a")["path"])
+    (stage.project / ".git" / "info" / "exclude").write_text("*.log\n")
+    (place / "x.log").write_text("x\n")
+    (place / "a.txt").write_text("two\n")
+    stage.git("commit", "-qam", "second", at=place)
+    stage.says("workspace.ignored", "workspace", "remove", "worker-a")
+    assert stage.found("workspace.ignored", "workspace", "remove", "worker-a", "--discard") is None
+    said = stage.says("workspace.throw_away", "workspace", "remove", "worker-a", "--discard")
+    subprocess.run(["sh", "-c", said.partition("`")[2].partition("`")[0]], check=True, capture_output=True)
     stage.follow(said, "workspace remove worker-a")
 
 
@@ -691,6 +695,14 @@ ELSEWHERE: Mapping[str, str] = {
         *("attention:budget", "notice.budget_reached.instruction"),
     ),
     **by(
+        "services/repository/test_worktrees.py::test_what_is_only_in_a_worktree_keeps_it_and_is_named_until_it_is_given_up",
+        *("workspace.in_progress", "workspace.locked"),
+    ),
+    **by(
+        "services/repository/test_worktrees.py::test_what_only_the_submodule_of_a_worktree_has_keeps_it",
+        "workspace.submodules",
+    ),
+    **by(
         "services/repository/test_worktrees.py::test_a_conflict_goes_to_its_author_and_its_resolution_is_merged",
         "merge.conflict",
     ),
@@ -758,6 +770,7 @@ NO_ADVICE: Mapping[str, str] = {
     "dashboard.left_out": "where the others are",
     "error.internal": "a report of ours is wanted, and `doctor` finds what is on the disk",
     "finding.conflicts": "where their names are; `repair.conflicts` says what helps",
+    "guard.clean": "to an agent, of git's commands",
     "guard.stash": "to an agent, of git's commands",
     "guard.switch": "to an agent, of git's commands",
     "team.file": "the comments of a new team.yaml",

@@ -382,7 +382,7 @@ def worktrees(context: CheckContext) -> Iterator[Finding]:
             reason = context.texts.sentence(refusal)
             yield context.found("worktrees", PROBLEM, subject, "worktree_unknown", **facts, reason=reason)
             continue
-        if subject not in agents and state.keeps is None:
+        if subject not in agents and not context.worktrees.holdings(worktree).reasons():
             fix = partial(context.worktrees.remove, subject)
             yield context.found("worktrees", NOTE, subject, "worktree_left", fix, **facts)
         elif not state.is_there:

@@ -6,22 +6,43 @@ and whether its setup has run), and of what a task delivered (`services/tasks/de
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import SHARED, WORKTREE, child_environment
-from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.config import SHARED, WORKTREE
+from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_status import common_directory, tree_of
-from multi_agent_mcp.system.git import GitFailed, add_worktree, copy_untracked, git, uncommitted
+from multi_agent_mcp.system.files import storage_errors
+from multi_agent_mcp.system.git import (
+    GitFailed,
+    add_worktree,
+    branch_in_the_way,
+    copy_untracked,
+    forget_worktree,
+    git,
+    plain_environment,
+    uncommitted,
+)
+from multi_agent_mcp.system.working_tree import (
+    Unmerged,
+    files_of,
+    in_progress,
+    is_locked,
+    lost_in_submodules,
+    only_here,
+    unmerged,
+)
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -34,12 +55,16 @@ PORT_BASE = "MULTI_AGENT_MCP_PORT_BASE"
 SETUP_SECONDS = 1_800.0
 SETUP_LINES = 5
 DIRTY_SHOWN = 20
+NAMES_SHOWN = 5
+_UNDONE = {"bisect": "reset"}
+"""The word with which a command of git that is not finished is given up, where that is not `--abort`."""
 
 
 @dataclass(frozen=True)
 class Worktree:
     """The record of a worktree. `base` is the commit that it began with, `setup` what became of the setup: None before
-    it has run, `done`, or `failed`; `kept` why it was not removed although somebody wanted that."""
+    it has run, `done`, or `failed`; `kept` why it was not removed although somebody wanted that; `place` where the team
+    is below the top of the project, "" for the top itself."""
 
     agent_id: str
     path: str
@@ -48,12 +73,21 @@ class Worktree:
     port_base: int
     setup: str | None = None
     kept: str | None = None
+    place: str = ""
+
+    @property
+    def directory(self) -> str:
+        """Where the agent works: the team's place in the worktree, as far as that is there."""
+        there = Path(self.path, self.place)
+        while not there.is_dir() and there != Path(self.path):
+            there = there.parent
+        return str(there)
 
 
 @dataclass(frozen=True)
 class State:
-    """A worktree as git knows it now: the commits that the project's branch does not have, the files that are not
-    committed, and its newest commit. Of one whose directory is gone the files are unknown (`is_there`)."""
+    """A worktree as git knows it now: its HEAD, the commits that the project's branch does not have, the files that are
+    not committed. Of one whose directory is gone the files are unknown (`is_there`)."""
 
     worktree: Worktree
     head: str
@@ -62,17 +96,37 @@ class State:
     dirty: tuple[str, ...]
     is_there: bool
 
-    @property
-    def keeps(self) -> str | None:
-        """Why it must not be removed, or None."""
-        return "dirty" if self.dirty else "unmerged" if self.ahead else None
+
+@dataclass(frozen=True)
+class Holdings:
+    """What would be lost with a worktree: a command of git that is not finished, files that are not committed, commits
+    that the project's branch does not have (with the branches that lead to them), submodules with something of their
+    own, ignored files; whether git has it locked."""
+
+    worktree: Worktree
+    unmerged: Unmerged
+    in_progress: str | None = None
+    dirty: tuple[str, ...] = ()
+    submodules: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    is_locked: bool = False
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The values of the texts `workspace.…` that say what became of it."""
-        tree = self.worktree
-        named = {"agent_id": tree.agent_id, "path": tree.path, "branch": tree.branch, "base": tree.base[:10]}
-        return named | {"files": len(self.dirty), "commits": self.ahead}
+    def keeps(self) -> str | None:
+        """The weightiest reason why it must not be removed, or None."""
+        return next(iter(self.reasons()), None)
+
+    def reasons(self, *, discards: bool = False) -> tuple[str, ...]:
+        """Why it must not be removed, the weightiest reason first; with `discards` not for ignored files."""
+        holds = {
+            "in_progress": self.in_progress,
+            "dirty": self.dirty,
+            "unmerged": self.unmerged.commits,
+            "submodules": self.submodules,
+            "ignored": () if discards else self.ignored,
+            "locked": self.is_locked,
+        }
+        return tuple(reason for reason, held in holds.items() if held)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +139,13 @@ class AddWorktree(Operation):
     branch: str
     base: str
     port_base: int
+    place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveWorktree(Operation):
-    """The removal of a worktree that was clean and merged at `head`."""
+    """The removal of a worktree that holds nothing, or with `discards` only ignored files; its branch was at `head`, ""
+    for none."""
 
     KIND = "remove_worktree"
 
@@ -98,6 +154,7 @@ class RemoveWorktree(Operation):
     path: str
     branch: str
     head: str
+    discards: bool = False
 
 
 @dataclass(eq=False)
@@ -127,18 +184,34 @@ class Worktrees(Service):
 
     def state(self, worktree: Worktree) -> State:
         """The worktree's state. Raises `GitFailed`."""
-        project, branch = self.project, f"refs/heads/{worktree.branch}"
-        is_there = Path(worktree.path, ".git").exists()
-        head = git(project, "rev-parse", "--verify", "--quiet", branch, ok=(0, 1)) or worktree.base
+        project, path = self.project, worktree.path
+        is_there = Path(path, ".git").exists()
+        head = git(path, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)) if is_there else ""
+        head = head or self._tip(worktree) or worktree.base
         behind, ahead = git(project, "rev-list", "--left-right", "--count", f"HEAD...{head}").split()
-        return State(
+        dirty = tuple(uncommitted(path)[:DIRTY_SHOWN]) if is_there else ()
+        return State(worktree, head, int(ahead), int(behind), dirty, is_there)
+
+    def holdings(self, worktree: Worktree) -> Holdings:
+        """What would be lost with the worktree. Raises `GitFailed`."""
+        project, path = self.project, worktree.path
+        if not Path(path, ".git").exists():
+            return Holdings(worktree, unmerged(project, None, worktree.branch))
+        files = files_of(path)
+        return Holdings(
             worktree,
-            head,
-            int(ahead),
-            int(behind),
-            tuple(uncommitted(worktree.path)[:DIRTY_SHOWN]) if is_there else (),
-            is_there,
+            unmerged(project, path, worktree.branch),
+            in_progress(path),
+            tuple(files.changed),
+            tuple(lost_in_submodules(path, project)),
+            tuple(only_here(path, files.ignored, project)),
+            is_locked(path),
         )
+
+    def _tip(self, worktree: Worktree) -> str:
+        """The newest commit of the worktree's branch; "" if there is no such branch."""
+        branch = f"refs/heads/{worktree.branch}"
+        return git(self.project, "rev-parse", "--verify", "--quiet", branch, ok=(0, 1))
 
     @cached_property
     def project(self) -> Path:
@@ -187,32 +260,52 @@ class Worktrees(Service):
                 raise InvalidArguments("setup_failed", agent_id=worktree.agent_id, code=code, lines=" / ".join(lines))
         return self._note(replace(worktree, setup="done"))
 
-    def remove(self, agent_id: str) -> State:
-        """Removes an agent's worktree and branch if nothing in them is lost thereby; else it is kept, and the state
-        says why. Raises `InvalidArguments` if there is none, or the agent runs."""
+    def remove(self, agent_id: str, *, discards: bool = False) -> Holdings:
+        """Removes an agent's worktree and branch if nothing is lost thereby, with `discards` but ignored files; else it
+        is kept, for the reasons of what is returned. Raises `InvalidArguments` if there is none, or the agent runs."""
         worktree = self.of(agent_id)
         if worktree is None:
             raise InvalidArguments("no_worktree", agent_id=agent_id)
         if self.is_running(agent_id):
             raise InvalidArguments("worktree_in_use", agent_id=agent_id)
         with self.workspace.locks.held("worktrees"):
-            state = self.state(worktree)
-            if state.keeps is None:
-                facts = {"path": worktree.path, "branch": worktree.branch, "head": state.head}
-                self.operations.run(RemoveWorktree(agent_id=agent_id, tree=str(self.project), **facts))
+            holdings = self.holdings(worktree)
+            if reasons := holdings.reasons(discards=discards):
+                self._note(replace(worktree, kept=reasons[0]))
             else:
-                self._note(replace(worktree, kept=state.keeps))
-            return state
+                where = {"tree": str(self.project), "path": worktree.path, "branch": worktree.branch}
+                self.operations.run(
+                    RemoveWorktree(agent_id=agent_id, **where, head=self._tip(worktree), discards=discards)
+                )
+            return holdings
 
-    def kept(self) -> Iterator[State]:
-        """The worktrees that somebody wanted to be rid of, or whose agent was removed, and that hold work."""
+    def why_kept(self, holdings: Holdings, *, discards: bool = False) -> list[str]:
+        """A sentence for each reason why a worktree is kept, with the command that helps, and at last how a person
+        throws everything away; nothing if it is not."""
+        worktree, reasons = holdings.worktree, holdings.reasons(discards=discards)
+        project, path = (shlex.quote(str(one)) for one in (self.project, worktree.path))
+        facts = {"path": worktree.path, "place": path, "agent_id": worktree.agent_id, "project": project}
+        held = {"dirty": holdings.dirty, "ignored": holdings.ignored, "submodules": holdings.submodules}
+        begun = {"command": holdings.in_progress, "undo": _UNDONE.get(holdings.in_progress or "", "--abort")}
+        found = {"commits": holdings.unmerged.commits, "branches": " ".join(holdings.unmerged.names)}
+        lines = []
+        for reason in reasons:
+            named = {"files": len(held.get(reason, ())), "names": some(held.get(reason, ()))}
+            lines.append(self.session.people(f"workspace.{reason}", **facts, **begun, **found, **named))
+        if reasons:
+            branch = f" && git -C {project} branch -D {worktree.branch}" if self._tip(worktree) else ""
+            lines.append(self.session.people("workspace.throw_away", **facts, branch=branch))
+        return lines
+
+    def kept(self) -> Iterator[Holdings]:
+        """The worktrees that somebody wanted to be rid of, or whose agent was removed, and that hold something."""
         for worktree in self.all():
             agent = self.workspace.registry.all().get(worktree.agent_id)
             if worktree.kept is None and agent is not None and not agent.removed:
                 continue
             with suppress(Refusal):
-                if (state := self.state(worktree)).keeps is not None:
-                    yield state
+                if (holdings := self.holdings(worktree)).reasons():
+                    yield holdings
 
     # What tasks deliver
 
@@ -260,35 +353,57 @@ class Worktrees(Service):
         tree, path, branch = operation.tree, operation.path, operation.branch
         add_worktree(tree, path, branch, operation.base, again=run.again)
         copy_untracked(Path(tree), Path(path), INCLUDED, but=self.workspace.root)
-        return self._note(Worktree(operation.agent_id, path, branch, operation.base, operation.port_base))
+        made = Worktree(operation.agent_id, path, branch, operation.base, operation.port_base, place=operation.place)
+        return self._note(made)
 
     def apply_removal(self, operation: RemoveWorktree, run: Run) -> None:  # noqa: ARG002
-        """Removes the worktree, unless git finds changes there, then its branch, unless it has moved, then the
-        record."""
-        tree, branch = operation.tree, f"refs/heads/{operation.branch}"
-        if Path(operation.path, ".git").exists():
-            git(tree, "worktree", "remove", operation.path)
-        git(tree, "worktree", "prune")
-        if git(tree, "rev-parse", "--verify", "--quiet", branch, ok=(0, 1)):
-            git(tree, "update-ref", "-d", branch, operation.head)
+        """Moves the directory aside in one step, unless it holds something by now, and removes it there; then the
+        branch, unless it has moved, then the record. Raises `InvalidArguments` before anything is changed,
+        `StorageError` if it is to be finished."""
+        path, aside, worktree = Path(operation.path), Path(f"{operation.path}.removed"), self.of(operation.agent_id)
+        if (path / ".git").exists() and worktree is not None:
+            if self.holdings(worktree).reasons(discards=operation.discards):
+                raise InvalidArguments("worktree_changed", path=path)
+            with storage_errors(path):
+                path.rename(aside)
+        with storage_errors(aside):
+            if aside.exists():
+                shutil.rmtree(aside)
+        try:
+            forget_worktree(operation.tree, operation.path, operation.branch, operation.head)
+        except GitFailed as failed:  # the directory is gone: this must be finished, not forgotten
+            raise StorageError(path=path, reason=str(failed)) from failed
         self._record(operation.agent_id).remove()
 
     def _addition(self, agent: Agent, found: Worktree | None) -> AddWorktree:
         project = self.project
         session = self.workspace.session
         path = project.parent / f"{project.name}-worktrees" / f"{session}-{agent.id}"
+        branch = found.branch if found else f"mam/{session}/{agent.id}"
         if found is None and path.exists():
             raise InvalidArguments("worktree_path_taken", path=path)
         base = git(project, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1))
         if not base:
             raise InvalidArguments("no_commit", path=project)
+        if (other := branch_in_the_way(project, branch)) is not None:
+            raise InvalidArguments("branch_in_the_way", branch=branch, other=other, path=shlex.quote(str(project)))
         return AddWorktree(
             agent_id=agent.id,
             tree=str(project),
             path=found.path if found else str(path),
-            branch=found.branch if found else f"mam/{session}/{agent.id}",
+            branch=branch,
             base=found.base if found else base,
             port_base=found.port_base if found else self._free_ports(),
+            place=self._team_place(),
+        )
+
+    def _team_place(self) -> str:
+        """Where the team is below the top of the project, "" at the top or elsewhere."""
+        team = Path(os.path.realpath(self.workspace.root.parent))
+        return (
+            team.relative_to(self.project).as_posix()
+            if team.is_relative_to(self.project) and team != self.project
+            else ""
         )
 
     def _free_ports(self) -> int:
@@ -328,13 +443,18 @@ def _read(kind: Any, record: Record) -> Any:
         return None
 
 
+def some(names: Sequence[str]) -> str:
+    """The first few of these names, for a sentence."""
+    return ", ".join([*names[:NAMES_SHOWN], *(["…"] if len(names) > NAMES_SHOWN else [])])
+
+
 def _ran(command: str, worktree: Worktree, environment: Mapping[str, str]) -> tuple[int, bytes]:
     """Runs a shell command in a worktree; returns its exit code and what it printed."""
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
-            cwd=worktree.path,
-            env=child_environment(**environment),
+            cwd=worktree.directory,
+            env=plain_environment(**environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

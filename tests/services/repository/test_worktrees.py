@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Run
-from multi_agent_mcp.services.repository.worktrees import PORT_BASE, AddWorktree, Worktree
+from multi_agent_mcp.services.repository.worktrees import PORT_BASE, AddWorktree, RemoveWorktree, Worktree
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.wiring import Services
@@ -162,6 +162,171 @@ def test_nothing_with_changes_or_commits_is_removed(services: Services, project:
     assert git(project, "branch", "--list", "mam/*") == ""
     assert list(services.worktrees.kept()) == []
     assert services.worktrees.all() == []
+
+
+def _detached(at: Path) -> None:
+    git(at, "checkout", "-q", "--detach")
+    git(at, "commit", "-q", "--allow-empty", "-m", "of a day")
+
+
+def _detached_and_left(at: Path) -> None:
+    _detached(at)
+    git(at, "switch", "-q", "mam/demo/worker-a")
+
+
+def _on_a_second_branch(at: Path) -> None:
+    git(at, "switch", "-q", "-c", "side")
+    git(at, "commit", "-q", "--allow-empty", "-m", "of a day")
+
+
+def _on_a_second_branch_and_left(at: Path) -> None:
+    _on_a_second_branch(at)
+    git(at, "switch", "-q", "mam/demo/worker-a")
+
+
+def _on_a_renamed_branch(at: Path) -> None:
+    git(at, "branch", "-m", "renamed")
+    git(at, "commit", "-q", "--allow-empty", "-m", "of a day")
+
+
+def _ignored(at: Path) -> None:
+    Path(at, "ign").mkdir()
+    Path(at, "ign", "results.csv").write_text("1\n")
+
+
+def _assumed_unchanged(at: Path) -> None:
+    git(at, "update-index", "--assume-unchanged", "a.txt")
+    Path(at, "a.txt").write_text("mine\n")
+
+
+def _skipped(at: Path) -> None:
+    git(at, "update-index", "--skip-worktree", "a.txt")
+    Path(at, "a.txt").write_text("mine\n")
+
+
+def _rebasing(at: Path) -> None:
+    git(at, "rebase", "-q", "-x", "false", "--root", ok=(1,))
+
+
+def _bisecting(at: Path) -> None:
+    git(at, "bisect", "start")
+
+
+def _locked(at: Path) -> None:
+    git(at, "worktree", "lock", ".")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "named"),
+    [
+        (_detached, "unmerged", "1 commits"),
+        (_detached_and_left, "unmerged", "1 commits"),
+        (_on_a_second_branch, "unmerged", "side"),
+        (_on_a_second_branch_and_left, "unmerged", "side"),
+        (_on_a_renamed_branch, "unmerged", "renamed"),
+        (_ignored, "ignored", "ign/"),
+        (_assumed_unchanged, "dirty", "a.txt"),
+        (_skipped, "dirty", "a.txt"),
+        (_rebasing, "in_progress", "rebase --abort"),
+        (_bisecting, "in_progress", "bisect reset"),
+        (_locked, "locked", "worktree unlock"),
+    ],
+)
+def test_what_is_only_in_a_worktree_keeps_it_and_is_named_until_it_is_given_up(
+    services: Services, project: Path, change: Callable[[Path], None], reason: str, named: str
+) -> None:
+    worktree = made(services)
+    (project / ".git" / "info" / "exclude").write_text("ign/\n")
+    change(Path(worktree.path))
+    holdings = services.worktrees.remove("worker-a", discards=reason != "ignored")
+    first, *_, last = services.worktrees.why_kept(holdings)
+    assert (holdings.keeps, Path(worktree.path).is_dir()) == (reason, True)
+    assert named in first
+    if reason in ("in_progress", "locked"):
+        subprocess.run(["/bin/sh", "-c", first.split("`")[-2]], check=True, capture_output=True)
+        assert reason not in services.worktrees.remove("worker-a").reasons()
+    by_git = last.split("`")[1]
+    subprocess.run(by_git, shell=True, check=True, capture_output=True)
+    assert services.worktrees.remove("worker-a").keeps is None
+    assert services.worktrees.all() == []
+
+
+def test_ignored_files_are_discarded_on_demand_and_copies_of_the_projects_are_none(
+    services: Services, project: Path, reopened: Callable[..., Services]
+) -> None:
+    (project / ".env").write_text("KEY=1\n")
+    (project / ".worktreeinclude").write_text(".env\n")
+    worktree = made(services)
+    assert services.worktrees.holdings(worktree).keeps is None
+    Path(worktree.path, ".env").write_text("KEY=2\n")
+    assert services.worktrees.remove("worker-a").ignored == (".env",)
+    assert services.worktrees.remove("worker-a", discards=True).reasons(discards=True) == ()
+    assert not Path(worktree.path).exists()
+
+
+def test_a_removal_that_was_cut_off_is_finished_though_files_are_gone_already(
+    services: Services, project: Path
+) -> None:
+    worktree = made(services)
+    head = git(worktree.path, "rev-parse", "HEAD")
+    where = {"tree": str(project), "path": worktree.path, "branch": worktree.branch, "head": head}
+    services.workspace.intents.rest(
+        services.workspace.intents.write("remove_worktree", RemoveWorktree(agent_id="worker-a", **where).facts())
+    )
+    Path(worktree.path).rename(f"{worktree.path}.removed")
+    Path(f"{worktree.path}.removed", "a.txt").unlink()
+    assert services.operations.finish() == 1
+    assert services.worktrees.all() == []
+    assert not Path(f"{worktree.path}.removed").exists()
+    assert git(project, "branch", "--list", "mam/*") == ""
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+
+
+def test_a_lock_of_git_in_the_middle_of_a_removal_leaves_it_to_the_next_command(
+    services: Services, project: Path
+) -> None:
+    worktree = made(services)
+    lock = project / ".git" / "refs" / "heads" / f"{worktree.branch}.lock"
+    lock.touch()
+    with pytest.raises(StorageError):
+        services.worktrees.remove("worker-a")
+    (finding,) = (one for one in services.doctor(lambda _: None).examine() if one.check == "undertakings")
+    assert "remove_worktree" in finding.finding
+    lock.unlink()
+    assert services.operations.finish() == 1
+    assert services.worktrees.all() == []
+
+
+@pytest.fixture
+def with_submodule(services: Services, project: Path, tmp_path: Path) -> Worktree:
+    library = tmp_path / "library"
+    git(tmp_path, "init", "-q", "-b", "main", str(library))
+    git(library, *NAMED, "commit", "-q", "--allow-empty", "-m", "first")
+    allowed = ("-c", "protocol.file.allow=always")
+    git(project, *allowed, "submodule", "--quiet", "add", str(library), "lib")
+    git(project, "commit", "-qm", "with a submodule")
+    worktree = made(services)
+    git(worktree.path, *allowed, "submodule", "--quiet", "update", "--init")
+    return worktree
+
+
+def test_a_worktree_with_a_submodule_is_removed(services: Services, with_submodule: Worktree) -> None:
+    assert services.worktrees.remove("worker-a").keeps is None
+    assert not Path(with_submodule.path).exists()
+    assert services.worktrees.all() == []
+
+
+def test_what_only_the_submodule_of_a_worktree_has_keeps_it(
+    services: Services, project: Path, with_submodule: Worktree
+) -> None:
+    inner = Path(with_submodule.path, "lib")
+    git(inner, "switch", "-q", "-c", "mine")
+    git(inner, *NAMED, "commit", "-q", "--allow-empty", "-m", "mine")
+    git(inner, "switch", "-q", "--detach", "origin/main")
+    holdings = services.worktrees.remove("worker-a")
+    assert (holdings.reasons(), holdings.submodules) == (("submodules",), ("lib",))
+    git(project / "lib", "-c", "protocol.file.allow=always", "fetch", "-q", str(inner), "mine:mine")
+    assert services.worktrees.remove("worker-a").keeps is None
 
 
 def test_an_agent_that_runs_keeps_its_worktree(services: Services, project: Path) -> None:

@@ -1,0 +1,181 @@
+"""What is in a worktree of git and nowhere else, so that it would be lost with it."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from multi_agent_mcp.system.git import LEFT_OUT, GitFailed, git
+
+_IN_PROGRESS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick",
+    "BISECT_LOG": "bisect",
+}
+"""Files in a worktree's own git directory, and the command of git that is not finished while they are there."""
+_LEFT = re.compile(r"checkout: moving from ([0-9a-f]{40,64}) to ")
+_MADE = re.compile(r"commit|cherry-pick|revert|am\b|rebase")
+_SUBMODULE = "160000"
+_COMPARED_MAX = 1_000
+
+
+class Files(NamedTuple):
+    """The files of a working tree that are not committed, new ones too, and those that git ignores. Directories that
+    are new or ignored as a whole end with a slash."""
+
+    changed: list[str]
+    ignored: list[str]
+
+
+class Unmerged(NamedTuple):
+    """Commits that the project's branch does not have: how many, and the branches or commits that lead to them."""
+
+    commits: int
+    names: tuple[str, ...]
+
+
+def files_of(path: str) -> Files:
+    """The files of a working tree that differ from its commit. What git was told not to look at (`update-index
+    --assume-unchanged`, `--skip-worktree`) is looked at, too. Raises `GitFailed`."""
+    how = ("--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=none", "--no-renames")
+    listed = [entry for entry in git(path, "status", "--porcelain", "-z", *how).split("\0") if entry]
+    changed = [entry[3:] for entry in listed if not entry.startswith("!!")]
+    ignored = [entry[3:] for entry in listed if entry.startswith("!!")]
+    return Files(list(dict.fromkeys([*changed, *_hidden_changes(path)])), ignored)
+
+
+def _hidden_changes(path: str) -> list[str]:
+    """Compares the files that git is told not to look at, by a copy of the index without those marks."""
+    listed = git(path, "ls-files", "-z", "-v").split("\0")
+    marked = [entry[2:] for entry in listed if entry[:1].islower() or entry[:1] == "S"]
+    names = "\0".join(name for name in marked if os.path.lexists(Path(path, name)))
+    if not names:
+        return []
+    with tempfile.TemporaryDirectory() as scratch:
+        index = f"{scratch}/index"
+        shutil.copyfile(Path(path, git(path, "rev-parse", "--git-path", "index")), index)
+        for mark in ("--no-assume-unchanged", "--no-skip-worktree"):
+            git(path, "update-index", mark, "-z", "--stdin", text=names, GIT_INDEX_FILE=index)
+        git(path, "update-index", "-q", "--refresh", ok=(0, 1), GIT_INDEX_FILE=index)
+        return list(filter(None, git(path, "diff-files", "--name-only", "-z", GIT_INDEX_FILE=index).split("\0")))
+
+
+def only_here(path: str, ignored: Sequence[str], original: Path) -> list[str]:
+    """The ignored files that are no equal copies of the project's own, and not in directories of mere programs
+    (`LEFT_OUT`)."""
+    own = (name for name in ignored if not LEFT_OUT & set(Path(name).parts))
+    return [name for name in own if not _is_copy(Path(path, name), original / name)]
+
+
+def _is_copy(found: Path, original: Path) -> bool:
+    if found.is_symlink() or original.is_symlink():
+        return found.is_symlink() and original.is_symlink() and found.readlink() == original.readlink()
+    if not found.is_dir():
+        return original.is_file() and filecmp.cmp(found, original, shallow=False)
+    for count, inner in enumerate(found.rglob("*")):
+        if count == _COMPARED_MAX or (
+            (inner.is_symlink() or not inner.is_dir()) and not _is_copy(inner, original / inner.relative_to(found))
+        ):
+            return False
+    return True
+
+
+def in_progress(path: str) -> str | None:
+    """The command of git that has begun in a worktree and is not finished (`rebase`, `merge`, …), or None."""
+    own = Path(git(path, "rev-parse", "--absolute-git-dir"))
+    return next((command for name, command in _IN_PROGRESS.items() if (own / name).exists()), None)
+
+
+def is_locked(path: str) -> bool:
+    """Whether somebody has locked the worktree (`git worktree lock`)."""
+    return Path(git(path, "rev-parse", "--absolute-git-dir"), "locked").exists()
+
+
+def unmerged(project: Path, path: str | None, branch: str) -> Unmerged:
+    """The commits that the project's branch does not have: of the worktree's HEAD, its branch, other branches with
+    commits made in it, and what was committed without a branch. `path` is None for a worktree whose directory is
+    gone. Raises `GitFailed`."""
+    tips = {}
+    if tip := git(project, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}", ok=(0, 1)):
+        tips[branch] = tip
+    if path is not None:
+        tips |= dict(_tips(project, path))
+    ahead = {name: tip for name, tip in tips.items() if _count(project, tip)}
+    return Unmerged(_count(project, *ahead.values()) if ahead else 0, tuple(ahead))
+
+
+def _count(project: Path, *tips: str) -> int:
+    return int(git(project, "rev-list", "--count", *tips, "--not", "HEAD"))
+
+
+def _tips(project: Path, path: str) -> Iterator[tuple[str, str]]:
+    """Names and commits of everything that a worktree has made, except its own branch."""
+    head = git(path, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1))
+    if head:
+        yield git(path, "symbolic-ref", "--short", "--quiet", "HEAD", ok=(0, 1)) or head[:10], head
+    for line in git(
+        path, "for-each-ref", "--format=%(objectname) %(refname)", "refs/worktree", "refs/bisect"
+    ).splitlines():
+        commit, _, name = line.partition(" ")
+        yield name, commit
+    log = git(path, "log", "--walk-reflogs", "--format=%H %gs", "HEAD", "--", ok=(0, 128)).splitlines() if head else []
+    entries = [line.partition(" ")[::2] for line in log]
+    for left in dict.fromkeys(found[1] for _, words in entries if (found := _LEFT.match(words)) is not None):
+        if _is_commit(project, left) and not _has_ref(project, left):
+            yield left[:10], left
+    if made := {commit for commit, words in entries if _MADE.match(words)}:
+        listed = git(project, "log", "--branches", "--source", "--format=%H %S", "--not", "HEAD").splitlines()
+        for ref in dict.fromkeys(ref for commit, _, ref in (line.partition(" ") for line in listed) if commit in made):
+            yield ref.removeprefix("refs/heads/"), ref
+
+
+def _is_commit(place: Path, commit: str) -> bool:
+    try:
+        git(place, "cat-file", "-e", f"{commit}^{{commit}}")
+    except GitFailed:
+        return False
+    return True
+
+
+def _has_ref(place: Path, commit: str) -> bool:
+    """Whether a branch, tag or remote branch of the repository has the commit."""
+    try:
+        return git(place, "for-each-ref", "--count=1", "--contains", commit) != ""
+    except GitFailed:  # it does not know the commit at all
+        return False
+
+
+def lost_in_submodules(path: str, original: Path) -> list[str]:
+    """The submodules of a worktree, in any depth, that hold something that is nowhere else: their repositories are
+    removed with it. That is ignored files, and commits that are neither pushed nor known to the same submodule of
+    `original`. (Their changed files are changes of the worktree.) Raises `GitFailed`."""
+    found = []
+    for entry in git(path, "ls-files", "--stage", "-z").split("\0"):
+        facts, _, name = entry.partition("\t")
+        inner, same = Path(path, name), original / name
+        if not facts.startswith(_SUBMODULE) or not (inner / ".git").exists():
+            continue
+        tips = git(inner, "for-each-ref", "--format=%(objectname)", "refs/heads", "refs/stash").split()
+        tips += git(inner, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)).split()
+        alone = [
+            tip for tip in dict.fromkeys(tips) if git(inner, "rev-list", "--max-count=1", tip, "--not", "--remotes")
+        ]
+        is_known = (same / ".git").exists() and all(_has_ref(same, tip) or _is_head(same, tip) for tip in alone)
+        if (alone and not is_known) or only_here(str(inner), files_of(str(inner)).ignored, same):
+            found.append(name)
+        found += [f"{name}/{deeper}" for deeper in lost_in_submodules(str(inner), same)]
+    return found
+
+
+def _is_head(place: Path, commit: str) -> bool:
+    return git(place, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)) == commit
