@@ -355,10 +355,13 @@ def merge_workspace(context: SessionContext, task_id: str) -> None:
         "delivered": delivery.commit,
         "conflicts": list(merged.conflicts),
         "message_id": merged.message_id,
+        "hooks_not_run": list(merged.hooks),
     }
     if merged.commit is not None:
         key = "workspace.was_merged" if merged.was_there else "workspace.merged"
-        context.answer(answer, [texts(key, delivered=delivery.commit[:10], commit=merged.commit[:10])])
+        lines = [texts(key, delivered=delivery.commit[:10], commit=merged.commit[:10])]
+        lines += [texts("workspace.hooks", hooks=", ".join(merged.hooks))] if merged.hooks else []
+        context.answer(answer, lines)
         return
     context.answer(answer, [texts("workspace.conflicts", agent_id=delivery.agent_id), *merged.conflicts])
     raise click.exceptions.Exit(1)

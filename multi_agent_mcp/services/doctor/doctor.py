@@ -4,6 +4,7 @@ their findings."""
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -372,7 +373,8 @@ def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
 
 
 def worktrees(context: CheckContext) -> Iterator[Finding]:
-    """Worktrees whose directory is gone or that git cannot read, and those of removed agents without work in them."""
+    """Worktrees whose directory is gone or that git cannot read, and those of removed agents without work in them; what
+    keeps git from finishing an operation."""
     agents = context.agents.all()
     for worktree in context.worktrees.all():
         subject, facts = worktree.agent_id, {"path": worktree.path, "branch": worktree.branch}
@@ -387,6 +389,8 @@ def worktrees(context: CheckContext) -> Iterator[Finding]:
             yield context.found("worktrees", NOTE, subject, "worktree_left", fix, **facts)
         elif not state.is_there:
             yield context.found("worktrees", NOTE, subject, "worktree_gone", **facts, agent_id=subject)
+    for lock in context.worktrees.git_locks():
+        yield context.found("worktrees", PROBLEM, lock.name, "git_locked", path=lock, place=shlex.quote(str(lock)))
 
 
 # All checks, and the repairs of what they find.

@@ -5,7 +5,10 @@ project's checkout, which was clean, follows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +16,10 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.domain.text import one_line, quoted
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.repository.worktrees import some
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.system.checkout import follow, in_the_way, is_untouched
 from multi_agent_mcp.system.git import GitFailed, git
 
 if TYPE_CHECKING:
@@ -29,12 +34,15 @@ NOBODY = ("-c", "user.name=multi-agent-mcp", "-c", "user.email=multi-agent-mcp@l
 """Who commits a merge where git knows no name of the user."""
 CONFLICTS = 1
 """git-merge-tree(1): the exit code of a merge with conflicts."""
+MESSAGE_HOOK = "commit-msg"
+NOT_RUN = ("pre-merge-commit", "prepare-commit-msg", "post-merge")
+"""Hooks of a merge (githooks(5)) that look at the checkout in the middle of it, of which there is none here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MoveBranch(Operation):
-    """The project's branch moves from one commit to a merge that has it as its first parent, and the checkout at `tree`
-    follows."""
+    """The project's branch moves from one commit to a merge that has it as its first parent, or to a descendant where
+    `merge.ff` is `only`, and the checkout at `tree` follows."""
 
     KIND = "move_branch"
 
@@ -47,13 +55,14 @@ class MoveBranch(Operation):
 @dataclass(frozen=True)
 class Merge:
     """What became of a merge: the commit that the branch has now, or the files in conflict and the message about them.
-    `was_there`: it had been merged before."""
+    `was_there`: it had been merged before. `hooks`: those that git-merge(1) would have run, and this does not."""
 
     delivery: Delivery
     commit: str | None = None
     conflicts: tuple[str, ...] = ()
     message_id: str | None = None
     was_there: bool = False
+    hooks: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -63,57 +72,101 @@ class Merging(Service):
     operations: Operations
 
     def merge(self, actor: Agent, task: Task) -> Merge:
-        """Merges the commit that was recorded when the task was done. What conflicts goes to its author, by mail from
-        `actor`. Raises `InvalidArguments` if nothing was delivered, or the checkout is dirty or on no branch; then
-        nothing has moved."""
+        """Merges the commit that the done task delivered. What conflicts goes to its author, by mail from `actor`.
+        Raises `InvalidArguments` if nothing was delivered, it contains commits of tasks that are not done, the checkout
+        is dirty or on no branch, or a setting of the person's git forbids it; then nothing has moved."""
         delivery = self.worktrees.delivery(task.id)
         if delivery is None or task.status != "done":
             raise InvalidArguments("nothing_delivered", task_id=task.id, status=task.status)
+        if delivery.ahead == 0:
+            raise InvalidArguments("nothing_committed", task_id=task.id, commit=delivery.commit[:10])
         with self.workspace.locks.held("worktrees"):
             delivery = self._resolved(delivery)
             if self.worktrees.is_merged(delivery):
                 return Merge(delivery, git(self.worktrees.project, "rev-parse", "HEAD"), was_there=True)
+            self._require_only_done(delivery)
             merged = self._merged(delivery, task)
         return merged if merged.commit is not None else self._sent_back(actor, task, merged)
 
     def applied(self) -> Mapping[type[Operation], Apply]:
         return {MoveBranch: self.apply_move}
 
-    def apply_move(self, operation: MoveBranch, run: Run) -> None:  # noqa: ARG002
-        """Moves the branch if it is still where it was, then the checkout if it is still at the old commit."""
-        tree, ref, old, new = operation.tree, operation.ref, operation.old, operation.new
+    def apply_move(self, operation: MoveBranch, run: Run) -> None:
+        """Moves the branch if it is still where it was, then the checkout if it is on that branch. If git refuses the
+        latter before a file is changed, the branch goes back and `GitFailed` is raised: nothing has moved; else
+        `StorageError`: this is to be finished."""
+        tree, ref, old, new = Path(operation.tree), operation.ref, operation.old, operation.new
         if git(tree, "rev-parse", ref) == old:
-            git(tree, "update-ref", "-m", "multi-agent-mcp: merge", ref, new, old)
-        is_behind = git(tree, "rev-parse", ref) == new and git(tree, "write-tree") == _tree(tree, old)
-        if is_behind and _tree(tree, old) != _tree(tree, new):
-            try:
-                git(tree, "read-tree", "-m", "-u", old, new)
-            except GitFailed as failed:  # the branch has moved: this must be finished, not forgotten
-                raise StorageError(path=tree, reason=str(failed)) from failed
+            if run.again:
+                _require_room(tree, old, new)
+            _move(tree, ref, old, new)
+        if git(tree, "rev-parse", ref) != new or git(tree, "symbolic-ref", "--quiet", "HEAD", ok=(0, 1)) != ref:
+            return
+        try:
+            follow(tree, old, new)
+        except GitFailed as failed:
+            if _went_back(tree, ref, old, new):
+                raise
+            raise StorageError(path=tree, reason=str(failed)) from failed
 
     def _merged(self, delivery: Delivery, task: Task) -> Merge:
         project = self.worktrees.project
         ref = _branch_of(project)
-        _require_clean(project)
         old = git(project, "rev-parse", ref)
+        if _only_fast_forward(project) and not _is_ancestor(project, old, delivery.commit):
+            raise InvalidArguments("no_fast_forward", branch=ref.removeprefix("refs/heads/"), task_id=task.id)
         found = git(project, "merge-tree", "--write-tree", "--name-only", "-z", old, delivery.commit, ok=(0, CONFLICTS))
         tree, *names = found.split("\0")
         files = names[: names.index("")] if "" in names else names
         if files:
+            _require_room(project, old, old)
             self.worktrees.records.note(replace(delivery, returned=old))
             return Merge(delivery, conflicts=tuple(files))
-        new = self._committed(project, tree, old, delivery, task)
-        git(project, "read-tree", "-m", "-u", "-n", old, new)  # would it overwrite a file that git does not know?
+        _require_room(project, old, delivery.commit if _only_fast_forward(project) else tree)
+        new = delivery.commit if _only_fast_forward(project) else self._committed(project, tree, old, delivery, task)
         self.operations.run(MoveBranch(tree=str(project), ref=ref, old=old, new=new))
         if git(project, "rev-parse", ref) != new:
             raise InvalidArguments("branch_moved", branch=ref.removeprefix("refs/heads/"))
-        return Merge(delivery, new)
+        return Merge(delivery, new, hooks=tuple(_hooks(project, NOT_RUN)))
 
     def _committed(self, project: Path, tree: str, old: str, delivery: Delivery, task: Task) -> str:
-        words = f"Merge {task.id}: {one_line(task.title)}\n\nBy {delivery.agent_id}, from {delivery.branch}."
-        parents = ("-p", old, "-p", delivery.commit)
+        """Makes the merge commit as the person's git would: the hook `commit-msg` sees its message, and it is signed
+        where `commit.gpgsign` says so."""
+        where = delivery.branch or delivery.commit[:10]
+        words = f"Merge {task.id}: {one_line(task.title)}\n\nBy {delivery.agent_id}, from {where}.\n"
         has_name = git(project, "var", "GIT_COMMITTER_IDENT", ok=(0, 128)) != ""
-        return git(project, *(() if has_name else NOBODY), "commit-tree", tree, *parents, "-m", words)
+        signs = git(project, "config", "--type=bool", "--default=false", "commit.gpgsign") == "true"
+        options = (*(("-S",) if signs else ()), "-p", old, "-p", delivery.commit, "-F", "-")
+        try:
+            return git(
+                project,
+                *(() if has_name else NOBODY),
+                "commit-tree",
+                tree,
+                *options,
+                text=_seen_by_hook(project, words),
+            )
+        except GitFailed as failed:
+            if not signs:
+                raise
+            raise InvalidArguments("not_signed", said=failed.values["said"]) from failed
+
+    def _require_only_done(self, delivery: Delivery) -> None:
+        """Raises `InvalidArguments` if the delivered commit contains commits that other tasks have reported, which are
+        not done. A commit that several have reported is that of the first."""
+        project, reported = self.worktrees.project, self.worktrees.records.reported()
+        done = [one for task, one in reported if task.status == "done"]
+        open_ones = []
+        for task, one in reported:
+            if task.status == "done" or not _is_ancestor(project, one.commit, delivery.commit):
+                continue
+            others = {other.commit for other in done if other.commit != one.commit or other.at <= one.at}
+            before = [other for other in others if _is_ancestor(project, other, one.commit)]
+            if git(project, "rev-list", "--max-count=1", one.commit, "--not", "HEAD", *before):
+                open_ones.append(f"{task.id} ({task.status})")
+        if open_ones:
+            facts = {"commit": delivery.commit[:10], "tasks": ", ".join(open_ones)}
+            raise InvalidArguments("contains_unfinished", task_id=delivery.task_id, **facts)
 
     def _resolved(self, delivery: Delivery) -> Delivery:
         """After a conflict: the delivery at the first commit of the author's branch that has what it was in conflict
@@ -150,17 +203,59 @@ def _branch_of(project: Path) -> str:
     return ref
 
 
-def _require_clean(project: Path) -> None:
-    """Raises `InvalidArguments` if files that git knows have changes that are not committed."""
+def _require_room(project: Path, old: str, new: str) -> None:
+    """Raises `InvalidArguments` if files that git knows have changes that are not committed, or others are where `new`
+    brings some."""
     git(project, "update-index", "-q", "--refresh", ok=(0, 1))
-    changed = git(project, "status", "--porcelain", "--untracked-files=no").splitlines()
-    if changed:
-        names = ", ".join(line[3:] for line in changed[:5]) + (", …" if len(changed) > 5 else "")
-        raise InvalidArguments("checkout_dirty", path=project, files=names)
+    listed = git(project, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=no").split("\0")
+    if changed := [entry[3:] for entry in listed if entry]:
+        raise InvalidArguments("checkout_dirty", path=project, files=some(changed))
+    if found := in_the_way(project, old, new):
+        raise InvalidArguments("file_in_the_way", path=project, files=some(found))
+    git(project, "read-tree", "-m", "-u", "-n", old, new)
 
 
-def _tree(place: str, commit: str) -> str:
-    return git(place, "rev-parse", f"{commit}^{{tree}}")
+def _move(tree: Path, ref: str, old: str, new: str) -> None:
+    """Moves a branch by compare-and-set. Where it is afterwards counts, whatever git or a hook says. Raises
+    `GitFailed`."""
+    try:
+        git(tree, "update-ref", "-m", "multi-agent-mcp: merge", ref, new, old)
+    except GitFailed:
+        if git(tree, "rev-parse", ref) != new:
+            raise
+
+
+def _went_back(tree: Path, ref: str, old: str, new: str) -> bool:
+    """Moves a branch back that the checkout could not follow, if nothing of it has changed; returns whether it did."""
+    with suppress(GitFailed):
+        if is_untouched(tree, old, new):
+            _move(tree, ref, new, old)
+            return True
+    return False
+
+
+def _only_fast_forward(project: Path) -> bool:
+    return git(project, "config", "merge.ff", ok=(0, 1)) == "only"
+
+
+def _hooks(project: Path, names: Sequence[str]) -> list[str]:
+    """Those of the named hooks that the repository has."""
+    place = Path(project, git(project, "rev-parse", "--git-path", "hooks"))
+    return [name for name in names if os.access(place / name, os.X_OK) and (place / name).is_file()]
+
+
+def _seen_by_hook(project: Path, words: str) -> str:
+    """The message as the hook `commit-msg` leaves it. Raises `InvalidArguments` if that refuses it."""
+    if not _hooks(project, [MESSAGE_HOOK]):
+        return words
+    with tempfile.TemporaryDirectory() as scratch:
+        message = Path(scratch, "COMMIT_EDITMSG")
+        message.write_text(words, encoding="utf-8")
+        try:
+            git(project, "hook", "run", MESSAGE_HOOK, "--", str(message))
+        except GitFailed as failed:
+            raise InvalidArguments("hook_refused", hook=MESSAGE_HOOK, said=failed.values["said"]) from failed
+        return message.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _is_ancestor(project: Path, first: str, second: str) -> bool:

@@ -307,6 +307,16 @@ class Worktrees(Service):
                 if (holdings := self.holdings(worktree)).reasons():
                     yield holdings
 
+    def git_locks(self) -> list[Path]:
+        """The locks, of the index and of branches, that keep git from finishing an operation: one that runs holds them,
+        or one that was killed. None where nothing is to be finished."""
+        kinds = {"add_worktree", "remove_worktree", "move_branch"}
+        if not any(intent.kind in kinds for intent in self.workspace.intents.left_behind()):
+            return []
+        own = Path(git(self.project, "rev-parse", "--absolute-git-dir"))
+        common = Path(common_directory(str(self.project)))
+        return sorted({*own.glob("*.lock"), *common.glob("*.lock"), *common.glob("refs/**/*.lock")})
+
     # What tasks deliver
 
     def delivery(self, task_id: str) -> Delivery | None:
@@ -337,7 +347,10 @@ class Worktrees(Service):
         return {**row, "head": state.head, "ahead": state.ahead, "behind": state.behind, "dirty": list(state.dirty)}
 
     def is_merged(self, delivery: Delivery) -> bool:
-        """Whether the project's branch has the commit. False for one that is not known any more."""
+        """Whether the project's branch has what was delivered. False for a commit that is not known any more, and where
+        nothing was committed."""
+        if delivery.ahead == 0:
+            return False
         with suppress(GitFailed):
             git(self.project, "merge-base", "--is-ancestor", delivery.commit, "HEAD")
             return True
@@ -421,9 +434,6 @@ class Worktrees(Service):
 
     def _record(self, agent_id: str) -> Record:
         return Record(self.workspace.files, self._place / f"{agent_id}.json")
-
-    def _delivery_record(self, task_id: str) -> Record:
-        return Record(self.workspace.files, self._place / "tasks" / f"{task_id}.json")
 
     @property
     def _place(self) -> Path:

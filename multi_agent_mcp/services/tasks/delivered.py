@@ -29,7 +29,8 @@ FILES_SHOWN = 20
 class Delivery:
     """What a task delivers: the `commit` at which its agent's worktree was at the last report, on whatever `branch`
     (None for none), and how many files were `uncommitted` then, of which `files` names the first. `number`: how many
-    lines the task's history had. `returned`: the commit of the project with which it was in conflict."""
+    lines the task's history had. `returned`: the commit of the project with which it was in conflict. `ahead`: how many
+    commits the project did not have then; with 0 nothing was committed for it."""
 
     task_id: str
     agent_id: str
@@ -40,6 +41,7 @@ class Delivery:
     returned: str | None = None
     files: tuple[str, ...] = ()
     number: int | None = None
+    ahead: int | None = None
 
     @classmethod
     def of(cls, facts: Any) -> Delivery | None:
@@ -87,6 +89,7 @@ class DeliveryRecords(Service):
             uncommitted=len(files),
             files=tuple(files[:FILES_SHOWN]),
             number=len(task.history),
+            ahead=int(git(place, "rev-list", "--count", "HEAD", "--not", "main-worktree/HEAD")),
         )
 
     def report(self, task: Task, *, failed: bool = False) -> None:
@@ -126,6 +129,12 @@ class DeliveryRecords(Service):
         tasks = [self.workspace.tasks.find(name.removesuffix(".json")) for name in names if name.endswith(".json")]
         found = [self.of(task) for task in tasks if task is not None]
         return sorted((one for one in found if one is not None), key=lambda one: (one.at, one.task_id))
+
+    def reported(self) -> list[tuple[Task, Delivery]]:
+        """The last report of each task, also if it was dropped since."""
+        names = (name.removesuffix(".json") for name in self.workspace.files.names(self._place))
+        found = ((self.workspace.tasks.find(name), Delivery.of(self._record(name).read())) for name in sorted(names))
+        return [(task, one) for task, one in found if task is not None and one is not None]
 
     def _record(self, task_id: str) -> Record:
         return Record(self.workspace.files, self._place / f"{task_id}.json")

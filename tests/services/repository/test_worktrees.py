@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,9 +14,10 @@ import pytest
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Run
+from multi_agent_mcp.services.repository.merging import MoveBranch
 from multi_agent_mcp.services.repository.worktrees import PORT_BASE, AddWorktree, RemoveWorktree, Worktree
 from multi_agent_mcp.services.turn.reading import Query
-from multi_agent_mcp.system.git import git
+from multi_agent_mcp.system.git import GitFailed, git
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 from tests.services.support import read
@@ -126,6 +129,149 @@ def test_an_unknown_file_that_would_be_overwritten_refuses_it_too(services: Serv
         services.merging.merge(services.agents.get("owner"), task)
     assert (project / "b.txt").read_text() == "mine\n"
     assert services.workspace.intents.left_behind() == []
+
+
+def test_an_ignored_file_that_would_be_overwritten_refuses_it_too(services: Services, project: Path) -> None:
+    worktree = made(services)
+    Path(worktree.path, "ign").mkdir()
+    commit(worktree, "ign/secret", "theirs\n")
+    task = done(services)
+    (project / ".git" / "info" / "exclude").write_text("ign\n")
+    for precious in (project / "ign" / "secret", project / "ign"):
+        precious.parent.mkdir(exist_ok=True)
+        precious.write_text("precious\n")
+        with pytest.raises(InvalidArguments) as refusal:
+            services.merging.merge(services.agents.get("owner"), task)
+        assert str(precious.relative_to(project)) in services.texts.sentence(refusal.value)
+        assert precious.read_text() == "precious\n"
+        precious.unlink()
+        if precious.parent != project:
+            precious.parent.rmdir()
+    assert services.merging.merge(services.agents.get("owner"), task).commit is not None
+
+
+def wrapped(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Puts a program before git in the path that may do something else; `$GIT` is the real one."""
+    real = shutil.which("git")
+    (directory / "git").write_text(f'#!/bin/sh\nGIT={real}\n{script}\nexec "$GIT" "$@"\n')
+    (directory / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+def test_a_lock_of_git_right_after_the_branch_has_moved_takes_it_back(
+    services: Services, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worktree = made(services)
+    commit(worktree, "b.txt", "theirs\n")
+    task = done(services)
+    before, lock = git(project, "rev-parse", "HEAD"), project / ".git" / "index.lock"
+    script = f'case "$*" in *update-ref*{before}) "$GIT" "$@"; test -e {lock} || >{lock}; exit;; esac'
+    wrapped(tmp_path_factory.mktemp("bin"), monkeypatch, script)
+    with pytest.raises(GitFailed):
+        services.merging.merge(services.agents.get("owner"), task)
+    assert lock.exists()
+    assert (git(project, "rev-parse", "HEAD"), is_clean(project)) == (before, True)
+    assert services.workspace.intents.left_behind() == []
+    lock.unlink()
+    monkeypatch.undo()
+    assert services.merging.merge(services.agents.get("owner"), task).commit is not None
+    assert is_clean(project)
+
+
+def test_a_checkout_that_was_cut_off_in_the_middle_is_finished_by_the_next_command(
+    services: Services, project: Path
+) -> None:
+    worktree = made(services)
+    Path(worktree.path, "b.txt").write_text("theirs\n" * 9)
+    Path(worktree.path, "a.txt").unlink()
+    delivered = commit(worktree, "c.txt", "whole\n")
+    old, tree = git(project, "rev-parse", "HEAD"), str(project)
+    operation = MoveBranch(tree=tree, ref="refs/heads/main", old=old, new=delivered)
+    git(project, "update-ref", "refs/heads/main", delivered)
+    (project / "a.txt").unlink()  # as far as git had come
+    (project / "c.txt").write_text("whole\n")
+    (project / "b.txt").write_text("theirs\nthe")
+    (project / ".git" / "index.lock").touch()
+    services.workspace.intents.rest(services.workspace.intents.write(operation.KIND, operation.facts()))
+    assert services.operations.finish() == 0
+    findings = [one.finding for one in services.doctor(lambda _: None).examine() if one.level == "problem"]
+    assert any("move_branch" in one for one in findings)
+    assert any("index.lock" in one for one in findings)
+    (project / ".git" / "index.lock").unlink()
+    assert services.operations.finish() == 1
+    assert is_clean(project)
+    assert (project / "b.txt").read_text() == "theirs\n" * 9
+
+
+def test_what_contains_work_of_a_task_that_is_not_done_is_not_merged(services: Services, project: Path) -> None:
+    worktree = made(services)
+    admin = services.agents.get("admin")
+    first = running(services)
+    commit(worktree, "rejected.txt", "x\n")
+    report(services, first)
+    services.task_changes.set_status(admin, first.id, "todo")
+    second = running(services, title="second")
+    commit(worktree, "good.txt", "x\n")
+    second = moved(services, second, "done")
+    with pytest.raises(InvalidArguments) as refusal:
+        services.merging.merge(services.agents.get("owner"), second)
+    assert first.id in services.texts.sentence(refusal.value)
+    assert not (project / "rejected.txt").exists()
+    services.delivery_records.report(again(services, first))
+    moved(services, moved(services, again(services, first), "in_progress"), "done")
+    assert services.merging.merge(services.agents.get("owner"), second).commit is not None
+
+
+def test_a_task_for_which_nothing_was_committed_is_never_called_merged(services: Services, project: Path) -> None:
+    worktree = made(services)
+    Path(worktree.path, "b.txt").write_text("not committed\n")
+    task = done(services)
+    with pytest.raises(InvalidArguments, match="nothing_committed"):
+        services.merging.merge(services.agents.get("owner"), task)
+    delivered = services.worktrees.delivered(task.id)
+    assert delivered is not None
+    assert (delivered["merged"], delivered["uncommitted"]) == (False, 1)
+
+
+def test_a_merge_is_signed_and_its_message_checked_where_the_person_says_so(services: Services, project: Path) -> None:
+    worktree = made(services)
+    commit(worktree, "b.txt", "theirs\n")
+    task = done(services)
+    owner, hooks, before = services.agents.get("owner"), project / ".git" / "hooks", git(project, "rev-parse", "HEAD")
+    for name, script in (("commit-msg", 'echo "no" >&2; exit 1'), ("pre-merge-commit", "exit 1")):
+        (hooks / name).write_text(f"#!/bin/sh\n{script}\n")
+        (hooks / name).chmod(0o755)
+    with pytest.raises(InvalidArguments, match="hook_refused"):
+        services.merging.merge(owner, task)
+    (hooks / "commit-msg").write_text('#!/bin/sh\necho "Change-Id: I1" >>"$1"\n')
+    git(project, "config", "commit.gpgsign", "true")
+    git(project, "config", "gpg.format", "ssh")
+    git(project, "config", "user.signingkey", str(project / "no-key"))
+    with pytest.raises(InvalidArguments, match="not_signed"):
+        services.merging.merge(owner, task)
+    assert git(project, "rev-parse", "HEAD") == before
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", project / ".git" / "key"], check=True)
+    git(project, "config", "user.signingkey", str(project / ".git" / "key.pub"))
+    merged = services.merging.merge(owner, task)
+    written = git(project, "cat-file", "commit", str(merged.commit))
+    assert "BEGIN SSH SIGNATURE" in written
+    assert written.endswith("Change-Id: I1")
+    assert merged.hooks == ("pre-merge-commit",)
+
+
+def test_where_only_fast_forwards_are_wanted_the_branch_is_moved_to_the_delivery(
+    services: Services, project: Path
+) -> None:
+    worktree = made(services)
+    delivered = commit(worktree, "b.txt", "theirs\n")
+    task = done(services)
+    git(project, "config", "merge.ff", "only")
+    git(project, "commit", "-q", "--allow-empty", "-m", "mine")
+    with pytest.raises(InvalidArguments, match="no_fast_forward"):
+        services.merging.merge(services.agents.get("owner"), task)
+    git(project, "reset", "-q", "--hard", "HEAD~1")
+    assert services.merging.merge(services.agents.get("owner"), task).commit == delivered
+    assert is_clean(project)
 
 
 def test_a_conflict_goes_to_its_author_and_its_resolution_is_merged(services: Services, project: Path) -> None:
@@ -242,11 +388,8 @@ def test_what_is_only_in_a_worktree_keeps_it_and_is_named_until_it_is_given_up(
     first, *_, last = services.worktrees.why_kept(holdings)
     assert (holdings.keeps, Path(worktree.path).is_dir()) == (reason, True)
     assert named in first
-    if reason in ("in_progress", "locked"):
-        subprocess.run(["/bin/sh", "-c", first.split("`")[-2]], check=True, capture_output=True)
-        assert reason not in services.worktrees.remove("worker-a").reasons()
-    by_git = last.split("`")[1]
-    subprocess.run(by_git, shell=True, check=True, capture_output=True)
+    helps = (first if reason in ("in_progress", "locked") else last).split("`")[-2]
+    subprocess.run(["/bin/sh", "-c", helps], check=True, capture_output=True)
     assert services.worktrees.remove("worker-a").keeps is None
     assert services.worktrees.all() == []
 
@@ -269,10 +412,10 @@ def test_a_removal_that_was_cut_off_is_finished_though_files_are_gone_already(
 ) -> None:
     worktree = made(services)
     head = git(worktree.path, "rev-parse", "HEAD")
-    where = {"tree": str(project), "path": worktree.path, "branch": worktree.branch, "head": head}
-    services.workspace.intents.rest(
-        services.workspace.intents.write("remove_worktree", RemoveWorktree(agent_id="worker-a", **where).facts())
+    operation = RemoveWorktree(
+        agent_id="worker-a", tree=str(project), path=worktree.path, branch=worktree.branch, head=head
     )
+    services.workspace.intents.rest(services.workspace.intents.write(operation.KIND, operation.facts()))
     Path(worktree.path).rename(f"{worktree.path}.removed")
     Path(f"{worktree.path}.removed", "a.txt").unlink()
     assert services.operations.finish() == 1
