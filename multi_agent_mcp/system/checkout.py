@@ -1,10 +1,11 @@
 """Has a checkout follow its branch from one commit to another, so that a step that git refuses or a kill cuts off can
-be finished or taken back."""
+be finished or taken back; and runs the hooks of a commit that is made without a checkout."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from multi_agent_mcp.system.git import GitFailed, git
@@ -83,6 +84,23 @@ def _begun(tree: Path, old: str, new: str) -> Iterator[Path]:
             continue
         if f"{git(tree, 'cat-file', how, f'{new}:{name}')}\n".startswith(content):
             yield path
+
+
+def hooks_of(tree: Path, names: Sequence[str]) -> list[str]:
+    """Those of the named hooks (githooks(5)) that a repository has."""
+    place = tree / git(tree, "rev-parse", "--git-path", "hooks")
+    return [name for name in names if os.access(place / name, os.X_OK) and (place / name).is_file()]
+
+
+def seen_by_hook(tree: Path, hook: str, words: str) -> str:
+    """The message of a commit as this hook leaves it, if there is one. Raises `GitFailed` if that refuses it."""
+    if not hooks_of(tree, [hook]):
+        return words
+    with tempfile.TemporaryDirectory() as scratch:
+        message = Path(scratch, "COMMIT_EDITMSG")
+        message.write_text(words, encoding="utf-8")
+        git(tree, "hook", "run", hook, "--", str(message))
+        return message.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _names(listed: str) -> list[str]:

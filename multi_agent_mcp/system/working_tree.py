@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from multi_agent_mcp.system.file_status import common_directory
+from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.git import LEFT_OUT, GitFailed, git
 
 _IN_PROGRESS = {
@@ -26,6 +28,7 @@ _IN_PROGRESS = {
 _LEFT = re.compile(r"checkout: moving from ([0-9a-f]{40,64}) to ")
 _MADE = re.compile(r"commit|cherry-pick|revert|am\b|rebase")
 _SUBMODULE = "160000"
+_ASIDE = ".removed"
 _COMPARED_MAX = 1_000
 
 
@@ -99,6 +102,26 @@ def in_progress(path: str) -> str | None:
 def is_locked(path: str) -> bool:
     """Whether somebody has locked the worktree (`git worktree lock`)."""
     return Path(git(path, "rev-parse", "--absolute-git-dir"), "locked").exists()
+
+
+def locks_of(tree: Path) -> list[Path]:
+    """The locks of the index and of branches that a git holds which runs, or that one left which was killed."""
+    own, common = Path(git(tree, "rev-parse", "--absolute-git-dir")), Path(common_directory(str(tree)))
+    return sorted({*own.glob("*.lock"), *common.glob("*.lock"), *common.glob("refs/**/*.lock")})
+
+
+def set_aside(path: Path) -> None:
+    """Moves a directory aside in one step. Raises `StorageError`."""
+    with storage_errors(path):
+        path.rename(f"{path}{_ASIDE}")
+
+
+def remove_aside(path: Path) -> None:
+    """Removes what was moved aside from there, if anything is left of it. Raises `StorageError`."""
+    aside = Path(f"{path}{_ASIDE}")
+    with storage_errors(aside):
+        if aside.exists():
+            shutil.rmtree(aside)
 
 
 def unmerged(project: Path, path: str | None, branch: str) -> Unmerged:

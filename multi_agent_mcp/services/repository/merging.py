@@ -5,9 +5,7 @@ project's checkout, which was clean, follows."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +17,7 @@ from multi_agent_mcp.services.operations import Apply, Operation, Operations, Ru
 from multi_agent_mcp.services.repository.worktrees import some
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.system.checkout import follow, in_the_way, is_untouched
+from multi_agent_mcp.system.checkout import follow, hooks_of, in_the_way, is_untouched, seen_by_hook
 from multi_agent_mcp.system.git import GitFailed, git
 
 if TYPE_CHECKING:
@@ -127,7 +125,7 @@ class Merging(Service):
         self.operations.run(MoveBranch(tree=str(project), ref=ref, old=old, new=new))
         if git(project, "rev-parse", ref) != new:
             raise InvalidArguments("branch_moved", branch=ref.removeprefix("refs/heads/"))
-        return Merge(delivery, new, hooks=tuple(_hooks(project, NOT_RUN)))
+        return Merge(delivery, new, hooks=tuple(hooks_of(project, NOT_RUN)))
 
     def _committed(self, project: Path, tree: str, old: str, delivery: Delivery, task: Task) -> str:
         """Makes the merge commit as the person's git would: the hook `commit-msg` sees its message, and it is signed
@@ -138,14 +136,11 @@ class Merging(Service):
         signs = git(project, "config", "--type=bool", "--default=false", "commit.gpgsign") == "true"
         options = (*(("-S",) if signs else ()), "-p", old, "-p", delivery.commit, "-F", "-")
         try:
-            return git(
-                project,
-                *(() if has_name else NOBODY),
-                "commit-tree",
-                tree,
-                *options,
-                text=_seen_by_hook(project, words),
-            )
+            words = seen_by_hook(project, MESSAGE_HOOK, words)
+        except GitFailed as failed:
+            raise InvalidArguments("hook_refused", hook=MESSAGE_HOOK, said=failed.values["said"]) from failed
+        try:
+            return git(project, *(() if has_name else NOBODY), "commit-tree", tree, *options, text=words)
         except GitFailed as failed:
             if not signs:
                 raise
@@ -236,26 +231,6 @@ def _went_back(tree: Path, ref: str, old: str, new: str) -> bool:
 
 def _only_fast_forward(project: Path) -> bool:
     return git(project, "config", "merge.ff", ok=(0, 1)) == "only"
-
-
-def _hooks(project: Path, names: Sequence[str]) -> list[str]:
-    """Those of the named hooks that the repository has."""
-    place = Path(project, git(project, "rev-parse", "--git-path", "hooks"))
-    return [name for name in names if os.access(place / name, os.X_OK) and (place / name).is_file()]
-
-
-def _seen_by_hook(project: Path, words: str) -> str:
-    """The message as the hook `commit-msg` leaves it. Raises `InvalidArguments` if that refuses it."""
-    if not _hooks(project, [MESSAGE_HOOK]):
-        return words
-    with tempfile.TemporaryDirectory() as scratch:
-        message = Path(scratch, "COMMIT_EDITMSG")
-        message.write_text(words, encoding="utf-8")
-        try:
-            git(project, "hook", "run", MESSAGE_HOOK, "--", str(message))
-        except GitFailed as failed:
-            raise InvalidArguments("hook_refused", hook=MESSAGE_HOOK, said=failed.values["said"]) from failed
-        return message.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _is_ancestor(project: Path, first: str, second: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,6 @@ from multi_agent_mcp.services.operations import Apply, Operation, Operations, Ru
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_status import common_directory, tree_of
-from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.git import (
     GitFailed,
     add_worktree,
@@ -39,8 +37,11 @@ from multi_agent_mcp.system.working_tree import (
     files_of,
     in_progress,
     is_locked,
+    locks_of,
     lost_in_submodules,
     only_here,
+    remove_aside,
+    set_aside,
     unmerged,
 )
 
@@ -313,9 +314,7 @@ class Worktrees(Service):
         kinds = {"add_worktree", "remove_worktree", "move_branch"}
         if not any(intent.kind in kinds for intent in self.workspace.intents.left_behind()):
             return []
-        own = Path(git(self.project, "rev-parse", "--absolute-git-dir"))
-        common = Path(common_directory(str(self.project)))
-        return sorted({*own.glob("*.lock"), *common.glob("*.lock"), *common.glob("refs/**/*.lock")})
+        return locks_of(self.project)
 
     # What tasks deliver
 
@@ -373,15 +372,12 @@ class Worktrees(Service):
         """Moves the directory aside in one step, unless it holds something by now, and removes it there; then the
         branch, unless it has moved, then the record. Raises `InvalidArguments` before anything is changed,
         `StorageError` if it is to be finished."""
-        path, aside, worktree = Path(operation.path), Path(f"{operation.path}.removed"), self.of(operation.agent_id)
+        path, worktree = Path(operation.path), self.of(operation.agent_id)
         if (path / ".git").exists() and worktree is not None:
             if self.holdings(worktree).reasons(discards=operation.discards):
                 raise InvalidArguments("worktree_changed", path=path)
-            with storage_errors(path):
-                path.rename(aside)
-        with storage_errors(aside):
-            if aside.exists():
-                shutil.rmtree(aside)
+            set_aside(path)
+        remove_aside(path)
         try:
             forget_worktree(operation.tree, operation.path, operation.branch, operation.head)
         except GitFailed as failed:  # the directory is gone: this must be finished, not forgotten
