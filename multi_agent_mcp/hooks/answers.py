@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
@@ -319,7 +320,8 @@ class Hooks(Service):
         agent = self.workspace.registry.get(agent_id)
         why_not = self.tool_calls.look(agent, event.name, event.facts, is_noted=event.is_noted)
         if not event.is_subagents:
-            self.limits.heard(agent_id, event.host, event.facts)
+            with _alone(agent):
+                self.limits.heard(agent_id, event.host, event.facts)
         if (event.name in COMPACTIONS or event.source == "compact") and not event.is_subagents:
             self._derive_hand_off(agent_id, purpose)
         with self.workspace.locks.held(_lock(agent_id)):
@@ -564,6 +566,16 @@ def _lock(agent_id: str) -> str:
     return f"hooks-{agent_id}"
 
 
+@contextmanager
+def _alone(agent: Agent) -> Iterator[None]:
+    """A judge of a call for itself: whatever breaks it (a file by hand, a bug), the others judge, and interrupts are
+    told."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - see above
+        logger.warning("a call of %s was not looked at: %s", agent.id, error)
+
+
 @dataclass(eq=False)
 class ToolCalls(Service):
     """Judges calls that are to be made, and notes edits that were made, or that no hook will tell of afterwards.
@@ -579,23 +591,26 @@ class ToolCalls(Service):
         interrupt must reach the agent all the same."""
         if event not in ("PreToolUse", "PostToolUse") or "tool_input" not in facts:
             return None
-        try:
+        call: ToolCall | None = None
+        with _alone(agent):
             call = tool_call(facts, self.edits.hook_settings()["tools"])
-            if event == "PreToolUse":
-                why_not = self._reserved(agent, call) or self._guarded(agent, call)
-                if why_not is None and call.patches_in_shell:
-                    self._made(agent, call, is_noted=False)
-                return why_not
-            self._made(agent, call, is_noted=is_noted)
-        except Refusal as refusal:
-            logger.warning("a call of %s was not looked at: %s", agent.id, refusal)
+        if call is None:
+            return None
+        if event == "PreToolUse":
+            for judge in (self._reserved, self._guarded):
+                with _alone(agent):
+                    if (why_not := judge(agent, call)) is not None:
+                        return why_not
+        if event == "PostToolUse" or call.patches_in_shell:
+            self._made(agent, call, is_noted=is_noted and event == "PostToolUse")
         return None
 
     def _made(self, agent: Agent, call: ToolCall, *, is_noted: bool) -> None:
-        if call.paths:
-            if not is_noted:
+        with _alone(agent):
+            if call.paths and not is_noted:
                 self.edits.note(agent.id, call.paths, call.cwd)
-            self.edits.tell(agent.id, call.paths, call.cwd)
+            if call.paths:
+                self.edits.tell(agent.id, call.paths, call.cwd)
 
     def _guarded(self, agent: Agent, call: ToolCall) -> str | None:
         return self.find_guard().why_not(agent, call.command, call.cwd) if call.may_be_guarded else None

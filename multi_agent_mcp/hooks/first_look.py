@@ -11,6 +11,7 @@ import re
 import time
 from collections import namedtuple
 
+from multi_agent_mcp.domain.matching import matches
 from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.system.file_status import (
     RACY_NS,
@@ -25,7 +26,7 @@ from multi_agent_mcp.system.file_status import (
 
 TYPE_CHECKING = False  # a hook cannot wait for `typing`, nor for its NamedTuple
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 # The state of `hook` between its runs, per agent: `{session}/.hooks/{agent}.json`. Derived, may be deleted.
@@ -125,6 +126,8 @@ def _is_read(path: str) -> bool:
 
 _PATCHED = r"(?m)^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$"  # compiled where it is needed
 PATCH = "*** Begin Patch"
+PATH_MAX, PATHS_MAX = 4_096, 1_000
+"""The longest path that a system opens (path_resolution(7)), and the most files of one call that are looked at."""
 _GUARDED = r"\b(stash|checkout|switch|clean)\b"
 _QUOTING = r"""\\\n|[\\'"]"""
 
@@ -164,7 +167,17 @@ def tool_call(event: Mapping[str, Any], tools: Mapping[str, Mapping[str, Sequenc
     path, patch, command = text("edits"), text("patches"), text("shells")
     patch = patch or (command if PATCH in command else "")
     paths = [*([path] if path else []), *(re.findall(_PATCHED, patch) if patch else ())]
-    return ToolCall([os.path.join(base, found) for found in dict.fromkeys(paths)], command, base)  # noqa: PTH118 - as above
+    sound = dict.fromkeys(_located(base, found) for found in paths if len(found) <= PATH_MAX)
+    return ToolCall([*sound][:PATHS_MAX], command, base)
+
+
+def _located(base: str, path: str) -> str:
+    """The absolute path that a host means: hosts take addresses, and `~`, too."""
+    if path.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        path = unquote(urlsplit(path).path)
+    return os.path.join(base, os.path.expanduser(path))  # noqa: PTH111, PTH118 - as above
 
 
 class Noted(namedtuple("Noted", ("is_done", "is_noted"), defaults=(False,))):
@@ -207,22 +220,15 @@ def may_be_reserved(session_path: str, agent_id: str, call: ToolCall) -> bool:
     if index.get("seen") != seen or not is_settled(seen[0], index.get("looked_at", 0)):
         return True
     return any(
-        holder != agent_id and any(_matches(patterns, path) for path in paths) for holder, patterns in index["reserved"]
+        holder != agent_id and any(matches(patterns, path) for path in paths) for holder, patterns in index["reserved"]
     )
 
 
 def relative_paths(call: ToolCall) -> list[str]:
-    """The files that the call edits, relative to the working tree."""
-    found = ((tree_of(path) or call.cwd, path) for path in call.paths)
-    return [path for tree, whole in found if (path := within(tree, whole)) is not None]
-
-
-def _matches(patterns: Iterable[tuple[bool, str]], path: str) -> bool:
-    found = False
-    for includes, expression in patterns:
-        if re.match(expression, path):
-            found = includes
-    return found
+    """The files that the call edits, relative to the working tree: as it names them, and what links lead to."""
+    named = dict.fromkeys(path for one in call.paths for path in (one, os.path.realpath(one)))
+    found = ((tree_of(path) or call.cwd, path) for path in named)
+    return [*dict.fromkeys(path for tree, whole in found if (path := within(tree, whole)) is not None)]
 
 
 def _is_news(session_path: str, agent_id: str, edited: edit_log.Edited, since: float) -> bool:

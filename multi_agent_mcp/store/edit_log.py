@@ -56,7 +56,8 @@ def settings(session_path: str) -> dict[str, Any] | None:
 
 def located(session_path: str, paths: Iterable[str], cwd: str, known: Mapping[str, str]) -> list[Edited] | None:
     """The files at these absolute paths that are not the session's own, with the `known` ids of repositories; None if
-    an id is not known yet. Outside of a working tree the directory of the host, `cwd`, is taken for one."""
+    an id is not known yet. Outside of a working tree the directory of the host, `cwd`, is taken for one; a file
+    outside of both is nobody's to agree on."""
     root = os.path.dirname(session_path)  # noqa: PTH120 - pathlib takes long to import
     found = []
     for path in paths:
@@ -66,7 +67,8 @@ def located(session_path: str, paths: Iterable[str], cwd: str, known: Mapping[st
         repository = known.get(common_directory(tree)) if tree is not None else None
         if tree is not None and repository is None:
             return None
-        found.append(Edited(within(tree or cwd, path) or path, repository))
+        if (place := within(tree or cwd, path)) is not None:
+            found.append(Edited(place, repository))
     return found
 
 

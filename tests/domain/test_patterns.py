@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
-from multi_agent_mcp.domain.reservation import can_overlap, expressions, matcher, parsed_patterns
+from multi_agent_mcp.domain.patterns import can_overlap, matcher, parsed_patterns
 from multi_agent_mcp.errors import InvalidArguments
 
 
@@ -64,16 +67,91 @@ def test_an_exception_counts_for_the_file_that_it_names() -> None:
     assert can_overlap(["docs/*", "!docs/a.md"], ["docs/b.md"])
 
 
-def test_a_hook_matches_with_the_expressions_as_the_library_does() -> None:
-    import re
+TOKENS = ["a", "b", "ab", "*", "?", "**", "/", "[ab]", "[!c]", "a*", "*b", "**/", "/**", "\\a", "\\*", "[a-b]", ".c"]
+PATTERN = st.builds(
+    str.__add__,
+    st.sampled_from(["", "", "", "!"]),
+    st.lists(st.sampled_from(TOKENS), min_size=1, max_size=6).map("".join),
+)
+PATH = st.lists(st.sampled_from(["a", "b", "ab", "ba", "aab", "c", "*", "a.c"]), min_size=1, max_size=5).map("/".join)
 
-    patterns = ["src/*.py", "!src/own.py", "docs/"]
-    for path in ("src/a.py", "src/own.py", "docs/x/y", "docs", "src/x/a.py"):
-        found = [includes for includes, text in expressions(patterns) if re.match(text, path)]
-        assert bool(found and found[-1]) == matcher(patterns)(path)
+
+@given(st.lists(PATTERN, min_size=1, max_size=3), PATH)
+def test_patterns_match_as_in_git(patterns: list[str], path: str) -> None:
+    """As `pathspec` has it, but that no bracket matches a slash, as in git."""
+    try:
+        spec = GitIgnoreSpec.from_lines(patterns)
+    except ValueError:
+        assume(False)
+    assume("/" not in path or not any("[!" in pattern for pattern in patterns))
+    assert matcher(patterns)(path) == spec.match_file(path)
 
 
-@pytest.mark.parametrize("patterns", [[], [""], ["#x"], ["../x"], ["a/../../b"], ["a\nb"], ["!a"], ["x" * 301], ["/"]])
+@pytest.mark.parametrize("path", ["a" * 4_000, "a/" * 2_000 + "a", "ab/" * 1_000])
+@pytest.mark.parametrize(
+    "pattern",
+    ["[a-z]*" * 45 + "1", "**/a/" * 55 + "z", "*a" * 140 + "z", "**/*a*/" * 40 + "z", "a**b" * 70, "?*" * 150],
+)
+def test_no_number_of_wildcards_makes_a_match_long(pattern: str, path: str) -> None:
+    """It would take longer than the universe has been there: that it ends is the test."""
+    assert not matcher([pattern])(path) or "?" in pattern
+    can_overlap([pattern], [pattern[::-1].replace("]z-a[", "[a-z]"), path[:200]])
+
+
+def test_a_range_of_all_characters_costs_nothing() -> None:
+    assert can_overlap(["[\x01-\U0010ffff]" * 40], ["x" * 40])
+
+
+NAMES = [
+    "app/blog/[slug]/page.tsx",
+    "app/[[...all]]/page.tsx",
+    "[post-id]/x",
+    "src/back\\slash.c",
+    "a[b",
+    "[",
+    "[z-a]",
+    "x\\",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_without_wildcards_outside_brackets_is_that_file(name: str) -> None:
+    (pattern,) = parsed_patterns([name], "/home/it")
+    assert matcher([pattern])(name)
+    assert not matcher([pattern])("other/page.tsx")
+    assert can_overlap([pattern], [name])
+    assert not can_overlap([pattern], ["/elsewhere/x.py"])
+
+
+@pytest.mark.parametrize("name", ["#x", "!x", "ends with ", "what?", "[!a-\\]z]"])
+def test_a_file_that_exists_is_that_file_whatever_its_name(name: str) -> None:
+    (pattern,) = parsed_patterns([name], "/home/it", lambda path: path == name)
+    assert matcher([pattern])(name)
+    assert not matcher([pattern])("x")
+
+
+def test_letters_may_be_composed_or_not() -> None:
+    assert matcher(["caf\u00e9/"])("cafe\u0301/menu")
+    assert matcher(["cafe\u0301/"])("caf\u00e9/menu")
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        [],
+        [""],
+        ["#x"],
+        ["../x"],
+        ["a/../../b"],
+        ["a\nb"],
+        ["!a"],
+        ["x" * 301],
+        ["/"],
+        ["[!a-\\]z]"],
+        ["a*[z-a]"],
+        ["*\\"],
+    ],
+)
 def test_what_is_no_pattern_is_refused(patterns: list[str]) -> None:
     with pytest.raises(InvalidArguments):
         parsed_patterns(patterns)

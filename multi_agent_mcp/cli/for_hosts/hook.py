@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import sys
+from contextlib import suppress
 
 from multi_agent_mcp.environment import locale_language, variable
 from multi_agent_mcp.hooks.first_look import Noted, look_at_call, surely_silent
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 HELP = "Answer a hook of a host, read from standard input. Hosts run it; see host-config."
 WAKE = 2
+INPUT_BYTES, INPUT_ENDS = 16 * 1024 * 1024, 16 * 1024
+"""The longest event that is parsed; of a longer one the name is looked for at both ends."""
+ID_CHARACTERS, PATH_CHARACTERS = 256, 4_096
+"""The longest id of a conversation and path that are kept; a longer one is none."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -72,8 +77,18 @@ def _as_read_by(host: str | None, answer: dict[str, Any], event: Any) -> dict[st
 
 
 def _event() -> Any:
-    """Reads the host's event from standard input."""
-    return json.loads(sys.stdin.buffer.read() or b"{}")
+    """Reads the host's event from standard input. Of one that is longer than any host's (a call that writes an image of
+    a disk) only the name is known: enough to hold an interrupted agent."""
+    given = sys.stdin.buffer.read(INPUT_BYTES + 1)
+    if len(given) <= INPUT_BYTES:
+        return json.loads(given or b"{}")
+    import re
+
+    ends = [given[:INPUT_ENDS], given[-INPUT_ENDS:]]
+    while more := sys.stdin.buffer.read(INPUT_BYTES):
+        ends[1] = (ends[1] + more)[-INPUT_ENDS:]
+    name = re.search(rb'"hook_event_name"\s*:\s*"(\w{1,40})"', b"\n".join(ends))
+    return {} if name is None else {"hook_event_name": name[1].decode()}
 
 
 EVENTS = frozenset(
@@ -107,11 +122,12 @@ def _needs_nothing(event: dict[str, Any]) -> bool:
 
 def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | None:
     name, host_session = event["hook_event_name"], event.get("session_id")
-    host_session = host_session if isinstance(host_session, str) else None
+    host_session = _short(host_session, ID_CHARACTERS)
     purpose, noted = options.get("purpose", "task"), Noted(is_done=False)
     if name not in RARE and "root" in options and "session" in options and "agent" in options:
         path = f"{options['root']}/{options['session']}"
-        noted = look_at_call(path, options["agent"], event)
+        with suppress(Exception):  # whatever breaks the quick look, the whole one tells of an interrupt
+            noted = look_at_call(path, options["agent"], event)
         limited = os.path.lexists(f"{path}/.limits/{options['agent']}.json")
         if not limited and noted.is_done and surely_silent(path, options["agent"], purpose, name, host_session):
             return None
@@ -119,12 +135,17 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
     from multi_agent_mcp.hooks.answers import Event
 
     transcript, source = (
-        value if isinstance(value := event.get(key), str) else None for key in ("transcript_path", "source")
+        _short(event.get("transcript_path"), PATH_CHARACTERS),
+        _short(event.get("source"), ID_CHARACTERS),
     )
     is_subagents = event.get("subagent") is True
     call = (event, noted.is_noted)
     said = Event(name, host_session, options.get("host"), transcript, source, is_subagents, *call)
     return services.hooks.answer(agent_id, purpose, said)
+
+
+def _short(value: Any, most: int) -> str | None:
+    return value if isinstance(value, str) and len(value) <= most else None
 
 
 def _wait(options: dict[str, str]) -> int:

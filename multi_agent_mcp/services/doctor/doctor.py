@@ -18,10 +18,11 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
 from multi_agent_mcp.domain.message import public_key
+from multi_agent_mcp.domain.patterns import is_meant
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS
-from multi_agent_mcp.domain.text import display_id
+from multi_agent_mcp.domain.text import display_id, named
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
@@ -393,6 +394,15 @@ def worktrees(context: CheckContext) -> Iterator[Finding]:
         yield context.found("worktrees", PROBLEM, lock.name, "git_locked", path=lock, place=shlex.quote(str(lock)))
 
 
+def reservations(context: CheckContext) -> Iterator[Finding]:
+    """Reservations with a pattern that cannot be read, which reserves nothing but a file that is called so."""
+    for one in context.workspace.reservations.open():
+        for pattern in one.patterns:
+            if not is_meant(pattern):
+                facts = {"pattern": named(pattern), "reservation_id": one.id}
+                yield context.found("reservations", PROBLEM, one.id, "bad_pattern", **facts)
+
+
 # All checks, and the repairs of what they find.
 
 Check = Callable[[CheckContext], Iterator[Finding]]
@@ -423,6 +433,7 @@ CHECKS: dict[str, Check] = {
     "telemetry": telemetry,
     "machines": machines,
     "worktrees": worktrees,
+    "reservations": reservations,
     "usage": usage,
 }
 VERIFY: dict[str, Check] = {"signatures": tree.signatures, "histories": tree.histories}

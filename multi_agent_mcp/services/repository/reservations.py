@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, age, entity_id, fields_of, new_id
+from multi_agent_mcp.domain.patterns import expressions, matcher, parsed_patterns
 from multi_agent_mcp.domain.reservation import (
     CLAIMS,
     EDIT_OVERLAP,
@@ -28,10 +30,7 @@ from multi_agent_mcp.domain.reservation import (
     FileEdit,
     Reservation,
     episode,
-    expressions,
-    matcher,
     overlap_notice,
-    parsed_patterns,
     reservation_notice,
 )
 from multi_agent_mcp.domain.text import named, quoted
@@ -87,7 +86,8 @@ class Reservations(Service):
     ) -> tuple[Reservation, list[Reservation]]:
         """Reserves files for an agent; returns the reservation and those of others that overlap with it. One without a
         session is a person's, and expires. Raises `InvalidArguments`; `Reserved` where reservations are enforced."""
-        found = parsed_patterns([*patterns], tree_of(str(Path.cwd() / "-")))
+        here = tree_of(str(Path.cwd() / "-"))
+        found = parsed_patterns([*patterns], here, lambda name: os.path.lexists(f"{here or Path.cwd()}/{name}"))
         reason = words_or_none("reason", reason)
         if len(reason or "") > REASON_CHARACTERS:
             raise InvalidArguments("too_long", name="reason", limit=REASON_CHARACTERS)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def repository(place: Path) -> Path:
     return place
 
 
-def edited(services: Services, agent_id: str, path: Path, tool: str = "Edit", event: str = "PostToolUse") -> Any:
+def edited(services: Services, agent_id: str, path: Path | str, tool: str = "Edit", event: str = "PostToolUse") -> Any:
     """What a host's hook answers after an edit: the quick look first, as `hook` does."""
     facts = {"hook_event_name": event, "tool_name": tool, "tool_input": {"file_path": str(path)}, "cwd": "/"}
     noted = first_look.look_at_call(str(services.path), agent_id, facts)
@@ -199,3 +200,44 @@ def test_edits_are_listed_with_the_files_that_several_edit(services: Services, t
     assert [(path, agents) for (path, _), agents in services.edits.shared(found).items()] == [
         ("src/a.py", ["worker-a", "worker-b"])
     ]
+
+
+def test_an_edit_is_judged_by_the_file_that_it_reaches_however_it_is_spelled(
+    services: Services, tmp_path: Path, reopened: Callable[..., Services], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = repository(tmp_path / "project")
+    monkeypatch.chdir(tree)
+    monkeypatch.setenv("HOME", str(tree))
+    services = reopened(reservations="enforce")
+    (tree / "src").mkdir()
+    (tree / "src/a b.py").touch()
+    (tree / "link.py").symlink_to("src/a b.py")
+    services.reservations.reserve(services.agents.get("worker-a"), ["src/", "caf\u00e9.md", "app/[slug]/page.tsx"])
+    spelled = ("link.py", f"file://{tree}/src/a%20b.py", "~/src/a b.py", "cafe\u0301.md", "app/[slug]/page.tsx")
+    for path in (one if one.startswith(("file:", "~")) else tree / one for one in spelled):
+        assert edited(services, "worker-b", path, event="PreToolUse") is not None, path
+    assert edited(services, "worker-b", tree / "app/s/page.ts", event="PreToolUse") is None
+
+
+def test_what_breaks_one_judge_leaves_the_others_and_an_interrupt(
+    services: Services, tmp_path: Path, reopened: Callable[..., Services]
+) -> None:
+    tree = repository(tmp_path / "project")
+    services = reopened(reservations="enforce")
+    bad, good = (
+        services.reservations.reserve(services.agents.get("worker-a"), [name])[0] for name in ("src/", "docs/")
+    )
+    services.workspace.reservations.update(bad.id, lambda one: replace(one, patterns=("[!a-\\]z]", "*[z-a]")))
+    assert edited(services, "worker-b", tree / "docs/a.md", event="PreToolUse") is not None
+    assert edited(services, "worker-b", tree / "src/a.py", event="PreToolUse") is None
+    found = [one for one in services.doctor(lambda _: None).examine() if one.subject == bad.id]
+    assert [one.check for one in found] == ["reservations"] * 2
+    assert good in services.reservations.conflicts_of(replace(good, agent_id="worker-b"))
+    settings = Path(edit_log.directory(str(services.workspace.path))) / "hook.json"
+    edited(services, "worker-b", tree / "src/a.py", event="PreToolUse")
+    settings.write_text(settings.read_text().replace('"tools": {', '"tools": 1, "x": {'))
+    services.interrupting.interrupt(services.agents.get("admin"), "worker-b", "pause", None, None)
+    call = {"tool_name": "Edit", "tool_input": {"file_path": str(tree / "src/a.py")}, "cwd": "/"}
+    answer = services.hooks.answer("worker-b", "task", Event("PreToolUse", facts=call))
+    assert answer is not None
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
