@@ -58,6 +58,11 @@ class Message(Readable):
         """See `UnreadItem`: any session reads mail, but a conversation's is announced to the chat session first."""
         return ("chat", "task") if self.message_type == "conversation" else ("task", "chat")
 
+    @property
+    def claims_end(self) -> bool:
+        """Whether it says that a conversation has ended: with its last words, or as mail of the system."""
+        return "conversation_id" in self.metadata and bool(self.metadata.get("ended"))
+
 
 def is_report(message: Message) -> bool:
     """Whether an assignee reports on its task: by a message of these types, or by the `result` of one that was stopped

@@ -33,12 +33,12 @@ from multi_agent_mcp.domain.delivery import (
     due,
     item_ids_of,
 )
-from multi_agent_mcp.domain.entity import EPOCH
+from multi_agent_mcp.domain.entity import EPOCH, entity_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import ASKED, Notification
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, about, doorbell_line
-from multi_agent_mcp.errors import Refusal, TmuxTimeout
+from multi_agent_mcp.errors import ConversationNotFound, InvalidId, Refusal, TmuxTimeout
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.locks import serving_lock, waiter_lock
 from multi_agent_mcp.store.workspace import Workspace
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
     from multi_agent_mcp.domain.limit import Limit
+    from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.domain.question import Asked
 
 
@@ -478,15 +479,43 @@ class Doorbell(Service):
         mine = purpose or "task"
         living = {mine} if purpose is None else {mine, *self._other_served(agent_id, mine)}
         left = self._left_to_chat(agent_id, purpose, items)
-        return [item for item in items if item.id not in left and _rung_in(item, living) == mine]
+        return [item for item in items if item.id not in left and mine in self._rung_in(agent_id, item, living)]
 
     def _left_to_chat(self, agent_id: str, purpose: str | None, items: Sequence[Item]) -> dict[str, timedelta]:
         """The items that a task session is not rung about, as a chat session is about to begin, by id; for how long."""
         if purpose != "task" or self._other_served(agent_id, purpose):
             return {}
-        ages = {item.id: max(self.clock() - item.created_at, timedelta(0)) for item in items if _begins_chat(item)}
+        begin_chats = (item for item in items if _begins_chat(item) and self._ended_by(item) is None)
+        ages = {item.id: max(self.clock() - item.created_at, timedelta(0)) for item in begin_chats}
         left = {item_id: CHAT_BEGINS_WITHIN - age for item_id, age in ages.items() if age < CHAT_BEGINS_WITHIN}
         return left if left and self.opens_chat(agent_id) else {}
+
+    def _rung_in(self, agent_id: str, item: UnreadItem, living: Collection[str]) -> Collection[str]:
+        """The purposes of the living sessions that are rung about an item: the first that can read it. The end of a
+        conversation concerns the chat session, and the delegator's task session, which waits for it; a person has no
+        sessions to tell apart."""
+        talk = self._ended_by(item)
+        if talk is None or self.workspace.registry.get(agent_id).may_be_human:
+            return [purpose for purpose in item.purposes if purpose in living][:1]
+        awaits = talk.delegation_id is not None and talk.initiator_id == agent_id
+        return {"chat", "task"}.intersection(living) if awaits else {"chat"}.intersection(living)
+
+    def _ended_by(self, item: UnreadItem) -> Conversation | None:
+        """The conversation that has ended, if this is the message that says so."""
+        if not isinstance(item, Message) or not item.claims_end:
+            return None
+        try:
+            talk = self.workspace.conversations.get(entity_id("cnv", item.metadata["conversation_id"]))
+        except (InvalidId, ConversationNotFound):
+            return None
+        return talk if talk.status == "ended" else None
+
+    def _nobody_to_ring(self, agent_id: str, item: UnreadItem, living: Collection[str]) -> str | None:
+        """The reason when no session that is rung about the item lives; it is rung about when one begins."""
+        if self._rung_in(agent_id, item, living):
+            return None
+        has_ended = self._ended_by(item) is not None
+        return "no_chat_session" if has_ended or "chat" in item.purposes else "no_task_session"
 
     def repeat(self, agent_id: str, prompt: FirstPrompt, place: Mapping[str, Any]) -> Delivery | None:
         """Repeats, in the session's own pane, a prompt that was not heard; None if that was done before, or if the
@@ -565,7 +594,7 @@ class Doorbell(Service):
             if self._is_limited(agent_id):
                 return self._deferred(agent_id, item, LIMITED)
             served = self.workspace.served_purposes(agent_id)
-            reason = _nobody_to_ring(item, served or {"task"})
+            reason = self._nobody_to_ring(agent_id, item, served or {"task"})
             if reason is None and served:
                 return Delivery("stored", "recipient_server_rings")
             if reason is None and agent.pane_id is None:  # a pane is checked under the doorbell's lock
@@ -595,18 +624,6 @@ class Doorbell(Service):
         return delivery if delivery and announced else Delivery("stored", OUTSTANDING)
 
 
-def _rung_in(item: UnreadItem, living: Collection[str]) -> str | None:
-    """The purpose of the living session that is rung about an item; None when none of them can read it."""
-    return next((purpose for purpose in item.purposes if purpose in living), None)
-
-
 def _begins_chat(item: UnreadItem) -> bool:
     """Whether a chat session is rung about the item rather than a task session, which can read it, too."""
     return tuple(item.purposes) == ("chat", "task")
-
-
-def _nobody_to_ring(item: UnreadItem, living: Collection[str]) -> str | None:
-    """The reason when no session that can read the item lives; it is rung about when one begins."""
-    if _rung_in(item, living) is not None:
-        return None
-    return "no_chat_session" if "chat" in item.purposes else "no_task_session"

@@ -244,6 +244,17 @@ class Call:
         """Whether the supervisor opened this window for this session only, and closes it after the logout."""
         return self.binding.closes_after_logout(self.session)
 
+    def how_to_exit(self) -> str:
+        """What a session whose work is over has to do: a host that stays ends its turn, one in a window that was opened
+        for this session only logs out, whereupon the window is closed."""
+        key = "next.chat.exit" if self.purpose == "chat" else "next.exit"
+        return self.services.texts(f"{key}.closes" if self.closes_after_logout else key)
+
+    def after_talk(self) -> str:
+        """What a chat session has to do when a conversation of its agent has ended."""
+        is_over = self.services.chat_action.is_over(self.me, self.session, leaves=self.closes_after_logout)
+        return self.how_to_exit() if is_over else self.services.texts("chat.ended")
+
     def pending(self) -> Pending:
         """What notifications wait now. Raises `StorageError`."""
         upkeep = self.services.upkeep

@@ -17,12 +17,13 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.locks import waiter_lock
 from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read, send
-from tests.services.tasks_support import delegate, notices, open_session, running
+from tests.services.tasks_support import converse, delegate, notices, open_session, running
 
 ASSIGNED = "[IPC] New notification: task_assigned from admin"
 DELEGATED = "[IPC] New notification: delegation from worker-a"
@@ -82,9 +83,9 @@ def task(services: Services, recorder: Recorder) -> Task:
 
 
 @contextmanager
-def served(services: Services, *purposes: str) -> Iterator[None]:
-    """Keeps worker-a's servers for these purposes alive."""
-    locks = [services.doorbell.serve("worker-a", purpose) for purpose in purposes]
+def served(services: Services, *purposes: str, agent_id: str = "worker-a") -> Iterator[None]:
+    """Keeps the agent's servers for these purposes alive."""
+    locks = [services.doorbell.serve(agent_id, purpose) for purpose in purposes]
     try:
         yield
     finally:
@@ -300,3 +301,58 @@ def test_a_waiter_that_was_faster_than_the_sender_s_own_look_has_rung(
     assert bell.announce([second])["worker-a"] == Delivery("rung", "hook")
     steps = services.workspace.delivery_log("worker-a").steps()
     assert [[step["state"] for step in steps[each.id]] for each in (first, second)] == [["deferred"], ["rung"]]
+
+
+@pytest.mark.parametrize("last_words", [None, "bye"])
+def test_the_end_of_a_conversation_rings_the_chat_session_and_the_task_session_of_the_delegator_only(
+    services: Services, recorder: Recorder, clock: Clock, last_words: str | None
+) -> None:
+    task_session, chat = (open_session(services, "worker-a", purpose) for purpose in ("task", "chat"))
+    delegate(services, task_session)
+    talk = converse(services, chat.record)
+    chat.end()
+    task_session.end()
+    for agent_id in ("worker-a", "worker-b"):
+        read(services, agent_id)
+        services.notifications.read(agent_id, "chat")
+    for speaker, other, rung in (("worker-a", "worker-b", {"chat"}), ("worker-b", "worker-a", {"chat", "task"})):
+        recorder.rings.clear()
+        services.workspace.conversations.update(talk.id, lambda found: replace(found, status="active", ended_at=None))
+        with served(services, "task", "chat", agent_id=other):
+            services.conversations.end(services.agents.get(speaker), talk.id, last_words)
+            assert recorder.rings == []
+            unread = [mail for _, mail in services.workspace.mailbox(other).unread()]
+            heard = {purpose for purpose in ("task", "chat") if services.doorbell.meant_for(other, purpose, unread)}
+            assert heard == rung, other
+        with served(services, "task", agent_id=other):
+            delivery, _ = services.doorbell.ring(other, "task")
+            assert (delivery is not None) == ("task" in rung), other
+        read(services, other)
+
+
+def test_the_end_of_a_conversation_rings_nobody_who_has_no_chat_session_but_a_person(
+    services: Services, recorder: Recorder, owner: Agent, worker_a: Agent
+) -> None:
+    talk, _ = services.conversations.begin(owner, worker_a, "are you there?")
+    read(services, "worker-a")
+    recorder.rings.clear()
+    services.conversations.end(owner, talk.id)
+    assert recorder.rings == []
+    assert services.missing_sessions.needed() == []
+    talk, _ = services.conversations.begin(owner, worker_a, "and now?")
+    recorder.rings.clear()
+    services.conversations.end(worker_a, talk.id)
+    assert [agent_id for agent_id, _ in recorder.rings] == ["owner"]
+
+
+def test_mail_that_only_claims_the_end_of_a_conversation_rings_as_any_other(
+    services: Services, recorder: Recorder, admin: Agent, worker_a: Agent
+) -> None:
+    talk, _ = services.conversations.begin(admin, worker_a, "are you there?")
+    read(services, "worker-a")
+    for number, said in enumerate((talk.id, "cnv_0123456789ab", "../x", ["cnv"])):
+        recorder.rings.clear()
+        claim = Draft(content="x", receiver_id="worker-a", metadata={"conversation_id": said, "ended": True})
+        services.messages.send(admin, claim)
+        assert len(recorder.rings) == 1, number
+        read(services, "worker-a")

@@ -170,6 +170,7 @@ class TestUC020:
             "success": True,
             "conversation_id": "cnv_xxx",
             "status": "ended",
+            "instruction": "会話は全て終わりました。ターンを終えて待機してください。新しい用件は [IPC] の行で知らされます。",
             "notification": NO_NOTICE,
         }
         told = await chat.call("get_next_action")

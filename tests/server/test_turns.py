@@ -77,3 +77,22 @@ def test_a_paused_agent_is_handed_out_nothing_before_it_may_resume(
     assert (answer["action"], answer["instruction"]) == ("wait", services.texts("next.paused", by="owner"))
     services.interrupting.resume(owner, "worker-a")
     assert seat.call("get_next_action")["task"]["task_id"] == task.id
+
+
+@pytest.mark.parametrize("last_words", [None, "bye"])
+def test_both_chat_sessions_of_a_conversation_that_is_over_are_told_to_leave(
+    services: Services, last_words: str | None
+) -> None:
+    one, other = (Seat(services, name, purpose="chat") for name in ("worker-a", "worker-b"))
+    first = one.call("start_conversation", target_agent_id="worker-b", initial_message="hello")["conversation_id"]
+    second = one.call("start_conversation", target_agent_id="worker-b", initial_message="again")["conversation_id"]
+    assert "instruction" not in other.call("read_messages")
+    ended = one.call("end_conversation", conversation_id=first, final_message=last_words)
+    assert ended["instruction"] == services.texts("chat.ended")
+    assert one.call("get_next_action")["action"] == "wait"
+    assert other.call("read_messages")["instruction"] == services.texts("chat.ended")
+    ended = one.call("end_conversation", conversation_id=second, final_message=last_words)
+    assert ended["instruction"] == services.texts("next.chat.exit")
+    assert other.call("read_messages")["instruction"] == services.texts("next.chat.exit")
+    assert [seat.call("get_next_action")["action"] for seat in (one, other)] == ["exit", "exit"]
+    assert "instruction" not in Seat(services, "worker-b").call("read_messages", unread_only=False)

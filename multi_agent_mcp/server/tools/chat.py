@@ -151,7 +151,7 @@ def start_conversation(
 def end_conversation(call: Call, conversation_id: str, final_message: str | None = None) -> Answer:
     """End a conversation; the other participant is notified."""
     conversation = call.services.conversations.end(call.me, conversation_id, final_message)
-    return {"conversation_id": conversation.id, "status": conversation.status}
+    return {"conversation_id": conversation.id, "status": conversation.status, "instruction": call.after_talk()}
 
 
 def start_task_from_chat(call: Call, task_id: str, requester_id: str) -> Answer:

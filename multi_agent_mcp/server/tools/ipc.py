@@ -155,6 +155,8 @@ def read_messages(
     )
     answer = call.services.reading.read(call.me, query, call.confirmation.lease)
     call.unread = answer["unread_remaining"]
+    if call.purpose == "chat" and any(message["metadata"].get("ended") for message in answer["messages"]):
+        answer["instruction"] = call.after_talk()
     return answer
 
 

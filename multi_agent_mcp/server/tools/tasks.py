@@ -102,12 +102,13 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
         seen = changes.count
         with call.services.agents.read_once():
             if call.purpose == "chat":
-                action = call.services.chat_action.next_action(call.me, call.session.record)
+                leaves = call.closes_after_logout
+                action = call.services.chat_action.next_action(call.me, call.session.record, leaves=leaves)
             else:
                 action = call.services.next_action.next_action(call.me, call.session)
         remaining = deadline - time.monotonic()
         if action["action"] == "exit":
-            return _briefed(call, action | {"instruction": _how_to_exit(call)})
+            return _briefed(call, action | {"instruction": call.how_to_exit()})
         if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
             return _briefed(call, action)
         call.confirmation.give_turn()
@@ -154,7 +155,7 @@ def report_completed(
 def _exit(call: Call) -> Answer:
     """What a task session does whose work is over."""
     more = call.services.next_action.has_more(call.me, call.session)
-    return {"action": "exit", "instruction": call.services.texts("next.exit.more") if more else _how_to_exit(call)}
+    return {"action": "exit", "instruction": call.services.texts("next.exit.more") if more else call.how_to_exit()}
 
 
 def _delivered(call: Call, task_id: str, summary: str | None, next_steps: str | None = None) -> Examined:
@@ -177,13 +178,6 @@ def _left_behind(call: Call, task_id: str) -> Answer:
     if delivery is None or not delivery.uncommitted:
         return {}
     return {"uncommitted": call.services.texts("worktree.uncommitted", count=delivery.uncommitted)}
-
-
-def _how_to_exit(call: Call) -> str:
-    """What a session whose work is over has to do: a host that stays ends its turn, one in a window that was opened for
-    this session only logs out, whereupon the window is closed."""
-    key = "next.chat.exit" if call.purpose == "chat" else "next.exit"
-    return call.services.texts(f"{key}.closes" if call.closes_after_logout else key)
 
 
 class BatchTask(BaseModel):

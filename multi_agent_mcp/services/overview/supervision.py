@@ -296,9 +296,9 @@ class MissingSessions(Service):
 
     def _has_chat_work(self, agent: Agent) -> bool:
         unread: list[Message] = [message for _, message in self.workspace.mailbox(agent.id).unread()]
-        return bool(self.delegations.offered(agent.id)) or any(
-            self.delegations.conversations.of_mail(agent.id, message) for message in unread
-        )
+        of_mail = self.delegations.conversations.of_mail
+        talks = (talk for message in unread if (talk := of_mail(agent.id, message)) is not None)
+        return bool(self.delegations.offered(agent.id)) or any(talk.status != "ended" for talk in talks)
 
 
 # The lock of the process that supervises a session: one at a time, and none after `down`.

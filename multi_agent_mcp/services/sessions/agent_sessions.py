@@ -195,11 +195,12 @@ class Sessions(Service):
         return "task"
 
     def _chat_work_waits(self, agent_id: str) -> bool:
-        """Whether a delegation without a conversation, or an unread conversation message, waits."""
+        """Whether a delegation without a conversation, or an unread message of a conversation that goes on, waits."""
         delegations = self.workspace.delegations.all(agent_id)
         if any(item.reserved_id is None for item in delegations):
             return True
-        return any(message.message_type == "conversation" for _, message in self.workspace.mailbox(agent_id).unread())
+        unread = (message for _, message in self.workspace.mailbox(agent_id).unread())
+        return any(message.message_type == "conversation" and not message.claims_end for message in unread)
 
     def _task_in_progress(self, agent_id: str, live: list[AgentSession]) -> Task | None:
         taken = {session.task_id for session in live}

@@ -429,8 +429,9 @@ class ChatAction(Service):
     conversations: Conversations
     answering: AnswerAction
 
-    def next_action(self, agent: Agent, session: AgentSession) -> dict[str, Any]:
-        """The most urgent action; `exit` once the conversations of this session are over, else `wait`."""
+    def next_action(self, agent: Agent, session: AgentSession, *, leaves: bool = False) -> dict[str, Any]:
+        """The most urgent action; `exit` once the conversations of this session are over, else `wait`. One that
+        `leaves`, as its window was opened for it only, has nothing to wait for without an open conversation."""
         if (question := self.answering.next_action(agent)) is not None:
             return question
         delegations = self.delegations.take(session)
@@ -445,7 +446,7 @@ class ChatAction(Service):
             or self._mail("conversation_message", [of for message, of in in_conversation if is_conversational(message)])
             or (self._action("read_messages", unread_count=len(unread)) if unread else None)
             or self._unanswered(agent, mine, session)
-            or self._action("exit" if self._is_over(mine, session) else "wait")
+            or self._action("exit" if self._is_over(mine, session, leaves=leaves) else "wait")
         )
 
     def has_more(self, agent: Agent, session: LiveSession) -> bool:
@@ -454,6 +455,11 @@ class ChatAction(Service):
             return True
         mine = (item.taken_by == session.record.id for item in self.delegations.unstarted(agent.id))
         return any(mine) or bool(self.delegations.offered(agent.id) or self.workspace.mailbox(agent.id).unread())
+
+    def is_over(self, agent: Agent, session: LiveSession, *, leaves: bool) -> bool:
+        """Whether the session's next action is `exit`."""
+        mine = self.conversations.of_agent(agent.id)
+        return self._is_over(mine, session.record, leaves=leaves) and not self.has_more(agent, session)
 
     def _request(self, agent: Agent, mine: list[Conversation], waiting: set[str]) -> dict[str, Any] | None:
         """The action for a pending conversation that another agent has requested, or None."""
@@ -491,11 +497,12 @@ class ChatAction(Service):
         newest, _ = self.conversations.newest(conversation.id, 1)
         return [message for message in newest if message.receiver_id == agent_id]
 
-    def _is_over(self, mine: list[Conversation], session: AgentSession) -> bool:
-        """Whether a conversation has ended during this session and none of the agent's is open. If the clock was set
-        back since the session began, any ended conversation counts."""
+    def _is_over(self, mine: list[Conversation], session: AgentSession, *, leaves: bool) -> bool:
+        """Whether a conversation has ended during this session (before it, too, for one that `leaves`: hosts take
+        seconds to start) and none of the agent's is open. If the clock was set back since the session began, any ended
+        conversation counts."""
         set_back = session.last_activity_at < session.created_at
-        ended_here = any(
+        ended_here = leaves or any(
             item.ended_at is not None and (set_back or item.ended_at >= session.created_at) for item in mine
         )
         return ended_here and all(item.status == "ended" for item in mine)

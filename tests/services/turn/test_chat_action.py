@@ -162,3 +162,18 @@ def test_a_conversation_with_nobody_answering_stays_what_it_is(services: Service
     dies(services, chat)
     assert services.conversations.get(conversation.id).status == "pending"
     assert action(services, open_session(services, "worker-a", "chat"))["action"] == "wait"
+
+
+def test_a_session_whose_window_was_opened_for_it_leaves_when_nothing_is_open_any_more(
+    services: Services, clock: Clock, chat: LiveSession
+) -> None:
+    conversation = converse(services, chat.record)
+    services.conversations.end(services.agents.get("worker-a"), conversation.id)
+    clock.advance(1)
+    late = open_session(services, "worker-a", "chat")
+    worker = services.agents.get("worker-a")
+    assert services.chat_action.next_action(worker, late.record, leaves=True)["action"] == "exit"
+    assert services.chat_action.is_over(worker, late, leaves=True)
+    converse(services, late.record)
+    assert services.chat_action.next_action(worker, late.record, leaves=True)["action"] == "wait"
+    assert not services.chat_action.is_over(worker, late, leaves=True)
