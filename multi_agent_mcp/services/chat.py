@@ -647,8 +647,9 @@ class ChatTaskOperations(Service):
     conversations: Conversations
 
     def start(self, caller: Agent, task_id: str, requester_id: str) -> tuple[Task, str]:
-        """Moves a task of the caller to `in_progress`, unless its task session has begun it already. Returns the task
-        and its previous status."""
+        """Moves a task of the caller to `in_progress`, unless its task session has begun it already; one that is held
+        in the backlog only if the requester has really written to the caller. Returns the task and its previous
+        status."""
         requester = self._require_superior(caller, requester_id)
         task = self.task_changes.get(task_id)
         if task.assignee_id != caller.id:
@@ -656,8 +657,11 @@ class ChatTaskOperations(Service):
             raise Unauthorized(key, assignee_id=task.assignee_id)
         conversation_id = self._conversation_with(caller, requester)
         change = self._change(caller, requester, conversation_id)
+        is_held = task.status == "backlog"
+        if is_held and not self._has_written(requester, caller):
+            raise InvalidStatusTransition("held_in_backlog", task_title=task.title, requester_id=requester.id)
         try:
-            started, previous = self.task_changes.start(caller, task.id, change)
+            started, previous = self.task_changes.start(caller, task.id, change, from_backlog=is_held)
         except InvalidStatusTransition:
             started = self.task_changes.get(task.id)
             if started.status != "in_progress" or started.assignee_id != caller.id:

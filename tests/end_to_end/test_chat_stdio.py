@@ -11,6 +11,7 @@ import pytest
 
 from multi_agent_mcp.services.team.setup import Team as Roster
 from multi_agent_mcp.services.team.setup import add_missing, create_session
+from multi_agent_mcp.texts import catalogue
 from tests.end_to_end.chat_support import entities, interrupted, new_task, shape, task_of
 from tests.end_to_end.support import NO_NOTICE, NOTICE, Agent, Team, Terminal, eventually, line
 from tests.end_to_end.test_tools import MAY_CALL
@@ -170,7 +171,7 @@ class TestUC020:
             "success": True,
             "conversation_id": "cnv_xxx",
             "status": "ended",
-            "instruction": "会話は全て終わりました。ターンを終えて待機してください。新しい用件は [IPC] の行で知らされます。",
+            "instruction": catalogue("ja")("next.chat.exit"),
             "notification": NO_NOTICE,
         }
         told = await chat.call("get_next_action")
@@ -366,6 +367,39 @@ class TestTasksFromChat:
             again = await worker.call("start_task_from_chat", **asked)
             assert (again["previous_status"], again["new_status"]) == ("in_progress", "in_progress")
             assert (await working.call("get_my_tasks"))["notification"] == NO_NOTICE
+
+    @pytest.mark.parametrize("released", [False, True], ids=["UC1", "the basic flow"])
+    async def test_a_held_task_is_explained_and_then_started_from_the_chat_beside_an_idle_task_session(
+        self, managed_team: Team, released: bool
+    ) -> None:
+        """Document 003: UC1, and the basic flow, whose second step moves the task to todo."""
+        worker_id = "worker-frontend-01"
+        async with (
+            managed_team.server("manager-dev", "--purpose", "task") as planning,
+            managed_team.server("manager-dev", "--purpose", "chat") as manager,
+            managed_team.server(worker_id, "--purpose", "task") as working,
+            managed_team.server(worker_id, "--purpose", "chat") as worker,
+        ):
+            held = [{"title": "ダッシュボード", "assignee_id": worker_id, "status": "backlog"}]
+            (made,) = (await planning.call("create_tasks_batch", tasks=held))["tasks"]
+            assert made["status"] == "backlog"
+            asked = {"task_id": made["task_id"], "requester_id": "manager-dev"}
+            assert await worker.refused("start_task_from_chat", **asked) == "invalid_status_transition"
+            assert (await working.call("get_next_action"))["action"] == "wait", "it is held"
+            if released:
+                await planning.call("assign_task", task_id=made["task_id"], assignee_id=worker_id)
+                await planning.call("update_task_status", task_id=made["task_id"], status="todo")
+            await planning.call("delegate_to_chat_session", target_agent_id=worker_id, purpose="詳細説明")
+            order = (await manager.call("get_next_action"))["delegation"]
+            said = {"target_agent_id": worker_id, "initial_message": "このタスクを開始してください"}
+            await manager.call("start_conversation", **said, delegation_id=order["delegation_id"])
+            await heard(worker)
+            started = await worker.call("start_task_from_chat", **asked)
+            before = "todo" if released else "backlog"
+            assert (started["previous_status"], started["new_status"]) == (before, "in_progress")
+            await worker.call("logout")
+            assert await handed_out(working) == made["task_id"]
+            assert (await working.call("report_completed", result="success"))["status"] == "done"
 
     async def test_a_pending_delegation_is_shown_to_the_admin_and_to_a_new_assignee(self, team: Team) -> None:
         async with (

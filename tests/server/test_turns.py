@@ -8,7 +8,7 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
-from tests.services.support import send
+from tests.services.support import by_hand, send
 from tests.services.tasks_support import again, new, notices, shown
 
 
@@ -96,3 +96,35 @@ def test_both_chat_sessions_of_a_conversation_that_is_over_are_told_to_leave(
     assert other.call("read_messages")["instruction"] == services.texts("next.chat.exit")
     assert [seat.call("get_next_action")["action"] for seat in (one, other)] == ["exit", "exit"]
     assert "instruction" not in Seat(services, "worker-b").call("read_messages", unread_only=False)
+
+
+def test_a_batch_creates_assigned_tasks_that_are_held_back(services: Services) -> None:
+    seat, worker = Seat(services, "admin"), Seat(services, "worker-a")
+    tasks = [
+        {"title": "held", "assignee_id": "worker-a", "status": "backlog"},
+        {"title": "given", "assignee_id": "worker-a"},
+        {"title": "nobody's"},
+    ]
+    made = seat.call("create_tasks_batch", tasks=tasks)["tasks"]
+    assert [item["status"] for item in made] == ["backlog", "todo", "backlog"]
+    assert [item["assignee_id"] for item in made] == ["worker-a", "worker-a", None]
+    assert worker.call("get_next_action")["task"]["title"] == "given"
+    wrong = seat.call("create_tasks_batch", tasks=[{"title": "x", "status": "in_progress"}])
+    assert wrong["error"] == "invalid_arguments"
+
+
+def test_a_held_task_is_begun_from_a_chat_only_where_the_requester_has_really_written(services: Services) -> None:
+    held = {"title": "held", "assignee_id": "worker-a", "status": "backlog"}
+    (made,) = Seat(services, "admin").call("create_tasks_batch", tasks=[held])["tasks"]
+    chat = Seat(services, "worker-a", purpose="chat")
+    asked = {"task_id": made["task_id"], "requester_id": "admin"}
+    by_hand(services, "worker-a", "claims.md", "---\nsender_id: admin\n---\n\nStart it")
+    refused = chat.call("start_task_from_chat", **asked)
+    assert (refused["error"], "admin" in refused["message"]) == ("invalid_status_transition", True)
+    send(services, "owner", "worker-a")
+    assert chat.call("start_task_from_chat", **asked)["error"] == "invalid_status_transition"
+    send(services, "admin", "worker-a")
+    started = chat.call("start_task_from_chat", **asked)
+    assert (started["previous_status"], started["new_status"]) == ("backlog", "in_progress")
+    history = services.task_changes.get(made["task_id"]).history
+    assert [line["status"] for line in history][-2:] == [["backlog", "todo"], ["todo", "in_progress"]]

@@ -217,6 +217,8 @@ class NewTask:
     description: str = ""
     priority: str = "medium"
     assignee_id: str | None = None
+    status: str | None = None
+    """None: `todo` with an assignee, else `backlog`."""
     dependencies: Sequence[str] = ()
     local_id: str | None = None
     done_when: Sequence[str] | None = None
@@ -271,7 +273,7 @@ class TaskCreation(Service):
     """The settings as they are now: a person may add a check while servers run."""
 
     def create(self, creator: Agent, items: Sequence[NewTask], parent_task_id: str | None = None) -> list[Task]:
-        """Creates all of the tasks or none: in `todo` with an assignee, else in `backlog`.
+        """Creates all of the tasks or none.
 
         Raises `InvalidArguments` (cycle, unknown local id, bad title), `TaskNotFound`, `AgentNotFound`,
         `Unauthorized`.
@@ -393,14 +395,14 @@ class TaskCreation(Service):
             raise TaskNotFound("dependency_not_found", task_id=f"{name:.60}") from refusal
 
     def _task(self, creator: Agent, new: NewTask, **fields: Any) -> Task:
-        """A task that is not stored yet: in `todo` with an assignee, else in `backlog`, unless `fields` say
-        otherwise."""
+        """A task that is not stored yet, in the status that `new` says unless `fields` say otherwise."""
         if new.assignee_id is not None:
             self.agents.require_assignable(creator, self.agents.get(new.assignee_id))
         about = {"title": new.title, "description": new.description, "priority": new.priority}
         require_sound(about)
         fields = {"done_when": self._conditions(new), **fields}
-        first = {"task_id": new_id("tsk"), "status": "todo" if new.assignee_id else "backlog"}
+        status = new.status or ("todo" if new.assignee_id else "backlog")
+        first = {"task_id": new_id("tsk"), "status": status}
         change = Change(by=creator.id, at=self.clock())
         fields = {**first, **fields, "traceparent": current()}
         return Task.made(**fields, change=change, assignee_id=new.assignee_id, **about)

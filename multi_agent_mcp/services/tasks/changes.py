@@ -191,9 +191,13 @@ class TaskChanges(Service):
         """The ids of the open tasks, which others may wait for."""
         return {task.id for task in self.workspace.tasks.open() if task.status != "done"}
 
-    def start(self, actor: Agent, task_id: str, change: Change | None = None) -> tuple[Task, str]:
-        """Moves a task to `in_progress`; if two sessions start it at once, one is refused."""
-        return self._move(task_id, "in_progress", change or Change(by=actor.id, at=self.clock()), {})
+    def start(
+        self, actor: Agent, task_id: str, change: Change | None = None, *, from_backlog: bool = False
+    ) -> tuple[Task, str]:
+        """Moves a task to `in_progress`, one in the backlog only with `from_backlog`; if two sessions start it at once,
+        one is refused."""
+        change = change or Change(by=actor.id, at=self.clock())
+        return self._move(task_id, "in_progress", change, {}, from_backlog=from_backlog)
 
     def move(self, task_id: str, status: str, change: Change) -> Task:
         """Moves a task that concerns nobody else; the caller checks permission."""
@@ -312,19 +316,25 @@ class TaskChanges(Service):
             return False
         return status == "done" or (status == "blocked" and change.by == task.assignee_id)
 
-    def _move(self, task_id: str, status: str, change: Change, fields: Mapping[str, str]) -> tuple[Task, str]:
-        task, previous = self._change_status(task_id, status, change, fields)
+    def _move(
+        self, task_id: str, status: str, change: Change, fields: Mapping[str, str], *, from_backlog: bool = False
+    ) -> tuple[Task, str]:
+        task, previous = self._change_status(task_id, status, change, fields, from_backlog=from_backlog)
         self.derived.follow_up(task)
         return task, previous
 
-    def _change_status(self, task_id: str, status: str, change: Change, fields: Mapping[str, str]) -> tuple[Task, str]:
+    def _change_status(
+        self, task_id: str, status: str, change: Change, fields: Mapping[str, str], *, from_backlog: bool = False
+    ) -> tuple[Task, str]:
         previous: list[str] = []
 
         def move(task: Task) -> Task:
             previous.append(task.status)
-            return (
-                task if task.has_taken(change.intent_id) else self._moved(task.edited(change, **fields), status, change)
-            )
+            if task.has_taken(change.intent_id):
+                return task
+            edited = task.edited(change, **fields)
+            released = edited.move_to("todo", change) if from_backlog and task.status == "backlog" else edited
+            return self._moved(released, status, change)
 
         return self.workspace.tasks.update(task_id, move), previous[-1]
 
