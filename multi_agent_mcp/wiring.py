@@ -565,7 +565,9 @@ class Services:
             self.delivery_records.report(task, failed=failed)
 
     def finish_delivery(self, task: Task) -> None:
-        """Records what a task that is done delivers, unless that was reported; a stat(2) as above."""
+        """Closes the executions of a task that is done, and records what it delivers, unless that was reported; a
+        stat(2) as above."""
+        self.executions.finish_task(task)
         if (self.path / ".workspaces").is_dir():
             self.delivery_records.finish(task)
 

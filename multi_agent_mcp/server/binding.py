@@ -47,6 +47,8 @@ class Briefing:
         """Whether the next answer of `get_next_action` has to carry it. One that was cancelled has not been read."""
         first = self._answer is None or self._answer.is_cancelled
         changed = None if first or self._thread_id is None or thread_id == self._thread_id else thread_id
+        if first and not self._services.sessions.has_past(record):
+            return False
         return self._services.hooks.needs_briefing(
             record.agent_id, record.purpose, self._since, first=first, conversation=changed
         )

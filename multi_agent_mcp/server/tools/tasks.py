@@ -63,10 +63,16 @@ def report_task_completion(
             "message_id": examined.sent and examined.sent.message_id,
             "status": examined.task.status,
             **examined.as_answer(),
-            **_what_next(call, examined),
+            **(_what_next(call, examined) or _exit_from(call, found.id)),
         }
-    task, sent = services.task_reports.report_completion(call.me, task_id, status, message, summary)
-    return {"task_id": task.id, "message_id": sent.message_id}
+    task, message_id = services.next_action.report_end(call.me, task_id, status, message, summary)
+    return {"task_id": task.id, "message_id": message_id, **_exit_from(call, task.id)}
+
+
+def _exit_from(call: Call, task_id: str) -> Answer:
+    """What a session does that has just reported the end of this task: nothing else, unless it was the one in hand."""
+    in_hand = call.purpose == "task" and call.session.record.task_id in (None, task_id)
+    return _exit(call) if in_hand else {}
 
 
 def get_dashboard(call: Call, after: str | None = None) -> Answer:

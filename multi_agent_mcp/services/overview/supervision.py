@@ -626,12 +626,12 @@ class _Work:
 
     def occupies(self, agent_id: str) -> bool:
         """Whether the agent has a task in progress, or others have tasks from it."""
-        return any(task.status == "in_progress" for task in self.mine[agent_id]) or self._others_work_for(agent_id)
+        return any(task.is_worked_on for task in self.mine[agent_id]) or self._others_work_for(agent_id)
 
     def turn_of(self, agent_id: str) -> tuple[str, datetime] | None:
         """The id of the task that the agent has worked on for longest, and since when it is its turn. None while others
         work on tasks from it, whose last change also restarts its turn: it waits to hear of them."""
-        working = [task for task in self.mine[agent_id] if task.status == "in_progress"]
+        working = [task for task in self.mine[agent_id] if task.is_worked_on]
         running = [task for task in working if not task.is_examined]  # else it waits for its checks
         if not running or self._others_work_for(agent_id):
             return None

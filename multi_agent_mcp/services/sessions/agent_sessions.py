@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LOOKED_AT = 20
+"""How many ended sessions are searched for one that was called."""
 LAST_SESSIONS = 3
 """How many ended sessions are searched for an agent's last task session."""
 
@@ -180,6 +182,15 @@ class Sessions(Service):
             with self.workspace.locks.held(notices.lock):
                 returned += notices.requeue(files)
         return sum(entity.read_at is not None for entity in returned)
+
+    def has_past(self, session: AgentSession) -> bool:
+        """Whether the session's agent was at work before it: an earlier session was called, or a task was begun."""
+        agent_id, known = session.agent_id, self.workspace.sessions
+        earlier = [*known.open(agent_id), *known.closed(agent_id, limit=LOOKED_AT)]
+        if any(other.called for other in earlier if other.id != session.id):
+            return True
+        begun = (task.started_at for task in self.workspace.tasks.open(agent_id))
+        return any(at is not None and at < session.created_at for at in begun)
 
     def _unanswered(self, agent_id: str) -> tuple[str, ...] | None:
         """The tasks of the interrupts that the agent's last task session had read and not answered."""

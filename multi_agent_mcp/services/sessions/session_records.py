@@ -4,7 +4,7 @@ the session; hand-offs; the Owner's wait-lock (docs/protocol.md, Executions, Han
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +28,7 @@ from multi_agent_mcp.errors import (
     OwnerWaiting,
     PollingBlocked,
     Refusal,
+    StorageError,
     Unauthorized,
 )
 from multi_agent_mcp.services.answer_budget import clipped
@@ -63,7 +64,7 @@ class Executions(Service):
         if running is not None and running.task_id == task_id:
             return running
         if running is not None:
-            self.finish(running, error_message=self.texts("execution.left"))
+            self._end(running, "left")
         execution_id = new_id("exec")
         execution = Execution(
             id=execution_id,
@@ -85,19 +86,40 @@ class Executions(Service):
 
     def finish(self, execution: Execution, *, error_message: str | None = None) -> Execution:
         """Closes an execution; closing it twice changes nothing."""
-        finished = self.workspace.executions.update(
-            execution.id, lambda found: found.finish(self.clock(), error_message=error_message)
-        )
-        self.log(finished, f"Execution {finished.status}")
-        if execution.running:
+        before: list[Execution] = []
+
+        def finish(found: Execution) -> Execution:
+            before.append(found)
+            return found.finish(self.clock(), error_message=error_message)
+
+        finished = self.workspace.executions.update(execution.id, finish)
+        if before[-1].running:
+            self.log(finished, f"Execution {finished.status}")
             self.finished(finished)
         return finished
 
+    def finish_task(self, task: Task) -> None:
+        """Closes what its assignee has open of a task that is done, whoever made it done. One that a killed process
+        leaves open is closed so with its session (`_end`)."""
+        for execution in self.workspace.executions.open(task.assignee_id) if task.assignee_id is not None else ():
+            if execution.task_id == task.id:
+                self.finish(execution)
+
+    def _end(self, execution: Execution, why: str) -> None:
+        """Closes an execution that nobody has reported, as failed with the text `execution.{why}`, but as completed if
+        its task is done."""
+        with suppress(StorageError):  # an id that is no file name, in a hand-written file
+            task = self.workspace.tasks.find(execution.task_id)
+            if task is not None and task.status == "done":
+                self.finish(execution)
+                return
+        self.finish(execution, error_message=self.texts(f"execution.{why}"))
+
     def finish_session(self, session: AgentSession, why: str) -> None:
-        """Closes the open executions of a session that is over as failed, with the text `execution.{why}`."""
+        """Closes the open executions of a session that is over."""
         for execution in self.workspace.executions.open(session.agent_id):
             if execution.session_id == session.id:
-                self.finish(execution, error_message=self.texts(f"execution.{why}"))
+                self._end(execution, why)
 
     def orphans(self, agent_id: str) -> list[Execution]:
         """Open executions whose session has ended or whose session's file was lost in a power cut."""
@@ -106,7 +128,7 @@ class Executions(Service):
 
     def finish_orphans(self, agent_id: str) -> None:
         for execution in self.orphans(agent_id):
-            self.finish(execution, error_message=self.texts("execution.session_lost"))
+            self._end(execution, "session_lost")
 
     def _has_session(self, session_id: str) -> bool:
         try:

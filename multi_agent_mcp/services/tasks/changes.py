@@ -183,7 +183,9 @@ class TaskChanges(Service):
         mine = [
             task
             for task in self.workspace.tasks.open(agent_id)
-            if task.status == "todo" and not any(awaited in still_open for awaited in task.dependencies)
+            if task.status == "todo"
+            and task.reported_at is None
+            and not any(awaited in still_open for awaited in task.dependencies)
         ]
         return sorted((task for task in mine if self._is_startable(task)), key=work_order)
 
@@ -537,6 +539,14 @@ class TaskReports(Service):
         failed = status != "completed"
         self.delivered(task, failed=failed)
         return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
+
+    def require_reportable(self, reporter: Agent, task_id: str, message: str, summary: str | None) -> Task:
+        """The task whose end may be reported. Raises as `report_completion`."""
+        task = self._reportable(reporter, task_id)
+        require_text("summary", summary)
+        self.require_sendable(message)
+        report_recipient(reporter.id, self.agents.all())
+        return task
 
     def require_sendable(self, summary: str | None) -> None:
         """Raises `InvalidArguments` or `ContentTooLarge` for a summary that `announce_completion` could not send."""

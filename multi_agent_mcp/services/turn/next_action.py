@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.message import Conversation, Delegation, Message, is
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Change, Task, completed
 from multi_agent_mcp.domain.text import quoted, quoted_lines
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import InvalidStatusTransition, Refusal, TaskNotFound
+from multi_agent_mcp.errors import HubUnreachable, InvalidStatusTransition, Refusal, TaskNotFound
 from multi_agent_mcp.services.answer_budget import AnswerBudget, clipped, first_fitting
 from multi_agent_mcp.services.chat import (
     ENDED,
@@ -59,6 +59,17 @@ class ReportCompleted(TaskChange):
     summary: str | None
     next_steps: str | None
     execution_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportEnd(TaskChange):
+    """The end of the work on a task, as its superior will read it: until then the task keeps its status."""
+
+    KIND = "report_end"
+
+    status: str
+    message: str
+    summary: str | None
 
 
 class Reported(NamedTuple):
@@ -258,7 +269,50 @@ class NextAction(Service):
         return running if running is not None and running.task_id == task_id else None
 
     def applied(self) -> Mapping[type[Operation], Apply]:
-        return {ReportCompleted: self.apply_completion}
+        return {ReportCompleted: self.apply_completion, ReportEnd: self.apply_end}
+
+    def report_end(
+        self, agent: Agent, task_id: str, status: str, message: str, summary: str | None
+    ) -> tuple[Task, str | None]:
+        """Reports to the agent's superior that a task of its is `completed` or `failed`, and ends the work on it: the
+        task is not handed out again, and moves when the report is read. Returns the task and the message's id. While
+        the hub is away the report is sent, and the rest follows when it is read."""
+        task = self.task_reports.require_reportable(agent, task_id, message, summary)
+        change = Change(by=agent.id, at=self.clock())
+        operation = ReportEnd(task_id=task.id, change=change, status=status, message=message, summary=summary)
+        try:
+            ended: tuple[Task, str | None] = self.operations.run(operation)
+        except HubUnreachable:
+            task, sent = self.task_reports.report_completion(agent, task.id, status, message, summary)
+            return task, sent.message_id
+        return ended
+
+    # The mail comes last: once a superior can read it, nobody begins the task again. Killed before it is sent, the next
+    # reader of the session finishes the intent; a report that was sent has a key, and is not sent a second time.
+    def apply_end(self, operation: ReportEnd, run: Run) -> tuple[Task, str | None]:
+        """Notes that the end is reported, closes the executions, and sends the report."""
+        change = operation.change.within(run.intent_id)
+
+        def end(task: Task) -> Task:
+            if task.has_taken(run.intent_id):
+                return task
+            task.require_assignee(change.by)
+            task.require_open()
+            return task.end_reported(change)
+
+        task = self.workspace.tasks.update(operation.task_id, end)
+        failed = operation.status != "completed"
+        for execution in self.workspace.executions.open(change.by):
+            if execution.task_id == task.id:
+                self.executions.finish(execution, error_message=operation.message if failed else None)
+        self.task_changes.derived.settle(change.by, about={task.id})
+        if task.final:  # the report was read, and another process finishes what its sender left
+            return task, None
+        reporter = self.task_changes.agents.get(change.by)
+        task, sent = self.task_reports.report_completion(
+            reporter, task.id, operation.status, operation.message, operation.summary
+        )
+        return task, sent.message_id
 
     def apply_completion(self, operation: ReportCompleted, run: Run) -> Task:
         """Completes the task and its execution, and sends the superior's mail."""

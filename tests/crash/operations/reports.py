@@ -38,12 +38,22 @@ def progress_reported(after: Aftermath) -> Iterator[str]:
 
 
 def report_completion(deed: Deed) -> None:
+    """The worker takes its task up, which opens the execution, and reports its end."""
+    deed.seat("worker-a").call("get_next_action")
     arguments = {"task_id": deed.told["task_id"], "status": "completed", "message": "built"}
     deed.acknowledge(deed.seat("worker-a").call("report_task_completion", **arguments))
 
 
 def completion_reported(after: Aftermath) -> Iterator[str]:
-    yield from whole(after, report=count(after, "admin", "task_complete"))
+    runs, _ = after.services.executions.history("worker-a")
+    yield from whole(
+        after,
+        report=count(after, "admin", "task_complete"),
+        ended=int(task(after).reported_at is not None),
+        execution=sum(run.status == "completed" for run in runs),
+    )
+    if any(run.running for run in runs):
+        yield "an execution of a dead session still runs"
 
 
 def with_reports(services: Services) -> Facts:
