@@ -148,6 +148,8 @@ class Settings:
     repository: Repository = field(default_factory=Repository)
     telemetry: Destination | None = None
     """Where spans are exported to; None: nowhere, and OpenTelemetry is not loaded."""
+    shell: str = "sh"
+    """What reads agents' commands: `sh`, or `default`, the shell of the person whose tmux it is."""
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -186,7 +188,8 @@ def python(module: str = "multi_agent_mcp") -> tuple[str, ...]:
 
 def _pane(environ: Mapping[str, str]) -> TmuxPane | None:
     """The pane from `TMUX` (`socket,server pid,session`) and `TMUX_PANE`. Codex passes neither to its servers
-    (docs/hosts.md, The server's life), so `host-config` sets `MULTI_AGENT_MCP_SOCKET` and `MULTI_AGENT_MCP_PANE`."""
+    (docs/hosts.md, The server's life) unless its configuration names them, as ours does; `MULTI_AGENT_MCP_SOCKET` and
+    `MULTI_AGENT_MCP_PANE` are what earlier versions wrote there."""
     socket_path = environ.get(f"{ENV}SOCKET") or environ.get("TMUX", "").split(",")[0]
     pane_id = environ.get(f"{ENV}PANE") or environ.get("TMUX_PANE", "")
     return TmuxPane(socket_path, pane_id) if socket_path and pane_id.startswith("%") else None
@@ -339,6 +342,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_done_when(data.get("done_when")),
         parse_repository(data),
         parse_telemetry(data.get("telemetry")),
+        parse_shell(data.get("shell")),
     )
 
 
@@ -451,6 +455,20 @@ def parse_resume(given: Any) -> bool:
             "bad_settings", reason=Reason("no_choice", name="resume", value=f"{given!r:.60}", allowed="true, false")
         )
     return given is not False
+
+
+SHELLS = ("sh", "default")
+
+
+def parse_shell(given: Any, name: str = "shell") -> str:
+    """Parses `shell` of session.yaml, team.yaml or an agent: `sh` (the default) or `default`. Raises
+    `InvalidArguments`."""
+    if given is not None and given not in SHELLS:
+        allowed = ", ".join(SHELLS)
+        raise InvalidArguments(
+            "bad_settings", reason=Reason("no_choice", name=name, value=f"{given!r:.60}", allowed=allowed)
+        )
+    return given or SHELLS[0]
 
 
 def parse_checks(given: Any) -> dict[str, Check]:

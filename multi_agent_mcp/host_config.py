@@ -99,16 +99,14 @@ def filled(data: Any, known: Mapping[str, Any]) -> Any:
 
 
 def _server_options(table: dict[str, Any]) -> str:
-    """Returns the server as Codex's `-c` options for a shell. They set the pane explicitly, as it starts servers with a
-    minimal environment; and a `-c` option keeps the agent in its own TUI, so that it is the right pane."""
+    """Returns the server as Codex's `-c` options for a shell. They name the variables of the pane, as it starts servers
+    with a minimal environment; and a `-c` option keeps the agent in its own TUI, so that it is the right pane."""
     prefix = f"mcp_servers.{SERVER_NAME}"
     flat = {**table, **{f"env.{name}": value for name, value in table["env"].items()}}
     del flat["env"]
-    flat["env_vars"] = ["MULTI_AGENT_MCP_PURPOSE"]  # set in windows that the supervisor opens
-    options = [f"-c {shlex.quote(f'{prefix}.{key}={toml_value(value)}')}" for key, value in flat.items()]
-    pane = {"MULTI_AGENT_MCP_PANE": "$TMUX_PANE", "MULTI_AGENT_MCP_SOCKET": "${TMUX%%,*}"}
-    options += [f'-c "{prefix}.env.{name}=\\"{value}\\""' for name, value in pane.items()]
-    return " ".join(options)
+    # the purpose is set in windows that the supervisor opens
+    flat["env_vars"] = ["MULTI_AGENT_MCP_PURPOSE", "TMUX", "TMUX_PANE"]
+    return " ".join(f"-c {shlex.quote(f'{prefix}.{key}={toml_value(value)}')}" for key, value in flat.items())
 
 
 def _hook_options(command: str) -> str:
@@ -406,7 +404,7 @@ class HostConfiguration:
         for item in self.files:
             yield f"# {item.path}"
             yield item.content
-        yield f"# then: {self.start}" if self.files else self.start
+        yield f"# then (sh, bash, zsh): {self.start}" if self.files else self.start
 
     def require_unused(self, own: Path) -> None:
         """Raises `InvalidArguments` if a file already serves another agent, which must not be replaced. Files below
@@ -461,7 +459,7 @@ class HostConfigurations(Service):
         used = known or hosts()[UNDESCRIBED]
         if used.configuration.own:
             self.of(used.name, agent.id).write(self._backups)
-        has_settings = used.configuration.settings_option in shlex.split(agent.command or "", comments=False)
+        has_settings = used.configuration.settings_option in words_of(agent.command or "")
         words = SERVER_FILE if known is None or has_settings else used.configuration.words
         return str(filled(words, values(used, self.workspace, agent.id)))
 
@@ -506,13 +504,17 @@ class HostConfigurations(Service):
         return self.workspace.path / "hosts" / "backups"
 
 
+def words_of(command: str) -> list[str]:
+    """Returns the words of a command, as far as it is one of sh(1)."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
 def program_name(command: str) -> str:
     """Returns the name of the program at the beginning of a command."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
-    return Path(words[0]).name if words else ""
+    return Path(words_of(command)[0]).name if words_of(command) else ""
 
 
 def _host_of(agent: Agent) -> str:

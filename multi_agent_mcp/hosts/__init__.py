@@ -101,7 +101,8 @@ class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `briefed_at` are the sources of its
     SessionStart at which the model gets our hook's answer; for others the briefing waits for a later event; `resume` is
-    how it continues a conversation."""
+    how it continues a conversation; `inherited` are the variables that it sets for the programs that it runs, which say
+    that they run inside it: a host that is started by one of them must not see these."""
 
     name: str
     title: str
@@ -112,6 +113,7 @@ class Host:
     hook_answers: HookAnswers
     briefed_at: Sequence[str] = ()
     resume: Resume | None = None
+    inherited: Sequence[str] = ()
 
     @property
     def is_installed(self) -> bool:
@@ -206,4 +208,5 @@ def _host(name: str) -> Host:
         HookAnswers(**fields.get("hook_answers", {})),
         tuple(fields.get("briefed_at", ())),
         Resume(**fields["resume"]) if "resume" in fields else None,
+        tuple(fields.get("inherited", ())),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
 import sys
 import time
@@ -20,11 +19,12 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, load_profiles
 from multi_agent_mcp.doorbell.tmux.team_panes import filled, is_compound
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config import MCP_CONFIG, SERVER_NAME, program_name
+from multi_agent_mcp.host_config import MCP_CONFIG, SERVER_NAME, program_name, words_of
 from multi_agent_mcp.hosts import Host, Resume, host_named
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by
+from multi_agent_mcp.windows.shells import SH, quoted, quoted_in_any, requoted
 from multi_agent_mcp.wiring import Services
 
 _CONVERSATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
@@ -71,7 +71,7 @@ def beginning_of(
         return Beginning(why="team")
     if (resume := host.resume) is None or is_compound(agent.command or ""):
         return Beginning(why="no_way")
-    if set(shlex.split(agent.command or "")) & {*resume.own_words}:
+    if set(words_of(agent.command or "")) & {*resume.own_words}:
         return Beginning(why="own_words")
     if resume.configured and MCP_CONFIG not in (agent.command or ""):
         return Beginning(why="no_way")
@@ -182,9 +182,12 @@ _FIRST_WORD = re.compile(r"""^\s*(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+"""
 """The program of a simple command, as a shell reads it."""
 
 
-def command_of(services: Services, agent: Agent, purpose: str = "task", beginning: Beginning = ANEW) -> str | None:
-    """Returns the agent's command for a session of this purpose with its placeholders filled, or None without one; for
-    `{mcp_config}` the host's files are written. Raises `InvalidArguments` for a command that cannot be run."""
+def command_of(
+    services: Services, agent: Agent, purpose: str = "task", beginning: Beginning = ANEW, shell: str = SH
+) -> str | None:
+    """Returns the agent's command for a session of this purpose with its placeholders filled for the `shell` that reads
+    it, or None without one; for `{mcp_config}` the host's files are written. Raises `InvalidArguments` for a command
+    that cannot be run."""
     if agent.command is None:
         return None
     worktree = services.worktrees.of(agent.id)
@@ -202,11 +205,11 @@ def command_of(services: Services, agent: Agent, purpose: str = "task", beginnin
         "examples": examples_directory(),
         "worktree": worktree.directory if worktree is not None else Path.cwd(),
     }
-    quoted = {key: shlex.quote(str(value)) for key, value in values.items()}
-    quoted["prompt"] = shlex.quote(prompt) if prompt else ""
+    words = {key: quoted(shell, str(value)) for key, value in values.items()}
+    words["prompt"] = quoted(shell, prompt) if prompt else ""
     if "{mcp_config}" in template:
-        quoted["mcp_config"] = services.host_configurations.argument(agent)
-    command = filled(template, quoted)
+        words["mcp_config"] = requoted(shell, services.host_configurations.argument(agent))
+    command = filled(template, words)
     require_text("command", command)
     if "\0" in command:
         raise InvalidArguments("bad_command", agent_id=agent.id)
@@ -243,7 +246,7 @@ def is_prompted(services: Services, slot: Slot, command: str) -> bool:
         return False
     first = first_prompt(services, services.agents.get(slot.agent_id), slot.purpose)
     prompts = (first, services.texts("doorbell.begin"))
-    return any(prompt and shlex.quote(prompt) in command for prompt in prompts)
+    return any(word in command for prompt in filter(None, prompts) for word in quoted_in_any(prompt))
 
 
 def examples_directory() -> Path:

@@ -180,7 +180,8 @@ class Supervisor:
         failures = window.failures if window is not None else 0
         try:
             beginning = beginning_of(self.services, agent, slot.purpose)
-            if (command := command_of(self.services, agent, slot.purpose, beginning)) is None:
+            shell = self.windows.shell_of(slot)
+            if (command := command_of(self.services, agent, slot.purpose, beginning, shell)) is None:
                 return None
             told = beginning.conversation
             pane = self.windows.open(slot, command, failures=failures, remains=told is not None, continues=told)

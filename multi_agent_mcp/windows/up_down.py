@@ -23,6 +23,7 @@ from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, is_compoun
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import host_named
+from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_command import (
@@ -36,6 +37,7 @@ from multi_agent_mcp.windows.agent_command import (
     refuse,
     set_aside,
 )
+from multi_agent_mcp.windows.shells import SH
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from multi_agent_mcp.wiring import Services
 
@@ -132,10 +134,10 @@ def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
     return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())))
 
 
-def missing_program(command: str) -> str | None:
-    """Returns the program of a simple command if it cannot be found, else None. tmux passes our PATH and directory to a
-    new window."""
-    if is_compound(command):
+def missing_program(command: str, shell: str = SH) -> str | None:
+    """Returns the program of a simple command if it cannot be found, else None. A new window has our PATH and
+    directory."""
+    if is_compound(command) or shell != SH:
         return None  # it may begin with a word of the shell
     try:
         program = shlex.split(command)[0]
@@ -151,7 +153,9 @@ def _account_variables(services: Services, agents: Iterable[Agent]) -> Mapping[s
     hosts = [profiles.started_by(program_name(agent.command)) for agent in agents if agent.command]
     patterns = {_ACCOUNTS, *(text for host in hosts if host is not None for text in host.environment)}
     wanted = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-    return {name: value for name, value in child_environment().items() if value and wanted.fullmatch(name)}
+    inherited = {name for host in known_hosts().values() for name in host.inherited}
+    given = child_environment().items()
+    return {name: value for name, value in given if value and wanted.fullmatch(name) and name not in inherited}
 
 
 LOOK_AGAIN_SECONDS = 0.3
@@ -372,10 +376,11 @@ def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) ->
         pane = windows.living.get(Slot(agent.id, "task"))
         ending = () if pane is None else (pane.pane_pid,)
         beginning = beginning_of(services, agent, "task", fresh=fresh, ending=ending)
-        command = command_of(services, agent, "task", beginning)
+        shell = windows.shell_of(Slot(agent.id, "task"))
+        command = command_of(services, agent, "task", beginning, shell)
         if command is None:
             raise InvalidArguments("restart_no_command", agent_id=agent.id)
-        if (program := missing_program(command)) is not None:
+        if (program := missing_program(command, shell)) is not None:
             raise InvalidArguments("restart_no_program", agent_id=agent.id, program=program)
         if pane is None and _is_elsewhere(windows, agent):
             raise InvalidArguments("restart_elsewhere", agent_id=agent.id, pane=agent.pane_id)
@@ -438,7 +443,8 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) ->
         if fresh:
             set_aside(windows.services, agent, "task")
         beginning = beginning_of(windows.services, agent, "task", fresh=fresh)
-        command = command_of(windows.services, agent, "task", beginning) or ""
+        shell = windows.shell_of(Slot(agent.id, "task"))
+        command = command_of(windows.services, agent, "task", beginning, shell) or ""
         return _start(windows, agent, command, beginning)
     except Refusal as refusal:
         return AgentState(agent.id, REFUSED, facts={"reason": windows.services.texts.sentence(refusal)})
@@ -456,7 +462,7 @@ def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
 
 
 def _start(windows: TeamWindows, agent: Agent, command: str, beginning: Beginning) -> AgentState:
-    if (program := missing_program(command)) is not None:
+    if (program := missing_program(command, windows.shell_of(Slot(agent.id, "task")))) is not None:
         return AgentState(agent.id, NO_PROGRAM, facts={"program": program})
     earlier = frozenset(session.id for session in windows.services.sessions.running(agent.id))
     pane = windows.open(Slot(agent.id, "task"), command, stays=True, remains=True, continues=beginning.conversation)

@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
-from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, executed, last_lines, tmux_session
+from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, last_lines, tmux_session
 from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
 from multi_agent_mcp.system.process import end
 from multi_agent_mcp.trace import current, variables
 from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted
+from multi_agent_mcp.windows.shells import SH, started
 from multi_agent_mcp.wiring import Services
 
 
@@ -118,10 +120,20 @@ class TeamWindows:
         end(pane.pane_pid, signal.SIGHUP, END_SECONDS)
 
     def _new(self, slot: Slot, command: str, *, remains: bool = False) -> NewWindow:
-        environment = environment_of(self.services, slot)
         worktree = None if slot in OWN_SLOTS else self.services.worktrees.of(slot.agent_id)
         directory = None if worktree is None else worktree.directory
-        return NewWindow(slot.label, slot.window_name, executed(command), environment, remains, directory)
+        words = started(
+            command, self.shell_of(slot), directory=directory, environment=environment_of(self.services, slot)
+        )
+        return NewWindow(slot.label, slot.window_name, words, remains, directory)
+
+    def shell_of(self, slot: Slot) -> str:
+        """What reads the command of a slot's window: /bin/sh, or with `shell: default` the shell of the person whose
+        tmux it is. Raises `InvalidArguments` when tmux is missing or refuses, and `TmuxTimeout`."""
+        if slot in OWN_SLOTS:
+            return SH
+        given = self.services.agents.get(slot.agent_id).extra.get("shell", self.services.session.settings.shell)
+        return self._panes.default_shell() if given == "default" else SH
 
     def _opened(self, slot: Slot, pane: OwnPane | None, failures: int) -> OwnPane | None:
         """Records the pane that was opened for a slot, or the failures if its program has ended at once."""
@@ -226,6 +238,7 @@ def environment_of(services: Services, slot: Slot) -> dict[str, str]:
     """Returns the variables that tell a window's command its session, agent and purpose, the configuration file of a
     host that takes `{mcp_config}` from a variable, and a plugin of ours that there is such a configuration."""
     environment = {"MULTI_AGENT_MCP_ROOT": str(services.root), "MULTI_AGENT_MCP_SESSION": services.session.name}
+    environment |= {name: value for name, value in child_environment().items() if name == "PATH"}
     if slot not in OWN_SLOTS:
         environment |= variables(current() or _trace_of_work(services, slot))
         environment |= {"MULTI_AGENT_MCP_AGENT": slot.agent_id, "MULTI_AGENT_MCP_PURPOSE": slot.purpose}

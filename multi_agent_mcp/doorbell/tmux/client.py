@@ -22,6 +22,8 @@ TIMEOUT = TmuxTimeout.code
 """The reason why nothing is known of a pane whose tmux server does not answer."""
 T = TypeVar("T")
 PANE_ID = re.compile(r"%[0-9]+")
+BEGINS = ": multi-agent-mcp; "
+"""How the text begins by which /bin/sh starts a window's program, to be replaced by it."""
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _CONTROLS = "[\x01-\x1f\x7f]"
 
@@ -115,6 +117,12 @@ def number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
+def literal(text: str) -> str:
+    """The text, for what tmux takes as a format (`-c`, `-n`): each `#` doubled, except before `[`, where tmux leaves
+    them as they are (tmux(1), FORMATS)."""
+    return re.sub(r"#(?!#*\[)", "##", text)
+
+
 def printable(variable: str) -> str:
     """A tmux format for a variable with its control characters replaced by blanks, so that it fits in a column."""
     return f"#{{s/{_CONTROLS}/ /:{variable}}}"
@@ -173,8 +181,8 @@ def _program(pane_pid: int) -> list[str] | None:
 
 def _starts(process: Process) -> bool:
     """Whether the process is about to become another program: tmux after its fork, a shell with an `exec`, env(1)."""
-    exec_shell = process.arguments[1:2] == ("-c",) and "".join(process.arguments[2:]).startswith("exec ")
-    return exec_shell or process.executable == "env" or process.executable.startswith("tmux")
+    begins = process.arguments[1:2] == ("-c",) and "".join(process.arguments[2:]).startswith((BEGINS, "exec "))
+    return begins or process.executable == "env" or process.executable.startswith("tmux")
 
 
 # A tmux server as a whole: its version, and the environment that it gives to new windows.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Answer, Tmux
+from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Answer, Tmux, literal
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
 from multi_agent_mcp.system.files import storage_errors
 
@@ -44,13 +44,13 @@ class OwnPane:
 
 @dataclass(frozen=True)
 class NewWindow:
-    """A window to be opened. `remains`: its pane stays visible after its program has ended. `directory`: where its
-    program works; None: that of the process that opens it, or of the program before."""
+    """A window to be opened. `command` are the words of a program, which no shell reads. `remains`: its pane stays
+    visible after its program has ended. `directory`: where its program works; None: that of the process that opens it,
+    or of the program before."""
 
     label: str
     name: str
-    command: str
-    environment: Mapping[str, str]
+    command: tuple[str, ...]
     remains: bool = False
     directory: str | None = None
 
@@ -96,6 +96,13 @@ class Panes:
         found = [pane for pane in self.all() if pane.label == new.label]
         return max(found, key=lambda pane: (not pane.dead, int(pane.pane_id[1:])), default=None)
 
+    def default_shell(self) -> str:
+        """The shell that tmux gives people here (tmux(1), default-shell). Raises as `open`."""
+        asked = self._server.cmd("start-server", ";", "show-options", "-gv", "default-shell")
+        if asked.failure or not asked.stdout:
+            raise self._refused(asked)
+        return asked.stdout[0]
+
     def close(self, pane: OwnPane) -> None:
         """Closes the pane if it is still the same one."""
         self._server.cmd("if-shell", "-F", "-t", pane.pane_id, self._ours(pane.label), f"kill-pane -t {pane.pane_id}")
@@ -109,7 +116,7 @@ class Panes:
         """Ends the pane's program and runs the command there instead, in the same directory, if the pane is still the
         same one. Returns it, or None if its program has ended and it does not remain. Raises as `open`."""
         there = ["-t", pane.pane_id]
-        run = ["respawn-pane", "-k", *there, *_place(new), *_variables(new), new.command]
+        run = ["respawn-pane", "-k", *there, *_place(new), *new.command]
         marking = ["set-option", "-pF", *there, MARKER, self._marker(new.label)]
         # the scrollback would pass for the last lines of the new program
         self._run(
@@ -119,7 +126,7 @@ class Panes:
 
     def _opening(self, new: NewWindow) -> str:
         """The tmux commands that open a window with its marker, creating the team's tmux session if necessary."""
-        window = ["-d", "-n", new.name, *_place(new), *_variables(new), new.command]
+        window = ["-d", "-n", literal(new.name), *_place(new), *new.command]
         newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` does not make the new pane tmux's current one
         marking = _sequence(
             ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
@@ -128,7 +135,11 @@ class Panes:
         added = _sequence(["new-window", "-a", "-t", f"={self.project}:{{end}}", *window])
         first = _sequence(["new-session", "-s", self.project, *_SIZE, *window])
         exists = f"#{{S:#{{?#{{==:#{{session_name}},{self.project}}},1,}}}}"
-        return _sequence(["if-shell", "-F", exists, f"{added} ; {marking}", f"{first} ; {marking}"])
+        # `destroy-unattached` would end the session with this call. Its own value wins over a person's tmux.conf, and
+        # the second time over what a hook of theirs sets when a session is made.
+        stays = ["set-option", "-t", newest, "destroy-unattached", "off"]
+        made = _sequence(stays, ["run-shell", "true"], stays)
+        return _sequence(["if-shell", "-F", exists, f"{added} ; {marking}", f"{first} ; {marking} ; {made}"])
 
     def _living(self, label: str) -> str:
         """A tmux format that is true when a living pane with this label is on the server."""
@@ -207,11 +218,7 @@ def filled(template: str, values: Mapping[str, str | Path]) -> str:
 
 
 def _place(new: NewWindow) -> list[str]:
-    return [] if new.directory is None else ["-c", new.directory]
-
-
-def _variables(new: NewWindow) -> list[str]:
-    return [part for key, value in new.environment.items() for part in ("-e", f"{key}={value}")]
+    return [] if new.directory is None else ["-c", literal(new.directory)]
 
 
 def _sequence(*commands: list[str]) -> str:

@@ -33,6 +33,7 @@ _CHOICES: Mapping[str, Sequence[str | None]] = {
     "type": AGENT_TYPES,
     "workspace": (config.SHARED, config.WORKTREE),
     "spawn": (ON_DEMAND, None),
+    "shell": (*config.SHELLS, None),
 }
 PROMPT_CHARACTERS = 1_000
 
@@ -62,6 +63,7 @@ class Team:
     done_when: tuple[str, ...] = ()
     repository: Mapping[str, Any] = field(default_factory=dict)
     telemetry: Mapping[str, Any] = field(default_factory=dict)
+    shell: str = "sh"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -76,6 +78,7 @@ class Team:
             "checks": dict(self.checks),
             "done_when": list(self.done_when),
             "telemetry": dict(self.telemetry),
+            "shell": None if self.shell == "sh" else self.shell,
         }
         resume = {} if self.resume else {"resume": False}
         return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
@@ -143,6 +146,7 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
         **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry")},
         "usage": config.parse_usage(data.get("usage")),
         "resume": config.parse_resume(data.get("resume")),
+        "shell": config.parse_shell(data.get("shell")),
         "on_limit": config.parse_on_limit(data["on_limit"]) if "on_limit" in data else None,
         "done_when": require_conditions(wanted, config.parse_checks(data.get("checks"))),
     }
