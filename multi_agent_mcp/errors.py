@@ -120,6 +120,13 @@ class NotProven(Refusal):
     code = "not_proven"
 
 
+class NotCommitted(Refusal):
+    """Raised when a task with conditions is to become done while files in its agent's worktree are not committed: they
+    would not be delivered."""
+
+    code = "not_committed"
+
+
 class AlreadyExists(Refusal):
     code = "already_exists"
 

@@ -59,8 +59,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board, TaskCreation
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
+    from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
-    from multi_agent_mcp.services.tasks.deliveries import Checks, Deliveries
+    from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, Holds, NextAction
     from multi_agent_mcp.services.turn.reading import Reading, Reports
@@ -629,9 +630,9 @@ class Services:
 
     @part
     def checks(self) -> Checks:
-        from multi_agent_mcp.services.tasks.deliveries import Checks
+        from multi_agent_mcp.services.tasks.checks import Checks
 
-        return Checks(self.session, signatures=self.signatures, worktree_of=self.worktree_directory)
+        return Checks(self.session, signatures=self.signatures, records=self.delivery_records)
 
     @part
     def deliveries(self) -> Deliveries:

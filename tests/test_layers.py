@@ -116,7 +116,7 @@ TOUCH_FILES = {
 
 CODES = """invalid_id invalid_arguments invalid_session unauthorized wrong_session_purpose agent_not_found
 agent_not_assigned_to_project task_not_found conversation_not_found delegation_not_found execution_not_found
-message_not_found question_not_found question_closed invalid_status_transition not_proven already_exists
+message_not_found question_not_found question_closed invalid_status_transition not_proven not_committed already_exists
 has_subordinates not_participant conversation_not_active not_answered owner_waiting polling_blocked
 content_too_large storage_error tmux_timeout hub_unreachable hub_replaced untrusted_session reserved
 reservation_not_found"""

@@ -170,8 +170,9 @@ def show(context: SessionContext, task_id: str) -> None:
     delivered = context.services.worktrees.delivered(task.id)
     if delivered is not None:
         key = "task.merged" if delivered["merged"] else "task.delivered"
-        named = {"commit": delivered["commit"][:10], "branch": delivered["branch"], "task_id": task.id}
-        record, checked = record | {"delivery": delivered}, ["", context.texts(key, **named), *checked]
+        named = {"commit": delivered["commit"][:10], "branch": delivered["branch"] or "-", "task_id": task.id}
+        record |= {"delivery": {**(task.delivery or {}), **delivered}}
+        checked = ["", context.texts(key, **named), *checked]
     if task.status == "blocked":
         checked = ["", context.texts("task.unblock", task_id=task.id), *checked]
     context.answer({"task": record}, [*entity_lines(task, context.texts, facts), *checked])
@@ -252,11 +253,14 @@ def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
 @TASK_ID
 @click.option("--reject", is_flag=True, help="Reject it instead.")
 @click.option("--reason", help="Why; sent to the requester.")
+@click.option(
+    "--state", help="What was reviewed: the head that was shown, if the task may have been reported again since."
+)
 @session_command(acting=True)
-def approve(context: SessionContext, task_id: str, reject: bool, reason: str | None) -> None:
+def approve(context: SessionContext, task_id: str, reject: bool, reason: str | None, state: str | None) -> None:
     """Approve (or reject) a task that an agent requested for itself, or the result of one in review."""
     was_reviewed = context.services.task_changes.get(task_id).status == "review"
-    task = context.services.deliveries.decide(context.me, task_id, approve=not reject, reason=reason)
+    task = context.services.deliveries.decide(context.me, task_id, approve=not reject, reason=reason, state=state)
     decided = "rejected" if reject else "approved"
     answer = {"task_id": task.id, "approval_status": decided, "status": task.status}
     context.answer(answer, [f"{task.id}: {task.status if was_reviewed else decided}"])

@@ -34,7 +34,7 @@ ACTIONS = (
     *("agent_stuck", "agent_limited", "loop_suspected", "budget_reached", "handoff_soon"),
     *("delegation", "check_chat"),
     *("question", "answered", "question_overdue", "deadlock_suspected"),
-    *("check_failed", "check_passed", "review_requested", "review_rejected"),
+    *("check_failed", "check_passed", "check_repeats", "not_committed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
 )
 ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "deadlock_suspected"
@@ -49,7 +49,7 @@ class Notification(Readable):
 
     BODY: ClassVar[str | None] = "instruction"
     LEFT_OUT: ClassVar[frozenset[str]] = frozenset(
-        {"sender_id", "reason", "question_id", "answer", "note", "choices", "settled"}
+        {"sender_id", "reason", "question_id", "answer", "note", "choices", "settled", "head"}
     )
 
     id: str
@@ -73,6 +73,8 @@ class Notification(Readable):
     """What the answer to the question must be one of."""
     settled: bool | None = None
     """Whether it was marked read because its cause was over, and nobody was handed it."""
+    head: str | None = None
+    """What is to be reviewed: a commit, or a report."""
     instruction: str = ""
 
     def mark_read(self, at: datetime | None) -> Self:
@@ -327,6 +329,8 @@ def review_requests_of(task: Task, reviewers: Iterable[str]) -> list[Notificatio
     if task.status != "review" or found is None:
         return []
     index, entry = found
+    said = task.delivery or {}
+    words = "\n".join(str(said[key]) for key in ("summary", "next_steps") if said.get(key))
     return [
         Notification(
             id=derived_id(REVIEW_REQUESTED, task.id, index, parse_time(entry.get("at")), agent_id),
@@ -336,6 +340,8 @@ def review_requests_of(task: Task, reviewers: Iterable[str]) -> list[Notificatio
             task_id=task.id,
             created_at=task.status_since,
             sender_id=task.assignee_id,
+            reason=_reason({"reason": words}),
+            head=None if said.get("head") is None else str(said["head"]),
         )
         for agent_id in reviewers
     ]

@@ -61,9 +61,13 @@ class Receipt(Identified):
     def seconds(self) -> float:
         return max((self.finished_at - self.started_at).total_seconds(), 0.0)
 
-    def proves(self, head: str, digest: str) -> bool:
-        """Whether the check has passed for exactly this state of the working directory."""
-        return self.passed and not self.changed_during and (self.head, self.diff_sha256) == (head, digest)
+    def is_of_state(self, head: str, digest: str) -> bool:
+        """Whether the working directory was in this state after the run."""
+        return (self.head, self.diff_sha256) == (head, digest)
+
+    def is_of_commit(self, commit: str) -> bool:
+        """Whether the check ran on the files of this commit and no others."""
+        return self.head == commit and not self.dirty
 
     def last_lines(self, lines: int = 20, characters: int = 1_500) -> str:
         """The end of its output."""
@@ -84,6 +88,17 @@ class Receipt(Identified):
     def _signed_bytes(self) -> bytes:
         named = [spec.name for spec in fields(self) if spec.name not in ("signature", "extra")]
         return json.dumps(fields_of(self, *named), sort_keys=True).encode()
+
+
+def state_name(commit: str, at: str, *, is_whole: bool) -> str:
+    """The name of what a delivery consists of, which its reviews are of: with `is_whole` the commit is all of it; else
+    nobody knows what is in a shared directory, and each report is another one."""
+    return commit if is_whole else f"{commit[:12]}@{at}"
+
+
+def commit_in(head: Any) -> str | None:
+    """The commit that a delivery of this name consists of; None for one from a shared directory."""
+    return None if head is None or "@" in str(head) else str(head)
 
 
 def is_review(condition: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
-from multi_agent_mcp.domain.proof import REVIEW, checks_in, how_proven, reviewer_of, reviews_in
+from multi_agent_mcp.domain.proof import REVIEW, checks_in, commit_in, how_proven, reviewer_of, reviews_in
 from multi_agent_mcp.domain.text import newest_first
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
@@ -316,8 +316,8 @@ class Task(Identified):
     done_when: tuple[str, ...] = ()
     """What has to be true before it is done: names of checks, `review`, `review:AGENT`."""
     delivery: Mapping[str, Any] | None = None
-    """What its assignee has said of it, while that is examined: `at`, `summary`, `next_steps`, `traceparent`, and
-    `reviews`, who has approved what."""
+    """What its assignee has said of it, while that is examined: `at`, `summary`, `next_steps`, `traceparent`, `head`
+    (what is delivered, see `state_name`), and `reviews`, who has approved what."""
     traceparent: str | None = None
     """The trace of the call that created it."""
     reported_at: datetime | None = None
@@ -482,19 +482,29 @@ class Task(Identified):
         return self.checks if status == "review" else []
 
     def delivered(
-        self, change: Change, summary: str | None, next_steps: str | None, traceparent: str | None = None
+        self,
+        change: Change,
+        summary: str | None,
+        next_steps: str | None,
+        traceparent: str | None = None,
+        head: str | None = None,
     ) -> Task:
-        """The task after its assignee has said that it is done: in progress, until its conditions are examined. Raises
+        """The task after its assignee has said that it is done: in progress, until its conditions are examined. `head`
+        names what is delivered (`state_name`): of another state everything is examined and reviewed again. Raises
         `InvalidStatusTransition` as `move_to("done")`."""
-        if self.is_examined:
-            return self
+        said = {"summary": summary, "next_steps": next_steps}
+        if self.delivery is not None and (self.is_examined or self.status == "review"):
+            kept = {**self.delivery, **{key: value for key, value in said.items() if value is not None}}
+            if kept == self.delivery and commit_in(head) == commit_in(kept.get("head")):
+                return self
+            if commit_in(head) is not None and head == kept.get("head"):
+                return replace(self, delivery=kept).recorded(change, said=True)
         begun = self if self.status == "blocked" else _through_in_progress(self, change)
         if begun.status != "in_progress":
             return begun.move_to("done", change)  # raises
-        said = {"at": format_time(change.at), "summary": summary, "next_steps": next_steps}
-        if traceparent is not None:
-            said["traceparent"] = traceparent
-        return replace(begun, delivery=said).recorded(change, delivered=True)
+        more = {"traceparent": traceparent, "head": head}
+        said |= {key: value for key, value in more.items() if value is not None}
+        return replace(begun, delivery={"at": format_time(change.at), **said}).recorded(change, delivered=True)
 
     def settled(self, status: str, change: Change) -> Task:
         """The delivered task after its checks have passed (`review`, or `done` with its result) or failed
@@ -685,6 +695,7 @@ def _through_in_progress(task: Task, change: Change) -> Task:
         "backlog": ("todo", "in_progress"),
         "todo": ("in_progress",),
         "blocked": ("in_progress",),
+        "review": ("in_progress",),
     }
     for step in steps.get(task.status, ()):
         task = task.move_to(step, replace(change, reason=None))

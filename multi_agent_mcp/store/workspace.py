@@ -377,6 +377,10 @@ class Workspace:
         """The record of the directory in which the agent's checks last ran, on this machine."""
         return Record(self.files, self.path / ".checks" / f"{agent_id}.json")
 
+    def reviews_shown(self, agent_id: str) -> Record:
+        """The record of what tasks delivered when the agent was last asked to review them, on this machine."""
+        return Record(self.files, self.path / ".checks" / "reviews" / f"{agent_id}.json")
+
     def execution_log(self, execution: Execution) -> Path:
         """Returns the path of an execution's log, which is beside its file, whatever path that file names."""
         partition = self.executions.directory(execution.agent_id).path

@@ -8,7 +8,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -18,6 +18,8 @@ from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.files import storage_errors
 
 GIT_SECONDS = 120.0
+TEMPORARY = ".check"
+"""What the path of a temporary worktree has more than that of the one it stands for."""
 SAID_MAX = 600
 _ELSEWHERE = frozenset(
     f"GIT_{name}"
@@ -36,6 +38,10 @@ def plain_environment(**added: str) -> dict[str, str]:
     return {name: value for name, value in child_environment().items() if name not in _ELSEWHERE} | added
 
 
+TRUE_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
+"""Commits are what they were when they were made (git-replace(1))."""
+
+
 class GitFailed(Refusal):
     """Raised when git refuses a call. Unlike a `StorageError` of the session's disk it is no reason to try an operation
     again."""
@@ -49,7 +55,7 @@ class GitFailed(Refusal):
 def git(place: str | Path, *arguments: str, ok: tuple[int, ...] = (0,), text: str = "", **variables: str) -> str:
     """Runs git in a directory, with this text as input and these variables, and returns its output, without the line
     break at the end. Raises `GitFailed` for an exit code that is not `ok`, or without git."""
-    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **TRUE_OBJECTS}
     call = ["git", "-c", "core.quotepath=off", "-C", str(place), *arguments]
     try:
         done = subprocess.run(
@@ -93,9 +99,7 @@ def add_worktree(tree: str, path: str, branch: str, base: str, *, again: bool) -
     whatever a hook (`post-checkout`) says of it. Raises `GitFailed`; then the branch is as before."""
     git(tree, "worktree", "prune")
     if again and not is_worktree(path, branch):
-        git(tree, "worktree", "remove", "--force", "--force", path, ok=(0, 128))
-        if os.path.isdir(path) and not os.listdir(path):  # noqa: PTH112, PTH208 - only an empty one
-            Path(path).rmdir()
+        _clear(tree, path)
     if is_worktree(path, branch):
         return
     ref = f"refs/heads/{branch}"
@@ -158,12 +162,51 @@ def copy_untracked(source: Path, target: Path, patterns: str, *, but: Path) -> N
             shutil.copy2(found, copy)
 
 
+def head_of(place: str | Path) -> str:
+    """The commit that is checked out in a directory, or `NO_HEAD`."""
+    try:
+        return git(place, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", ok=(0, 1, 128)) or NO_HEAD
+    except GitFailed:  # there is no git
+        return NO_HEAD
+
+
 def uncommitted(tree: str | Path) -> list[str]:
-    """The files of a working tree that are not committed, new ones too, whatever its settings hide. Raises
-    `GitFailed`."""
+    """The files of a working tree that are not committed, new ones too, whatever its settings hide. Starts no program
+    of the repository's choice. Raises `GitFailed`."""
     shown = ("--untracked-files=normal", "--no-renames", "--ignore-submodules=none")
-    listed = git(tree, "status", "--porcelain", "-z", *shown).split("\0")
+    listed = git(tree, *_without_filters(tree), "status", "--porcelain", "-z", *shown).split("\0")
     return [entry[3:] for entry in listed if len(entry) > 3]
+
+
+def _without_filters(tree: str | Path) -> list[str]:
+    """Options for a call of git that is to start no filter (gitattributes(5)): whoever asks what has changed, such as a
+    reviewer, runs no program of the repository's choice. The files are compared as they are."""
+    found = git(tree, "config", "--null", "--name-only", "--get-regexp", r"^filter\..*", ok=(0, 1)).split("\0")
+    names = dict.fromkeys(name.removeprefix("filter.").rpartition(".")[0] for name in filter(None, found))
+    options = [f"filter.{name}.{key}" for name in names for key in ("clean=", "process=", "required=false")]
+    return ["-c", "core.fsmonitor=false", *(word for option in options for word in ("-c", option))]
+
+
+@contextmanager
+def checked_out(tree: str | Path, commit: str) -> Iterator[Path]:
+    """A temporary worktree of this commit, on no branch, beside the repository's working tree `tree`; what a killed
+    process left in its place goes first. Runs no hook. Raises `GitFailed`."""
+    path = f"{tree}{TEMPORARY}"
+    _clear(tree, path)
+    quiet = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
+    try:
+        git(tree, *quiet, "worktree", "add", "--quiet", "--detach", path, commit)
+        yield Path(path)
+    finally:
+        _clear(tree, path)
+
+
+def _clear(tree: str | Path, path: str) -> None:
+    """Removes a worktree that nobody has worked in, whole or half made."""
+    git(tree, "worktree", "prune")
+    git(tree, "worktree", "remove", "--force", "--force", path, ok=(0, 128))
+    if os.path.isdir(path) and not os.listdir(path):  # noqa: PTH112, PTH208 - only an empty one
+        Path(path).rmdir()
 
 
 NO_HEAD = "none"
@@ -173,17 +216,25 @@ HASHED_BYTES = 16 << 20
 LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 """Directories that are left out without git, beside hidden ones: what programs put there is no work of anybody."""
 
+UNCHANGED = hashlib.sha256().hexdigest()
+"""The digest of no difference."""
+
 Update = Callable[[bytes], object]
 
 
 class WorkState(NamedTuple):
     """The state of a working directory, so that two states can be compared: of a git repository its commit and what
     differs from it, of another directory the names, sizes and times of its files. `head`: the commit; `dirty`: whether
-    anything differs from it; `digest`: a SHA-256 of that, with the untracked files."""
+    anything differs from it; `digest`: a SHA-256 of that, with the untracked files; `tracked`: of that without them."""
 
     head: str
     dirty: bool
     digest: str
+    tracked: str = ""
+
+    def is_clean_at(self, commit: str) -> bool:
+        """Whether the files are those of the commit, and no others but ignored ones, as far as can be seen."""
+        return self.head == commit and not self.dirty and self.tracked == UNCHANGED
 
 
 def state_of(directory: Path, excluded: Iterable[Path] = ()) -> WorkState:
@@ -200,23 +251,43 @@ def state_of(directory: Path, excluded: Iterable[Path] = ()) -> WorkState:
 
 
 def _of_repository(top: Path, head: str, outside: Sequence[Path]) -> WorkState:
-    """Compares the files with the commit. What git was told not to look at (`update-index --assume-unchanged`), or not
-    to see (`info/exclude`), is looked at here."""
+    """Compares the files with the commit. What git was told not to look at (`update-index --assume-unchanged`), not to
+    see (`_hidden_rules`), or to show in place of something else (git-replace(1)), is looked at here."""
     digest = hashlib.sha256()
     within = [path.relative_to(top).as_posix() for path in outside if path.is_relative_to(top) and path != top]
     paths = ["--", ".", *(f":(exclude,literal){path}" for path in within)]
     plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--binary", "--full-index")
-    dirty = _stream(digest.update, top, "diff", *plain, "--submodule=diff", head, *paths)
-    for path in _names(top, "ls-files", "-z", "--others", "--exclude-standard", *paths):
-        dirty = True
-        _add_file(digest.update, top / os.fsdecode(path), os.fsdecode(path))
+    submodules = ("--submodule=diff", "--ignore-submodules=none")
+    dirty = _stream(digest.update, top, *_without_filters(top), "diff", *plain, *submodules, head, *paths)
     for line in _names(top, "ls-files", "-z", "-v", *paths):
         if line[:1].islower() or line[:1] == b"S":
             _add_file(digest.update, top / os.fsdecode(line[2:]), os.fsdecode(line[2:]))
-    hidden = top / os.fsdecode(_output(top, "rev-parse", "--git-path", "info/exclude").rstrip(b"\n"))
-    if any(line.strip() and not line.startswith(b"#") for line in _lines(hidden)):
-        _add_file(digest.update, hidden, "info/exclude")
-    return WorkState(head, dirty, digest.hexdigest())
+    digest.update(_output(top, "for-each-ref", "--format=%(refname) %(objectname)", "refs/replace/"))
+    tracked = digest.hexdigest()
+    for path in _names(top, "ls-files", "-z", "--others", "--exclude-standard", *paths):
+        dirty = True
+        _add_file(digest.update, top / os.fsdecode(path), os.fsdecode(path))
+    for rules in _hidden_rules(top, paths):
+        if any(line.strip() and not line.startswith(b"#") for line in _lines(rules)):
+            _add_file(digest.update, rules, rules.name)
+    return WorkState(head, dirty, digest.hexdigest(), tracked)
+
+
+def _hidden_rules(top: Path, paths: Sequence[str]) -> Iterator[Path]:
+    """The files with rules of what git ignores that are in no commit (gitignore(5)): of the repository, of the user,
+    and each `.gitignore` that is ignored itself, but for those of directories that are hidden or marked as caches."""
+    yield top / os.fsdecode(_output(top, "rev-parse", "--git-path", "info/exclude").rstrip(b"\n"))
+    with suppress(subprocess.CalledProcessError):  # there is none
+        yield Path(os.fsdecode(_output(top, "config", "--path", "--get", "core.excludesFile").rstrip(b"\n")))
+    environment = _plain_environment()
+    home = environment.get("XDG_CONFIG_HOME") or f"{environment.get('HOME', '')}/.config"
+    yield Path(home, "git", "ignore")
+    for name in _names(top, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", *paths):
+        found = top / os.fsdecode(name)
+        place = found.parent if found.name == ".gitignore" else found
+        parts = place.relative_to(top).parts
+        if not any(part.startswith(".") for part in parts) and not (place / "CACHEDIR.TAG").exists():
+            yield place / ".gitignore"
 
 
 def _lines(path: Path) -> Sequence[bytes]:
@@ -228,7 +299,7 @@ def _lines(path: Path) -> Sequence[bytes]:
 def _plain_environment() -> dict[str, str]:
     """Ours, without what would make git look elsewhere, and without locks: others may be at work there."""
     plain = {name: value for name, value in child_environment().items() if not name.startswith("GIT_")}
-    return {**plain, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    return {**plain, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **TRUE_OBJECTS}
 
 
 def _call(top: Path, arguments: Sequence[str]) -> list[str]:

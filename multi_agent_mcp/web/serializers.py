@@ -49,6 +49,7 @@ def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str
         "blocked_reason": (task.blocked_reason or "")[:PREVIEW_CHARACTERS] or None,
         "status_changed_at": moment(task.status_since),
         "is_examined": task.is_examined,
+        "head": (task.delivery or {}).get("head"),
     }
 
 
@@ -63,6 +64,14 @@ def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
         "checklist_items": compare(task.description, task.checklist),
         "subtask_cards": [task_card(child) for child in children],
     }
+
+
+def delivery_row(task: Task, recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a task delivers: what its assignee says of it while that is examined, and the commit of its worktree, as
+    `recorded`; None if nothing."""
+    said = task.delivery or {}
+    words = {key: said[key] and str(said[key]) for key in ("at", "head", "summary", "next_steps") if key in said}
+    return {**words, **(recorded or {})} or None
 
 
 def receipt_row(receipt: Receipt) -> dict[str, Any]:

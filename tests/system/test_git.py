@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.git import NO_HEAD, state_of
+from multi_agent_mcp.system.git import NO_HEAD, checked_out, head_of, state_of, uncommitted
 from tests.lies.lies import git
+from tests.programs import ran
 
 COMMIT = ("-c", "user.name=x", "-c", "user.email=x@example", "commit", "-qm", "x")
 
@@ -60,13 +61,83 @@ def _mode(place: Path) -> None:
     (place / "a.txt").chmod(0o755)
 
 
-@pytest.mark.parametrize("change", [_edit, _add, _hide_from_git, _assume_unchanged, _commit, _mode])
-def test_every_change_is_another_state(repository: Path, change: Callable[[Path], None]) -> None:
+def _hide_by_a_setting(place: Path) -> None:
+    rules = place.with_name("rules")
+    rules.write_text("hidden.txt\n")
+    git(place, "config", "core.excludesFile", str(rules))
+    (place / "hidden.txt").write_text("x")
+
+
+def _hide_for_this_user(place: Path) -> None:
+    rules = Path(os.environ["XDG_CONFIG_HOME"]) / "git" / "ignore"
+    rules.parent.mkdir(parents=True)
+    rules.write_text("hidden.txt\n")
+    (place / "hidden.txt").write_text("x")
+
+
+def _hide_itself(place: Path) -> None:
+    (place / "d").mkdir()
+    (place / "d" / ".gitignore").write_text("*\n")
+    (place / "d" / "hidden.txt").write_text("x")
+
+
+def _replace(place: Path) -> None:
+    blob = ran("git", "-C", str(place), "rev-parse", "HEAD:a.txt").stdout.strip()
+    other = ran("git", "-C", str(place), "rev-parse", "HEAD:.gitignore").stdout.strip()
+    git(place, "replace", blob, other)
+
+
+HIDING = [_hide_from_git, _hide_by_a_setting, _hide_for_this_user, _hide_itself]
+
+
+@pytest.mark.parametrize("change", [_edit, _add, *HIDING, _assume_unchanged, _replace, _commit, _mode])
+def test_every_change_is_another_state(
+    repository: Path, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(repository.with_name("config")))
     before = state_of(repository)
     change(repository)
     after = state_of(repository)
     assert after != before
     assert after == state_of(repository)
+
+
+def test_what_tests_leave_in_their_caches_is_no_change(repository: Path) -> None:
+    before = state_of(repository)
+    for place in (repository / ".pytest_cache", repository / "cache"):
+        place.mkdir()
+        (place / ".gitignore").write_text("*\n")
+        (place / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n")
+    assert state_of(repository) == before
+    assert uncommitted(repository) == []
+
+
+def test_no_filter_of_the_repository_is_run_to_see_what_has_changed(repository: Path) -> None:
+    ran_here = repository.with_name("ran")
+    (repository / ".git" / "info" / "attributes").write_text("*.txt filter=a.b\n")
+    git(repository, "config", "filter.a.b.clean", f"touch {ran_here}; cat")
+    git(repository, "config", "filter.a.b.required", "true")
+    (repository / "a.txt").write_text("b\n")
+    assert state_of(repository).dirty
+    assert uncommitted(repository) == ["a.txt"]
+    assert not ran_here.exists()
+
+
+def test_a_temporary_worktree_is_of_the_commit_and_leaves_nothing(repository: Path) -> None:
+    head = head_of(repository)
+    (repository / "a.txt").write_text("b\n")
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.write_text("#!/bin/sh\ntouch ran\n")
+    hook.chmod(0o755)
+    for _ in range(2):
+        with checked_out(repository, head) as place:
+            assert state_of(place).is_clean_at(head)
+            assert sorted(path.name for path in place.iterdir()) == [".git", ".gitignore", "a.txt"]
+            (place / "left.txt").write_text("x")
+        assert not place.exists()
+    with checked_out(repository, head) as place, checked_out(repository, head) as again:  # as after kill -9
+        assert again == place
+        assert state_of(again).is_clean_at(head)
 
 
 def test_the_content_of_untracked_files_counts_not_only_their_names(repository: Path) -> None:

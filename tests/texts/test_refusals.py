@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import socket
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -143,6 +144,17 @@ def a_file_in_the_way(stage: Stage) -> Said:
     return stage.chat("worker-a", "start_conversation", target_agent_id="worker-b", initial_message="x")
 
 
+def work_that_is_not_committed(stage: Stage) -> Said:
+    project = stage.services.root.parent
+    for call in (["init"], ["-c", "user.name=x", "-c", "user.email=x@y", "commit", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", "-C", project, *call], check=True, capture_output=True)
+    worktree = stage.services.worktrees.add(stage.agent("worker-a"))
+    Path(worktree.path, "new.txt").write_text("x")
+    task_id = stage.task(done_when=["review"])
+    stage.services.task_changes.set_status(stage.agent("worker-a"), task_id, "in_progress")
+    return stage.call("worker-a", "update_task_status", task_id=task_id, status="done")
+
+
 def a_reserved_file(stage: Stage) -> Said:
     settings = stage.services.workspace.settings_path
     settings.write_text(settings.read_text() + "reservations: enforce\n")
@@ -231,6 +243,7 @@ PROVOKED: dict[type[Refusal], Callable[[Stage], Said]] = {
     errors.NotProven: lambda at: at.call(
         "admin", "update_task_status", task_id=at.task(done_when=["review"]), status="done"
     ),
+    errors.NotCommitted: work_that_is_not_committed,
     errors.AlreadyExists: lambda at: at.command("agent", "add", "worker-a"),
     errors.HasSubordinates: lambda at: at.command("agent", "remove", "admin"),
     errors.NotParticipant: lambda at: at.call("admin", "get_conversation_messages", conversation_id=at.conversation()),

@@ -237,9 +237,11 @@ def request_task(call: Call, title: str, description: str = "", priority: TaskPr
     return {"task_id": task.id, "approval_status": task.approval_status, "approvers": approvers}
 
 
-def approve_task_request(call: Call, task_id: str, approve: bool, reason: str | None = None) -> Answer:
-    """Approve or reject a task requested below you, or the result of one in review."""
-    task = call.services.deliveries.decide(call.me, task_id, approve=approve, reason=reason)
+def approve_task_request(
+    call: Call, task_id: str, approve: bool, reason: str | None = None, state: str | None = None
+) -> Answer:
+    """Approve or reject a task requested below you, or the result of one in review (state: its head)."""
+    task = call.services.deliveries.decide(call.me, task_id, approve=approve, reason=reason, state=state)
     checking = {"check": CHECKING} if task.status == "review" and call.services.deliveries.is_pending(task) else {}
     decided = "approved" if approve else "rejected"  # of what is in review, too, whose request was approved long ago
     return {"task_id": task.id, "approval_status": decided, "status": task.status, **checking}

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
-    from multi_agent_mcp.services.tasks.deliveries import Checks
+    from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.collection import Collection

@@ -617,5 +617,6 @@ def as_answer(notice: Notification) -> dict[str, Any]:
         "answer": clipped(notice.answer, ANSWER_CHARACTERS),
         "note": clipped(notice.note, NOTICE_CHARACTERS),
         "choices": notice.choices and list(notice.choices),
+        "head": notice.head,
     }
     return answer | {name: value for name, value in some.items() if value}

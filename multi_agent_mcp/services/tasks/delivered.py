@@ -61,10 +61,11 @@ class Delivery:
 
 
 def _drops(line: Line, agent_id: str) -> bool:
-    """Whether a change of the task ends what was delivered before: the work is another's, or is to be done again."""
+    """Whether a change of the task ends what was delivered before: the work is another's, or is to be done again, as a
+    check has failed or somebody wants it."""
     before, after = old_value(line, "status"), new_value(line, "status")
     is_returned = after == "todo" or (before == "review" and after == "in_progress")
-    return "assignee_id" in line or (is_returned and line.get("by") != agent_id)
+    return "assignee_id" in line or line.get("delivered") is False or (is_returned and line.get("by") != agent_id)
 
 
 @dataclass(eq=False)

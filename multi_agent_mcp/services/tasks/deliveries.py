@@ -1,35 +1,28 @@
-"""Deliveries of tasks with conditions, and the checks that prove them (docs/protocol.md, Checks, Done means proven).
+"""Deliveries of tasks with conditions, and their reviews (docs/protocol.md, Done means proven).
 
-Nothing that an agent, a task, a message or another machine says becomes part of a check's command or of its
-environment, but ids. What counts is judged by the state of the agent's working directory: a receipt of another state
-proves nothing."""
+What an assignee says is written into the task first (`delivery`), so that whoever dies meanwhile, the next server of
+the assignee goes on. A task becomes `done` only by `SettleDelivery`, with the receipts and reviews that prove it."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
-from multi_agent_mcp.config import Check, Settings, read_settings, session_names
-from multi_agent_mcp.domain.entity import age, entity_id, new_id, plain_value
-from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.proof import Receipt, reviews_in
-from multi_agent_mcp.domain.task import Change, Task, open_reviews, reviews_by, reviews_given
-from multi_agent_mcp.errors import InvalidArguments, NotProven, StorageError, Unauthorized
+from multi_agent_mcp.domain.agent import report_recipient
+from multi_agent_mcp.domain.entity import plain_value
+from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id
+from multi_agent_mcp.domain.proof import reviews_in, state_name
+from multi_agent_mcp.domain.task import Change, Task, new_value, old_value, open_reviews, reviews_by, reviews_given
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
 from multi_agent_mcp.services.validation import require_text, words_or_none
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store.locks import CHECKING as CHECKING_LOCK
-from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
-from multi_agent_mcp.system.file_status import Signature, signature_of
-from multi_agent_mcp.system.git import WorkState, state_of
-from multi_agent_mcp.trace import current, variables
+from multi_agent_mcp.system.git import head_of
+from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -37,220 +30,14 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
-    from multi_agent_mcp.services.team.agents import Signatures
-
-OUTPUT_BYTES = 16_000
-UNKNOWN = "unknown"
-STILL_WANTED_SECONDS = 1.0
-"""The interval of checking whether the run is still wanted."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The result of examining a task: `receipts` by check if all of them have passed for the present state; else the
-    check that `failed`, with the end of its output in `reason`. Neither: the examination was cancelled."""
-
-    receipts: Mapping[str, str] | None = None
-    failed: str | None = None
-    reason: str = ""
-
-
-@dataclass(eq=False)
-class Checks(Service):
-    """The checks of this machine, their receipts, and which of them count now."""
-
-    signatures: Signatures
-    worktree_of: Callable[[str], Path | None]
-    """The directory of an agent's worktree."""
-    _settings: Settings = field(default_factory=Settings, init=False)
-    _read_at: Signature | None = field(default=None, init=False)
-
-    def known(self) -> Mapping[str, Check]:
-        """The checks that session.yaml names now: a person may correct them while servers run."""
-        return self.settings().checks
-
-    def settings(self) -> Settings:
-        """The settings as they are now, read again when the file has changed. Raises as `read_settings`."""
-        found = signature_of(self.workspace.settings_path)
-        if found is None or found != self._read_at:
-            self.workspace.files.read(self.workspace.settings_path)  # a disk that fails is no fault in the file
-            self._settings, self._read_at = read_settings(self.workspace.settings_path), found
-        return self._settings
-
-    def is_found(self, check: Check) -> bool | None:
-        """Whether the check's program is there; None if that cannot be told: it is relative to a directory in which no
-        check has run yet, or the shell's own word."""
-        program = check.program
-        if program is None or "/" not in program:
-            return None if program is None else shutil.which(program) is not None
-        if program.startswith("/"):
-            return shutil.which(program) is not None
-        known = [
-            self.directory_of(agent_id) / check.directory / program for agent_id in self.workspace.registry.active()
-        ]
-        return any(shutil.which(path) is not None for path in dict.fromkeys(known)) or None
-
-    def directory_of(self, agent_id: str | None) -> Path:
-        """The directory in which the agent's checks last ran, else its worktree, else that of this process."""
-        known = self.workspace.working_directory(agent_id or "").read()
-        if isinstance(known, str) and Path(known).is_dir():
-            return Path(known)
-        return self.worktree_of(agent_id or "") or Path.cwd()
-
-    def receipts_of(self, task_id: str) -> list[Receipt]:
-        """Every receipt of a task, oldest first."""
-        return sorted(self.workspace.receipts.open(task_id), key=age)
-
-    def proof_of(self, task: Task) -> dict[str, str] | None:
-        """The receipts, by check, that prove all of the task's checks for the state of its assignee's working directory
-        now; None if there are not such. Only receipts of this machine count, signed by the assignee."""
-        if not task.checks:
-            return {}
-        receipts = self._current(task, self._state(self.directory_of(task.assignee_id)))
-        return receipts if receipts.keys() >= set(task.checks) else None
-
-    def holding(self, agent_id: str, cancelled: Callable[[], bool]) -> FileLock | None:
-        """The lock under which one process at a time examines this agent's tasks; None if `cancelled` came first."""
-        while not cancelled():
-            lock = self.workspace.locks.lock(f"{CHECKING_LOCK}-{agent_id}")
-            try:
-                lock.acquire(timeout=STILL_WANTED_SECONDS)
-            except Timeout:
-                continue
-            return lock
-        return None
-
-    def examine(self, task: Task, directory: Path, cancelled: Callable[[], bool], *, afresh: bool = False) -> Verdict:
-        """Runs the task's checks in the directory until each has passed for one state of it; with `afresh` also those
-        that have. One that changed something runs again, and has failed if it does so twice. The caller holds the lock.
-        Raises `StorageError`, and as `read_settings`."""
-        self.workspace.working_directory(str(task.assignee_id)).write(str(directory))
-        fresh, changed = set[str](), set[str]()
-        for _ in range(len(task.checks) + 2):
-            found = self._current(task, self._state(directory))
-            due = [name for name in task.checks if name not in found or (afresh and found[name] not in fresh)]
-            if not due:
-                return Verdict(receipts=found)
-            for name in due:
-                receipt = self._run(task, name, directory, cancelled, twice=name in changed)
-                if receipt is None:
-                    return Verdict()
-                if not receipt.passed:
-                    return Verdict(failed=name, reason=self.reason_of(receipt))
-                fresh.add(receipt.id)
-                if receipt.changed_during:
-                    changed.add(name)
-                    break
-        return Verdict(failed=task.checks[-1], reason=self.texts("check.unsettled"))
-
-    def _current(self, task: Task, state: WorkState) -> dict[str, str]:
-        return {
-            receipt.check: receipt.id
-            for receipt in self.receipts_of(task.id)
-            if receipt.check in task.checks
-            and receipt.proves(state.head, state.digest)
-            and self._is_genuine(receipt, task)
-        }
-
-    def _is_genuine(self, receipt: Receipt, task: Task) -> bool:
-        """Whether the assignee's own server wrote the receipt, here: anybody can write a file."""
-        is_own = receipt.agent_id == task.assignee_id and receipt.machine == self._machine
-        return is_own and self.signatures.is_of(receipt.agent_id, receipt.is_signed_by)
-
-    @property
-    def _machine(self) -> str:
-        return self.workspace.authority.here or os.uname().nodename
-
-    def _run(
-        self, task: Task, name: str, directory: Path, cancelled: Callable[[], bool], *, twice: bool
-    ) -> Receipt | None:
-        """Runs one check and writes its receipt; None if it was cancelled. `twice`: it has changed something before."""
-        check, started_at, before = self.known().get(name), self.clock(), self._state(directory)
-        cause = (task.delivery or {}).get("traceparent") or task.traceparent
-        environment = cleaned_environment(CHECK=name, TASK=task.id) | variables(cause)
-        ended = self._ended(check, directory, environment, cancelled)
-        if ended is None:
-            return None
-        after = self._state(directory)
-        changed = before != after
-        receipt = Receipt(
-            id=new_id("rcp"),
-            task_id=task.id,
-            agent_id=str(task.assignee_id),
-            check=name,
-            command="" if check is None else check.shown,
-            exit_code=ended.exit_code,
-            started_at=started_at,
-            finished_at=self.clock(),
-            head=after.head,
-            dirty=after.dirty,
-            diff_sha256=after.digest,
-            changed_during=changed,
-            machine=self._machine,
-            failure=ended.failure or ("changed_twice" if changed and twice else None),
-            output=ended.output,
-        )
-        key = self.signatures.agents.known_key(receipt.agent_id)
-        return self.workspace.receipts.add(receipt if key is None else receipt.signed(key))
-
-    @staticmethod
-    def _ended(
-        check: Check | None, directory: Path, environment: Mapping[str, str], cancelled: Callable[[], bool]
-    ) -> Ended | None:
-        if check is None:
-            return Ended(127, "", UNKNOWN)
-        place = (directory / check.directory).resolve()
-        if not place.is_relative_to(directory.resolve()) or not place.is_dir():
-            return Ended(126, f"{check.directory}\n", "not_started")
-        return run_bounded(
-            check.command,
-            place,
-            environment,
-            seconds=check.minutes * 60,
-            output_bytes=OUTPUT_BYTES,
-            cancelled=_seldom(cancelled),
-        )
-
-    def reason_of(self, receipt: Receipt) -> str:
-        """Why the check failed, as its agent reads it."""
-        key = f"check.{receipt.failure}" if receipt.failure else "check.failed"
-        why = self.texts(key, check=receipt.check, exit_code=receipt.exit_code)
-        return f"{why}\n{receipt.last_lines()}".rstrip()
-
-    def _state(self, directory: Path) -> WorkState:
-        """The state of the directory, without the sessions' own files, which change all the time."""
-        try:
-            return state_of(directory, self._own_files(directory))
-        except OSError as error:
-            raise StorageError("system", reason=error) from error
-
-    def _own_files(self, directory: Path) -> Iterable[Path]:
-        root = self.workspace.root.resolve()
-        if directory.resolve().is_relative_to(root):
-            return [root / name for name in session_names(root)]
-        return [root]
-
-
-def _seldom(cancelled: Callable[[], bool]) -> Callable[[], bool]:
-    """The same question, which may read a file, asked once a second."""
-    looked_at = 0.0
-
-    def ask() -> bool:
-        nonlocal looked_at
-        now = time.monotonic()
-        if now - looked_at < STILL_WANTED_SECONDS:
-            return False
-        looked_at = now
-        return cancelled()
-
-    return ask
-
-
-# What happens when an assignee says that a task with conditions is done. The saying is written into the task first
-# (`delivery`), so that whoever dies meanwhile, the next server of the assignee goes on. A task becomes `done` only by
-# `SettleDelivery`, with the receipts and reviews that prove it.
+    from multi_agent_mcp.services.tasks.checks import Checks, Verdict
+    from multi_agent_mcp.store.records import Record
 
 PASSED, FAILED, CHECKING = "passed", "failed", "checking"
+NOT_COMMITTED = "not_committed"
+"""The action of a notification, and the key of a history line that names the files."""
+SHORT_COMMIT = 7
+"""The fewest characters by which a commit may be named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,16 +89,56 @@ class Deliveries(Service):
         Raises `Unauthorized`, `InvalidStatusTransition`, and as `require_sendable`."""
         self.task_reports.require_sendable(summary)
         require_text("next_steps", next_steps)
+        change = Change(by=assignee.id, at=self.clock())
         found = self.task_changes.get(task_id)
         found.require_assignee(assignee.id)
-        self.task_reports.delivered(found)
-        change = Change(by=assignee.id, at=self.clock())
+        head = None if found.final else self._head(found, change)
 
         def deliver(task: Task) -> Task:
             task.require_assignee(assignee.id)
-            return task if task.status == "review" else task.delivered(change, summary, next_steps, current())
+            return task.delivered(change, summary, next_steps, current(), head)
 
-        return self.workspace.tasks.update(entity_id("tsk", task_id), deliver)
+        return self.workspace.tasks.update(found.id, deliver)
+
+    def _head(self, task: Task, change: Change) -> str:
+        """The name of what a task delivers now, whose commit is recorded. Raises `NotCommitted`, `GitFailed`."""
+        records = self.checks.records
+        if (found := records.look(task)) is None:
+            commit = head_of(self.checks.directory_of(task.assignee_id))
+            return state_name(commit, format_time(change.at), is_whole=False)
+        if found.files:
+            raise self._not_committed(task, found.files, change)
+        return state_name(records.note(found).commit, found.at, is_whole=True)
+
+    def _not_committed(self, task: Task, files: Sequence[str], change: Change) -> NotCommitted:
+        """Notes in the task that it was called done in vain; its superior is told after the second time."""
+        named = ", ".join(files)
+        task = self.workspace.tasks.update(
+            task.id, lambda found: found.recorded(change, **{NOT_COMMITTED: list(files)})
+        )
+        begun, _ = task.latest("status", "assignee_id") or (-1, {})
+        times = sum(number > begun and NOT_COMMITTED in line for number, line in task.history.at_hand())
+        if times > 1:
+            self._tell_superior(task, NOT_COMMITTED, begun, named)
+        return NotCommitted(task_id=task.id, files=named)
+
+    def _tell_superior(self, task: Task, action: str, cause: object, reason: str) -> None:
+        """Tells the one who gets the assignee's reports, once for this cause."""
+        try:
+            superior = report_recipient(str(task.assignee_id), self.workspace.registry.all())
+        except Refusal:  # there is none
+            return
+        notice = Notification(
+            id=derived_id(action, task.id, cause, superior.id),
+            target_agent_id=superior.id,
+            type="status_change",
+            action=action,
+            task_id=task.id,
+            created_at=self.clock(),
+            sender_id=task.assignee_id,
+            reason=reason[:REASON_CHARACTERS],
+        )
+        self.derived.writer.put(notice, f"notice.{action}")
 
     def settle(self, task: Task, by: str | None = None, *, status: str | None = None, told: bool = False) -> Examined:
         """Moves a delivered task on as far as its conditions are met: to `review`, or to `done` (or to this `status`,
@@ -324,6 +151,8 @@ class Deliveries(Service):
         if receipts is None:
             raise NotProven(task_id=task.id, conditions=", ".join(task.checks))
         proof = {"receipts": sorted(receipts.values()), "reviews": dict(reviews_given(task))}
+        if head := (task.delivery or {}).get("head"):
+            proof["head"] = head
         return self._run(task, status, Change(by=by or str(task.assignee_id), at=self.clock(), proof=proof), told=told)
 
     def examine(
@@ -395,6 +224,8 @@ class Deliveries(Service):
     def _refuse(self, task: Task, verdict: Verdict, *, told: bool) -> Examined:
         change = Change(by=str(task.assignee_id), at=self.clock(), reason=verdict.reason)
         settled = self._run(task, "in_progress", change, told=told)
+        if verdict.repeated is not None:
+            self._tell_superior(task, "check_repeats", verdict.repeated, verdict.reason)
         return Examined(settled.task, FAILED, verdict.failed, verdict.reason)
 
     def _run(self, task: Task, status: str, change: Change, *, told: bool) -> Examined:
@@ -414,9 +245,12 @@ class Deliveries(Service):
         found = self.workspace.tasks.find(task.id)
         return found is not None and _key(found) == _key(task) and _next_status(found) is not None
 
-    def review(self, reviewer: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
+    def review(
+        self, reviewer: Agent, task_id: str, *, approve: bool, reason: str | None = None, state: str | None = None
+    ) -> Task:
         """Decides on a task in `review`: it becomes `done` once nobody else has to review it and its checks have passed
-        for what is there now (until then it stays), or goes back to its assignee. Raises `Unauthorized`."""
+        for what it delivers (until then it stays), or goes back to its assignee. `state` names what was looked at,
+        without it what the reviewer was last shown. Raises `Unauthorized`, and `NotProven` for another state."""
         reason = words_or_none("reason", reason)
         agents = self.workspace.registry.all()
         task = self.task_changes.get(task_id)
@@ -425,9 +259,11 @@ class Deliveries(Service):
             raise Unauthorized("not_reviewer", task_id=task.id, reviewers=who or "-")
         change = Change(by=reviewer.id, at=self.clock(), reason=reason)
         if not approve:
+            self._require_seen(reviewer, task, state or _head_of(task))
             return self.task_changes.move(task.id, "in_progress", change)
 
         def approved(found: Task) -> Task:
+            self._require_seen(reviewer, found, state)
             return found.reviewed(reviews_by(reviewer.id, found, agents), change)
 
         task = self.workspace.tasks.update(task.id, approved)
@@ -437,10 +273,40 @@ class Deliveries(Service):
         except NotProven:  # the assignee's server runs the checks again, or has just settled it
             return self.task_changes.get(task.id)
 
-    def decide(self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None) -> Task:
-        """Decides on a request, or on a task in `review`."""
+    def show(self, reviewer_id: str, tasks: Iterable[Task]) -> None:
+        """Notes what these tasks deliver, as the reviewer is shown it. Never raises."""
+        record = self.workspace.reviews_shown(reviewer_id)
+        known, shown = _known(record), {task.id: _head_of(task) for task in tasks if task.delivery}
+        if all(known.get(task_id) == head for task_id, head in shown.items()):
+            return
+        waiting = {task.id for task in self.waiting_for(reviewer_id)}
+        with suppress(StorageError):  # then its approval has to name the state
+            record.write({key: head for key, head in {**known, **shown}.items() if key in waiting}, durable=False)
+
+    def _require_seen(self, reviewer: Agent, task: Task, state: str | None) -> None:
+        """Raises `NotProven` if a review would be of something else than what the task delivers now."""
+        head = _head_of(task)
+        if state is None:
+            is_seen = self._has_seen(reviewer.id, task, head)
+        else:
+            is_seen = state == head or (len(state) >= SHORT_COMMIT and head.startswith(state))
+        if head and not is_seen:
+            raise NotProven("another_state", task_id=task.id, head=head)
+
+    def _has_seen(self, reviewer_id: str, task: Task, head: str) -> bool:
+        """Whether the reviewer was shown no other state of the task since it was last given back: it has read that it
+        is asked again, or has been shown the task."""
+        unread = [notice for _, notice in self.workspace.notices(reviewer_id).unread() if notice.task_id == task.id]
+        if all(notice.head != head for notice in unread) or _times_asked(task) < 2:
+            return True
+        return _known(self.workspace.reviews_shown(reviewer_id)).get(task.id) == head
+
+    def decide(
+        self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None, state: str | None = None
+    ) -> Task:
+        """Decides on a request, or on a task in `review` (see there for `state`)."""
         if self.task_changes.get(task_id).status == "review":
-            return self.review(actor, task_id, approve=approve, reason=reason)
+            return self.review(actor, task_id, approve=approve, reason=reason, state=state)
         return self.task_changes.decide(actor, task_id, approve=approve, reason=reason)
 
     def set_status(self, actor: Agent, task_id: str, status: str, reason: str | None = None) -> tuple[Task, str]:
@@ -459,6 +325,8 @@ class Deliveries(Service):
         task.require_writer(actor.id, self.workspace.registry.all())
         if _next_status(task, said_by_others=True) != status:
             raise NotProven("not_reviewed", task_id=task.id)
+        if previous != "review" and (found := self.checks.records.look(task)) is not None and found.files:
+            raise NotCommitted(task_id=task.id, files=", ".join(found.files))
         return self.settle(task, actor.id, status=status).task, previous
 
     def _deliver_here(self, assignee: Agent, task: Task, summary: str | None) -> Task:
@@ -559,6 +427,26 @@ class Deliveries(Service):
 def _delivered_at(task: Task) -> str | None:
     at = (task.delivery or {}).get("at")
     return None if at is None else str(plain_value(at))
+
+
+def _known(record: Record) -> dict[str, Any]:
+    known = record.read()
+    return known if isinstance(known, dict) else {}  # else it is by hand
+
+
+def _head_of(task: Task) -> str:
+    """The name of what a task in review delivers; empty if it was not delivered."""
+    return str((task.delivery or {}).get("head") or "")
+
+
+def _times_asked(task: Task) -> int:
+    """How often the task came to review since a reviewer last gave it back."""
+    times = 0
+    for line in task.history.having("status"):
+        if old_value(line, "status") == "review" and line.get("by") != task.assignee_id:
+            break
+        times += new_value(line, "status") == "review"
+    return times
 
 
 def _is_settled(task: Task, operation: SettleDelivery) -> bool:

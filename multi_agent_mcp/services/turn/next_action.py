@@ -352,6 +352,7 @@ class NextAction(Service):
         """The action beside work, or None: tasks to review first, then requests to decide; or mail."""
         if waiting := [*self._reviews(agent), *self._requests(agent)]:
             shown = first_fitting(map(_to_decide, waiting[:REVIEWS_SHOWN]), REVIEWS_CHARACTERS)
+            self.deliveries.show(agent.id, waiting[: len(shown)])
             return self._action("review", tasks=shown)
         return self._action("read_messages", unread_count=len(unread)) if unread else None
 
@@ -448,8 +449,9 @@ def _to_decide(task: Task) -> dict[str, Any]:
     shown = summary_of(task)
     if task.status != "review":
         return shown
-    said = (task.delivery or {}).get("summary")
-    return {**shown, "assignee_id": task.assignee_id, "summary": clipped(said and str(said)), "receipts": task.receipts}
+    said = {key: value and str(value) for key, value in (task.delivery or {}).items()}
+    words = {key: clipped(said.get(key)) for key in ("summary", "next_steps")}
+    return {**shown, "assignee_id": task.assignee_id, **words, "head": said.get("head"), "receipts": task.receipts}
 
 
 def full(task: Task) -> dict[str, Any]:

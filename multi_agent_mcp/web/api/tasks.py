@@ -14,6 +14,7 @@ from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import (
     conversation_head,
+    delivery_row,
     execution_row,
     handoff_row,
     messages_whole,
@@ -102,7 +103,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "questions": [as_answer(question) for question in services.questions.about(task.id)],
         "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
-        "delivery": services.worktrees.delivered(task.id),
+        "delivery": delivery_row(task, services.worktrees.delivered(task.id)),
         "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }
     return {"task": _with_targets(call, task, record)}
@@ -142,7 +143,11 @@ def assign(call: ApiRequest) -> dict[str, Any]:
 def decide(call: ApiRequest) -> dict[str, Any]:
     """Approves or rejects a task that an agent requested for itself, or the result of one in review."""
     task = call.services.deliveries.decide(
-        call.me, call.path["task_id"], approve=call.flag("approve"), reason=call.optional_text("reason")
+        call.me,
+        call.path["task_id"],
+        approve=call.flag("approve"),
+        reason=call.optional_text("reason"),
+        state=call.optional_text("state"),
     )
     return {"task": _with_targets(call, task, task_card(task))}
 

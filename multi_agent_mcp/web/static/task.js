@@ -43,9 +43,8 @@ function whole(task) {
     details(task),
     (task.progress > 0 || task.status === "in_progress") && progress(task.progress),
     task.description.length > 0 && section("board.description", prose(task.description)),
-    task.delivery && section("board.delivery", h("p", null, h("code", null, task.delivery.commit.slice(0, 10)), " ", t(task.delivery.merged ? "board.merged" : "board.not_merged", { branch: task.delivery.branch }))),
-    task.completion_summary && section("board.summary", h("p", null, h("bdi", null, visible(task.completion_summary)))),
-    task.next_steps && section("board.next_steps", h("p", null, h("bdi", null, visible(task.next_steps)))),
+    task.delivery?.commit && section("board.delivery", h("p", null, h("code", null, task.delivery.commit.slice(0, 10)), " ", t(task.delivery.merged ? "board.merged" : "board.not_merged", { branch: task.delivery.branch ?? "-" }))),
+    ...words(task),
     task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
     task.messages.length + task.questions.length > 0 && section("board.thread", thread(task)),
     task.receipts.length > 0 && section("board.receipts", receipts(task.receipts)),
@@ -61,6 +60,12 @@ function whole(task) {
       h("small", { class: "hint" }, ["input", "output", "cache_read", "cache_write"].map((name) => `${t(`stats.${name}`)} ${row[name].toLocaleString()}`).join(" · ")))))),
     section("board.history", history(task.history)),
   ].filter(Boolean);
+}
+
+// What its agent says that it did and what comes next: of what is in review, or of what is done.
+function words(task) {
+  const said = [["board.summary", task.completion_summary ?? task.delivery?.summary], ["board.next_steps", task.next_steps ?? task.delivery?.next_steps]];
+  return said.map(([key, text]) => text && section(key, h("p", null, h("bdi", null, visible(text)))));
 }
 
 function acts(task) {

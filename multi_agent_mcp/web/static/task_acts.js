@@ -9,7 +9,7 @@ const titleOf = (task) => visible(task.title);
 const reasonField = () => ({ name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") });
 
 export async function decide(task, approve) {
-  const act = (given) => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null });
+  const act = (given) => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null, state: task.head ?? null });
   if (approve) await attempt(() => act({}));
   else await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
 }

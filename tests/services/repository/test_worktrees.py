@@ -20,23 +20,9 @@ from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.system.git import GitFailed, git
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
+from tests.services.repository.conftest import NAMED
 from tests.services.support import read
 from tests.services.tasks_support import again, moved, running
-
-NAMED = ("-c", "user.name=T", "-c", "user.email=t@example.org")
-
-
-@pytest.fixture
-def project(services: Services) -> Path:
-    """The repository in which the session lies, as after `init`, with one commit."""
-    place = services.root.parent
-    (place / "a.txt").write_text("one\n")
-    (place / ".gitignore").write_text(".multi-agent-mcp/\n.env\n")
-    for call in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
-        subprocess.run(["git", *NAMED, *call], cwd=place, check=True)
-    git(place, "config", "user.name", "T")
-    git(place, "config", "user.email", "t@example.org")
-    return place
 
 
 def made(services: Services, agent_id: str = "worker-a") -> Worktree:

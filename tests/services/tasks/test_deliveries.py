@@ -7,10 +7,11 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
-from multi_agent_mcp.services.tasks.deliveries import Verdict
+from multi_agent_mcp.services.tasks.checks import Verdict
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
+from tests.conftest import Clock
 from tests.services.tasks_support import again, inbox, moved, new, open_session, shown
 
 
@@ -76,7 +77,7 @@ class TestSayingSo:
     def test_the_assignee_s_word_leads_to_review(self, services: Services, worker_a: Agent, reviewed: Task) -> None:
         services.deliveries.set_status(worker_a, reviewed.id, "done", "all of it")
         assert again(services, reviewed).status == "review"
-        assert told(services, "admin") == [("review_requested", None)]
+        assert told(services, "admin") == [("review_requested", "all of it")]
         assert (
             services.next_action.next_action(services.agents.get("admin"), open_session(services, "admin"))["tasks"][0][
                 "summary"
@@ -96,7 +97,22 @@ class TestSayingSo:
         assert again(services, reviewed).status == "in_progress"
 
     def test_saying_it_twice_changes_nothing(self, services: Services, worker_a: Agent, delivered: Task) -> None:
-        assert services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more")).task == delivered
+        said_again = services.deliveries.deliver(worker_a, delivered.id, "all of it", "rest")
+        assert services.deliveries.settle(said_again).task == delivered
+
+    def test_another_report_from_a_shared_directory_needs_another_review(
+        self, services: Services, clock: Clock, admin: Agent, worker_a: Agent, delivered: Task
+    ) -> None:
+        (first,) = shown(services, "admin")
+        services.notifications.read("admin", "task")
+        clock.advance(60)
+        services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more"))
+        for state in (None, first["head"]):
+            with pytest.raises(NotProven):
+                services.deliveries.decide(admin, delivered.id, approve=True, state=state)
+        (second,) = shown(services, "admin")
+        done = services.deliveries.decide(admin, delivered.id, approve=True, state=second["head"])
+        assert (done.status, done.completion_summary) == ("done", "more")
 
     def test_what_was_said_is_kept_when_two_processes_settle_it_at_once(
         self, services: Services, worker_a: Agent, reviewed: Task
@@ -186,7 +202,7 @@ class TestReviews:
         task = moved(services, new(services, done_when=("review", "review:owner")), "in_progress")
         services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, "all of it"))
         assert services.deliveries.decide(admin, task.id, approve=True).status == "review"
-        assert [told(services, name) for name in ("admin", "owner")] == [[], [("review_requested", None)]]
+        assert [told(services, name) for name in ("admin", "owner")] == [[], [("review_requested", "all of it")]]
         with pytest.raises(Unauthorized):
             services.deliveries.decide(admin, task.id, approve=True)
         assert services.deliveries.decide(services.agents.get("owner"), task.id, approve=True).proof == "proven"
