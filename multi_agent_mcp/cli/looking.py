@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +14,6 @@ import click
 from multi_agent_mcp.cli.agents import agent_facts
 from multi_agent_mcp.cli.context import (
     SessionContext,
-    excerpt,
     indented,
     open_context,
     people_texts,
@@ -25,7 +24,7 @@ from multi_agent_mcp.cli.context import (
     text_of,
 )
 from multi_agent_mcp.cli.mail import spoken_lines
-from multi_agent_mcp.cli.rendering import is_terminal, local_time, painted, short_id, words_of_code
+from multi_agent_mcp.cli.rendering import folded, is_terminal, local_time, local_words, painted, short_id, words_of_code
 from multi_agent_mcp.config import find_root, no_session, read_environment, session_names
 from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
 from multi_agent_mcp.domain.text import columns, display_id, one_line
@@ -36,7 +35,10 @@ from multi_agent_mcp.system.ownership import require_own, require_root_entered
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshot
 
 SECRETS = ("token_hash",)
@@ -262,35 +264,74 @@ def status() -> None:
         print_line(people_texts()("status.first_steps").rstrip("\n"))
         return
     with open_context(None, None) as context:
-        for line in lines(context.services.snapshots.take(messages=0), context.texts):
+        seen = context.services.snapshots.take(messages=0)
+        for line in lines(seen, _waiting(context), context.texts):
             print_line(line)
 
 
-def lines(seen: Snapshot, texts: Texts) -> Iterator[str]:
-    """Yields a few lines: running agents, waiting items, and the next command."""
-    running = [row.agent.id for row in seen.agents if row.alive]
-    yield texts("status.agents", session=seen.session, count=len(seen.agents), running=_listed(running))
+def _waiting(context: SessionContext) -> list[Item]:
+    """Returns what waits for the Owner, without an examination of every file; nothing in a team without one."""
+    try:
+        owner = context.services.agents.owner()
+    except Refusal:
+        return []
+    return context.services.attention.of(owner)
+
+
+WAITING_SHOWN = 5
+TOLD_APART = frozenset({"mail"})
+"""The kinds of items that have a line of their own."""
+MAY_WAIT = frozenset({"blocked", "paused", "limited", "undelivered", "kept", "wait"})
+"""The kinds of items that are not the next thing to do while there is mail."""
+
+
+def lines(seen: Snapshot, items: Sequence[Item], texts: Texts) -> Iterator[str]:
+    """Yields a few lines: running agents, unread mail, tasks, what waits and what helps, and the next command."""
+    asking = {item.agent_id for item in items if item.dialog is not None or item.kind in ("dialog", "login")}
+    running = [_running(row, seen.at, texts, asks=row.agent.id in asking) for row in seen.agents]
+    yield texts("status.agents", session=seen.session, count=len(seen.agents), running=_listed(filter(None, running)))
     yield texts("status.unread", agents=_listed(f"{row.agent.id} {row.unread}" for row in seen.agents if row.unread))
     yield texts("status.tasks", tasks=_listed(f"{status} {count}" for status, count in seen.counts.items() if count))
-    for row in seen.agents:
-        if row.waiting_for:
-            yield texts("status.waits", agent_id=row.agent.id, admin_id=row.waiting_for)
-    for task in seen.tasks:
-        if task.status == "blocked":
-            yield one_line(texts("status.blocked", title=task.title, reason=excerpt(task.blocked_reason or "-")))
-    yield texts("status.next", command=_next_command(seen.agents))
+    if rows := [item for item in items if item.kind not in TOLD_APART]:
+        from multi_agent_mcp.cli.attention import attention_lines  # rich takes 40 ms to import
+        from multi_agent_mcp.cli.watch import likeness
+
+        groups = folded(rows, likeness)
+        yield ""
+        yield from attention_lines(groups[:WAITING_SHOWN], seen.at, texts)
+        if (left := sum(map(len, groups[WAITING_SHOWN:]))) > 0:
+            yield texts("status.more", count=left)
+        yield ""
+    yield texts("status.next", command=_next_command(seen.agents, items))
 
 
-def _next_command(agents: Iterable[AgentRow]) -> str:
-    people = [row for row in agents if row.agent.type == "human"]
+def _running(row: AgentRow, now: datetime, texts: Texts, *, asks: bool) -> str | None:
+    """Returns an agent whose program runs, with what keeps it from working; None for one that does not run."""
+    if not (row.alive or asks):
+        return None
+    if asks:
+        return texts("status.asks", agent_id=row.agent.id)
+    if row.interrupts or row.pause:
+        return texts("status.paused" if row.pause else "status.interrupted", agent_id=row.agent.id)
+    if row.limit:
+        until = local_words(row.limit.until, now, texts) if row.limit.until else row.limit.until_said
+        return texts("status.limited", agent_id=row.agent.id, until=until)
+    return row.agent.id
+
+
+def _next_command(agents: Sequence[AgentRow], items: Sequence[Item]) -> str:
+    """Returns the command for what is most urgent; if nothing waits, one that gives work to an agent that can take
+    it."""
+    first = next((item for item in items if item.kind not in MAY_WAIT and item.machine is None), None)
+    if first is not None:
+        return first.command
     helpers = [row for row in agents if row.agent.type == "ai"]
-    if any(row.unread for row in people):
-        return "multi-agent-mcp read"
     if not helpers:
         return "multi-agent-mcp agent add ID"
     if any(row.agent.command for row in helpers) and not any(row.alive for row in helpers):
         return "multi-agent-mcp up"
-    return first_command(helpers[0].agent)
+    free = [row for row in helpers if row.alive and not (row.pause or row.interrupts or row.limit)]
+    return first_command((free or helpers)[0].agent)
 
 
 def first_command(agent: Agent) -> str:

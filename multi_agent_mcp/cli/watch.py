@@ -152,12 +152,14 @@ def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
 
 
 def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
-    """Returns an agent's state: away with its machine, interrupted, stuck (with the cause), limited (until when),
-    waiting, alive (with the time since its last activity), or without a server."""
+    """Returns an agent's state: away with its machine, interrupted, paused, stuck (with the cause), limited (until
+    when), waiting, alive (with the time since its last activity), or without a server."""
     if seen.away:
         return texts("watch.away")
     if seen.interrupts:
         return texts("watch.interrupted")
+    if seen.pause:
+        return texts("watch.paused")
     if seen.stuck:
         return f"{texts('watch.stuck')}: {words_of_code('watch.stuck', seen.stuck.cause, texts)}"
     if seen.limit:
@@ -235,6 +237,7 @@ STATES = {
     "off": "dim",
     "waiting": "yellow",
     "interrupted": "bold red",
+    "paused": "yellow",
     "stuck": "bold red",
     "limited": "yellow",
 }

@@ -520,6 +520,17 @@ def unread_mail(stage: Stage) -> None:
     assert item["command"] not in stage.run().output
 
 
+@plays("status.more")
+def much_waits(stage: Stage) -> None:
+    stage.made()
+    for number in range(7):
+        task_id = stage.asked("task", "add", f"Dig {number}", "--assignee", "worker-a")["task_id"]
+        stage.done("task", "status", task_id, "blocked", "--reason", f"{'x' * number} is missing")
+    said = stage.says("status.more")
+    assert said.startswith("… 2 more")
+    assert "Dig 6" in stage.follow(said, "attention")
+
+
 @plays("attention:conversation")
 def a_talk(stage: Stage) -> None:
     stage.made()

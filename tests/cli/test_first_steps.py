@@ -9,9 +9,11 @@ import pytest
 
 from multi_agent_mcp.cli import looking
 from multi_agent_mcp.cli.up_down import summary
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.windows.up_down import READY, AgentState
 from multi_agent_mcp.wiring import Services
 from tests.cli.conftest import Ask, Run
+from tests.server.seat import Seat
 
 LOCALES = {"ja": "ja_JP.UTF-8", "en": "C.UTF-8"}
 
@@ -50,15 +52,37 @@ def test_with_a_session_it_tells_its_state_and_what_to_do_next(run: Run, ask: As
     ask("send", "owner", "Shall I?", "--as", "admin")
     task_id = ask("task", "add", "Dig", "--assignee", "worker-a")["task_id"]
     ask("task", "status", task_id, "blocked", "--reason", "no spade")
-    assert run().stdout.splitlines() == [
-        "demo: 3 agents; running: -",
-        "unread: owner 1",
-        "tasks: blocked 1",
-        "blocked: Dig (no spade)",
-        "next: multi-agent-mcp read",
-    ]
+    *counted, head, blocked, _, last = run().stdout.splitlines()
+    assert counted == ["demo: 3 agents; running: -", "unread: owner 1", "tasks: blocked 1", ""]
+    assert head.split() == ["for", "agent", "what", "says", "command"]
+    assert blocked.split(maxsplit=3)[1:3] == ["worker-a", "blocked"]
+    assert blocked.endswith(f"no spade (“Dig”)  multi-agent-mcp task show {task_id}")
+    assert last == "next: multi-agent-mcp read"
     ask("read")
     assert run().stdout.splitlines()[-1] == "next: multi-agent-mcp up"
+
+
+def test_who_is_kept_from_work_is_said_and_nobody_who_is_is_offered_work(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MULTI_AGENT_MCP_ROOT", str(services.root))
+    agents, seats = services.agents, [services.sessions.open(name) for name in ("admin", "worker-a", "worker-b")]
+    services.interrupting.interrupt(agents.owner(), "admin", "pause", None, "wait for the specification")
+    Seat(services, "admin").call("get_notifications")
+    services.questions.ask(agents.get("worker-a"), Asking(question="Which colour?", to_id="owner"), None)
+
+    def said() -> str:
+        seen = services.snapshots.take(messages=0)
+        return "\n".join(looking.lines(seen, services.attention.of(agents.owner()), services.people))
+
+    (question,) = services.questions.of_person("owner")
+    asked = said()
+    assert "running: admin (paused), worker-a, worker-b\n" in asked
+    assert f"next: multi-agent-mcp answer {question.id}" in asked
+    assert "multi-agent-mcp resume admin" in asked
+    services.questions.answer(agents.owner(), question.id, "blue")
+    assert 'next: multi-agent-mcp send worker-a "…"' in said()
+    del seats
 
 
 def test_scripted_agents_are_given_a_task_which_is_all_they_answer(services: Services) -> None:
