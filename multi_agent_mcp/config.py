@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -287,7 +288,7 @@ def read_prices(path: Path) -> tuple[str, dict[str, dict[str, float]]] | None:
     try:
         data = load_yaml(path)
         currency, models = str(data["currency"]), data["per_million"]
-        return currency, {
+        found = {
             str(model): {str(name): float(price) for name, price in prices.items()} for model, prices in models.items()
         }
     except FileNotFoundError:
@@ -296,6 +297,9 @@ def read_prices(path: Path) -> tuple[str, dict[str, dict[str, float]]] | None:
         raise InvalidArguments("bad_prices", reason=error) from error
     except NOT_YAML as error:
         raise InvalidArguments("bad_prices", reason=yaml_problem(error)) from error
+    if not all(map(math.isfinite, (price for prices in found.values() for price in prices.values()))):
+        raise InvalidArguments("bad_prices", reason=Reason("no_json"))
+    return currency, found
 
 
 def load_yaml(path: Path) -> Any:

@@ -15,7 +15,7 @@ from multi_agent_mcp.cli.rendering import column_table, is_terminal, local_time,
 from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.hosts import host_alone, with_configuration
 from multi_agent_mcp.texts import Texts
 
@@ -302,10 +302,16 @@ def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | No
 
 
 @click.command()
-@click.argument("reservation_id", metavar="ID", type=Id("rsv"))
+@click.argument("reservation_id", metavar="[ID]", required=False, type=Id("rsv"))
 @session_command(acting=True)
-def release(context: SessionContext, reservation_id: str) -> None:
-    """End a reservation; its holder is told."""
+def release(context: SessionContext, reservation_id: str | None) -> None:
+    """End a reservation, which may be omitted if there is only one; its holder is told."""
+    if reservation_id is None:
+        context.services.reservations.settle()
+        found = context.services.reservations.open()
+        if len(found) != 1:
+            raise InvalidArguments("which_reservation", ids=", ".join(one.id for one in found) or Reason("nothing"))
+        reservation_id = found[0].id
     released = [one.id for one in context.services.reservations.release(context.me, reservation_id)]
     context.answer({"released": released}, released or [context.texts("reserve.over")])
 

@@ -264,7 +264,7 @@ def _row(group: Sequence[Item], now: datetime, texts: Texts) -> tuple[str, ...]:
     who = subjects_words([each.agent_id or "-" for each in group], texts)
     if len(group) > 1:
         command = "multi-agent-mcp attention --all"
-    says = one_line(item.text) if is_terminal() and item.dialog is None else said(item, texts)
+    says = one_line(item.text) if item.dialog is None else said(item, texts)
     return since, who, Styled(kind_words(group, texts), KIND_STYLES.get(item.kind, "")), says, command
 
 

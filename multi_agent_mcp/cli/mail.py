@@ -76,14 +76,19 @@ def send(
     conversation: str | None,
 ) -> None:
     """Send a message and ring its receiver."""
-    from multi_agent_mcp.services.validation import Draft  # here and below: `unread` and `read` send nothing
+    from multi_agent_mcp.services.validation import (  # here and below: `unread` and `read` send nothing
+        Draft,
+        require_words,
+    )
 
     to, words = (receiver, content) if content is not None else (None, receiver)
     if to is None and conversation is None:
         context.wrong_use("missing_parameter", name="CONTENT")
     to_everybody = conversation is None and to == EVERYBODY and EVERYBODY not in context.services.agents.all()
+    content = text_of(words)
+    require_words("content", content)
     draft = Draft(
-        content=text_of(words),
+        content=content,
         receiver_id=None if to_everybody else to,
         message_type=type,
         subject=subject,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,11 +24,13 @@ from multi_agent_mcp.cli.rendering import (
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, duration_words, local_zone
 from multi_agent_mcp.domain.usage import COUNTED, Prices, Tokens, UsageRow, grouped, total_of
+from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.timeline import AgentFigures, Arrow, Bar, Mark, PaneAnswer, Statistics, Timeline
+    from multi_agent_mcp.wiring import Services
 
 STDOUT = Path("-")
 HEAD = ("after", "who", "what", "until_rung", "until_submitted", "until_read", "words")
@@ -274,20 +277,39 @@ def usage(context: SessionContext, days: int, by: str | None) -> None:
         **({"cost": costs, "currency": prices.currency} if prices else {}),
         **({"usage": "off"} if off else {}),
     }
-    context.answer(answer, _lines(shown, rows, prices, context.texts, off=off))
+    titles = _titles(context.services, shown)
+    context.answer(answer, _lines(shown, rows, prices, context.texts, titles, off=off))
+
+
+def _titles(services: Services, rows: Iterable[UsageRow]) -> Mapping[str, str]:
+    """Returns the titles of the tasks of these rows by their ids, as far as the tasks are still there."""
+    titles = {}
+    for task_id in {row.task_id for row in rows if row.task_id is not None}:
+        with suppress(TaskNotFound):
+            titles[task_id] = excerpt(services.task_changes.get(task_id).title)
+    return titles
 
 
 def _lines(
-    shown: list[UsageRow], rows: list[UsageRow], prices: Prices | None, texts: Texts, *, off: bool
+    shown: list[UsageRow],
+    rows: list[UsageRow],
+    prices: Prices | None,
+    texts: Texts,
+    titles: Mapping[str, str],
+    *,
+    off: bool,
 ) -> Iterator[str]:
     if off or not shown:
         yield texts("usage.off" if off else "usage.none")
         return
-    head = ["agent", "task", "model", *COUNTED, *(["cost"] if prices else [])]
+    head = ["agent", "task", "model", *COUNTED, *(["cost"] if prices else []), *(["title"] if titles else [])]
     known = [row for row in rows if row.tokens is not None]
     total = UsageRow(texts("usage.total"), "", "", total_of(known) if known else None)
+    named = [titles.get(row.task_id or "", "") for row in shown]
+    costs = 1 if prices else 0  # the cells end with the cost
     cells = [*_cells(shown, prices, texts), *_cells([total], None, texts)]
-    yield from titled_table(texts, head, [row[: len(head)] for row in cells])
+    rows_shown = [[*row[: len(row) - 1 + costs], title] for row, title in zip(cells, [*named, ""], strict=True)]
+    yield from titled_table(texts, head, [row[: len(head)] for row in rows_shown])
     if len(known) < len(rows):
         yield texts(
             "usage.unknown", agents=", ".join(sorted({str(row.agent_id) for row in rows if row.tokens is None}))

@@ -14,6 +14,7 @@ import click
 from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
 from multi_agent_mcp.cli.looking import first_command
 from multi_agent_mcp.cli.rendering import titled_table
+from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.texts import Texts
@@ -47,11 +48,16 @@ def summary(startup: Startup, texts: Texts) -> Iterator[str]:
         yield ""
         yield texts("up.attach", command=command)
         yield texts("up.inside")
+    if startup.only and not startup.windows.services.supervision.running():
+        yield texts("up.unsupervised")
     if any(state.asks for state in startup.states):
         yield texts("up.answer")
     ready = [state.agent_id for state in startup.states if state.state == READY]
     if startup.is_fine and ready:
-        yield texts("status.next", command=first_command(startup.windows.services.agents.get(ready[0])))
+        services = startup.windows.services
+        command = first_command(services.agents.get(ready[0]))
+        is_only_one = len(session_names(services.root)) == 1
+        yield texts("status.next", command=f"{command}{'' if is_only_one else f' --session {services.session.name}'}")
 
 
 @contextmanager

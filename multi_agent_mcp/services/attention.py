@@ -276,7 +276,10 @@ class Attention(Service):
             yield Item(kind="ended", agent_id=None, text=text, command="multi-agent-mcp up")
 
     def _ended(self, ended: Iterable[str]) -> Iterator[Item]:
+        agents = self.workspace.registry.active()
         for agent_id in ended:
+            if "{examples}" in (agents[agent_id].command or ""):
+                continue  # a scripted agent of `init --demo` ends when its work is done
             text = self.session.people("attention.ended")
             yield Item(kind="ended", agent_id=agent_id, text=text, command=f"multi-agent-mcp up {agent_id}")
 

@@ -105,8 +105,16 @@ def create_app(console: Console) -> Starlette:
             Mount("/static", StaticFiles(packages=[("multi_agent_mcp.web", "static")])),
         ],
         middleware=[Middleware(SecurityMiddleware, access=console.access, port=console.port, texts=console.labels)],
+        exception_handlers={Refusal: partial(refused_page, console)},
         lifespan=lifespan,
     )
+
+
+def refused_page(console: Console, _: Request, error: Exception) -> Response:
+    """The answer to a request for a page that a `Refusal` forbids, as when the session's files are gone: its
+    sentence."""
+    refusal = error if isinstance(error, Refusal) else StorageError("internal", reason=error)
+    return PlainTextResponse(one_line(console.services.texts.sentence(refusal)), _status(refusal.code))
 
 
 async def enter(console: Console, request: Request) -> Response:

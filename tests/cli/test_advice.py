@@ -462,6 +462,19 @@ def a_delivery_to_merge(stage: Stage) -> None:
     stage.helps("task.delivered", f"task show {task_id}", f"workspace merge {task_id}")
 
 
+@plays("error.which_reservation")
+def several_reservations(stage: Stage) -> None:
+    stage.made()
+    for name in ("a.txt", "b.txt"):
+        stage.done("reserve", name)
+    said = stage.says("error.which_reservation", "release")
+    listed = json.loads(stage.follow(said, "reservations", "--json"))["reservations"]
+    stage.done("release", listed[0]["reservation_id"])
+    stage.done("release")
+    assert stage.asked("reservations")["reservations"] == []
+    assert stage.run("release").exit_code == 1
+
+
 # Mail, tasks, questions
 
 
@@ -624,6 +637,7 @@ ELSEWHERE: Mapping[str, str] = {
         f"{ON_WINDOWS}_windows_helps",
         *("error.attach_no_team", "error.attach_no_window", "repair.put_down", "repair.pane", "attention:ended"),
     ),
+    **by(f"{ON_WINDOWS}_a_single_window_helps", "up.unsupervised"),
     **by(
         f"{ON_WINDOWS}_a_team_that_is_down_or_without_its_supervisor_helps", "attention:down", "repair.supervisor_ended"
     ),

@@ -10,10 +10,12 @@ import pytest
 from multi_agent_mcp.cli import looking
 from multi_agent_mcp.cli.up_down import summary
 from multi_agent_mcp.services.questions import Asking
+from multi_agent_mcp.services.team.setup import create_session
 from multi_agent_mcp.windows.up_down import READY, AgentState
 from multi_agent_mcp.wiring import Services
 from tests.cli.conftest import Ask, Run
 from tests.server.seat import Seat
+from tests.team import TEAM
 
 LOCALES = {"ja": "ja_JP.UTF-8", "en": "C.UTF-8"}
 
@@ -88,10 +90,20 @@ def test_who_is_kept_from_work_is_said_and_nobody_who_is_is_offered_work(
 def test_scripted_agents_are_given_a_task_which_is_all_they_answer(services: Services) -> None:
     services.agents.change("admin", command="{python} {examples}/agents/admin.py")
     windows = SimpleNamespace(services=services)
-    startup = SimpleNamespace(states=[AgentState("admin", READY)], attach_command=None, is_fine=True, windows=windows)
+    ready = AgentState("admin", READY)
+    startup = SimpleNamespace(only=(), states=[ready], attach_command=None, is_fine=True, windows=windows)
     wanted = 'multi-agent-mcp send-task admin "…" "…"'
     assert list(summary(startup, services.people))[-1] == f"next: {wanted}"  # type: ignore[arg-type]
     assert looking.first_command(services.agents.get("worker-a")) == 'multi-agent-mcp send worker-a "…"'
+
+
+def test_of_several_sessions_the_next_command_names_the_one_that_was_opened(services: Services) -> None:
+    create_session(services.root, "second", TEAM, "en")
+    windows = SimpleNamespace(services=services)
+    ready = AgentState("admin", READY)
+    startup = SimpleNamespace(only=(), states=[ready], attach_command=None, is_fine=True, windows=windows)
+    said = list(summary(startup, services.people))[-1]  # type: ignore[arg-type]
+    assert said == 'next: multi-agent-mcp send admin "…" --session demo'
 
 
 def test_of_several_sessions_one_must_be_named(run: Run, session: Path) -> None:

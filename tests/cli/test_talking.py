@@ -82,7 +82,13 @@ def test_what_cannot_be_said_is_refused_with_its_reason(ask: Ask, run: Run, aske
     assert refused("reply", asked["message_id"], "hello", "--as", "worker-a") == "unauthorized"
     assert refused("reply", "00000000", "hello") == "message_not_found"
     assert refused("conversation", "start", "worker-a", "hi", "--task", "tsk_000000000000") == "task_not_found"
-    for empty in (("say", talk, ""), ("reply", asked["message_id"], " "), ("end", talk, "-")):
+    for empty in (
+        ("send", "admin", ""),
+        ("send", "admin", " "),
+        ("say", talk, ""),
+        ("reply", asked["message_id"], " "),
+        ("end", talk, "-"),
+    ):
         assert refused(*empty, input="\n") == "invalid_arguments"
     assert state(ask, asked) == ("pending", ["Which database?"])
     ask("end", talk)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.cli import statistics
+from multi_agent_mcp.domain.usage import Tokens, UsageRow
 from tests.cli.conftest import Ask, Run
 from tests.services.usage.support import conversation_of, lay_out
 
@@ -50,10 +53,22 @@ def test_costs_are_shown_where_prices_are_said(counted: Path, ask: Ask, run: Run
     answer = ask("usage", "--days", "3650", "--by", "model")
     assert rows(answer)[0]["cost"] == pytest.approx(6.021)
     assert "6.02 EUR" in run("usage", "--days", "3650").stdout
-    prices.write_text("currency: [")
-    refused = run("usage")
-    assert refused.exit_code == 1
-    assert "prices.yaml" in refused.stderr
+    no_numbers = [f"currency: EUR\nper_million: {{gpt-*: {{input: {value}}}}}" for value in (".inf", ".nan")]
+    for wrong in ("currency: [", *no_numbers):
+        prices.write_text(wrong)
+        refused = run("usage", "--json")
+        assert refused.exit_code == 1
+        assert "prices.yaml" in json.loads(refused.stdout)["message"]
+
+
+def test_a_task_is_listed_with_its_title(counted: Path, ask: Ask, run: Run) -> None:
+    services = open_session(counted.parent, counted.name)
+    task_id = ask("task", "add", "Paint the gate", "--assignee", "worker-a")["task_id"]
+    rows = [UsageRow("worker-a", task_id, None, Tokens(input=7))]
+    assert statistics._titles(services, rows) == {task_id: "Paint the gate"}
+    shown = list(statistics._lines(rows, rows, None, services.people, {task_id: "Paint the gate"}, off=False))
+    assert shown[0].split()[-1] == "title"
+    assert shown[1].endswith("Paint the gate")
 
 
 def test_switched_off_nothing_is_read(counted: Path, ask: Ask, run: Run) -> None:

@@ -61,6 +61,16 @@ def test_what_is_said_of_windows_helps(bare: Team, terminal: Terminal) -> None:
     assert attention(team, "ended") == []
 
 
+def test_what_is_said_of_a_single_window_helps(bare: Team, terminal: Terminal) -> None:
+    """With two sessions under one root, in which the next command needs the session's name."""
+    team, up = bare.make(WITH_COMMANDS), UP[1:]
+    said = team.run("up", "worker-a", *up, "--socket", terminal.socket).stdout
+    follow(team, said[said.index("no supervisor runs") :], "up", *up, "--socket", terminal.socket)
+    wait_until(lambda: team.services.supervision.running(), "it supervises")
+    assert "no supervisor runs" not in team.run("restart", "worker-a", *up[:1]).stdout
+    team.ask("down")
+
+
 def pane(team: Team) -> str:
     return str(team.services.agents.get("worker-a").pane_id)
 

@@ -526,3 +526,15 @@ def test_files_that_several_agents_edit_show_on_cards_and_pages(visitor: Visitor
     assert [(edit["path"], edit["others"]) for edit in files["edits"]] == [("src/app.py", ["worker-b"])]
     assert [one["patterns"] for one in files["reservations"]] == [["src/"]]
     assert files["workspace"] is None
+
+
+def test_pages_of_a_session_that_was_removed_say_so_and_are_there_again_with_it(team: Team, guest: Guest) -> None:
+    away = team.path.with_name("away")
+    team.path.rename(away)
+    for path in ("/", "/agents", "/api/agents"):
+        answer = guest.get(path)
+        assert answer.status == 507, path
+        assert str(team.path) in answer.text, path
+    assert not team.path.exists()
+    away.rename(team.path)
+    assert guest.get("/").status == 200
