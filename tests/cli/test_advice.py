@@ -462,6 +462,15 @@ def a_delivery_to_merge(stage: Stage) -> None:
     stage.helps("task.delivered", f"task show {task_id}", f"workspace merge {task_id}")
 
 
+@plays("repair.bad_pattern")
+def a_pattern_that_cannot_be_read(stage: Stage) -> None:
+    stage.made()
+    made = stage.asked("reserve", "src/**")["reservation_id"]
+    (path,) = stage.path.glob(f"reservations/**/{made}.md")
+    path.write_text(path.read_text().replace("src/**", "src/[z-a]*"))
+    stage.helps("repair.bad_pattern", "doctor", f"release {made}")
+
+
 @plays("error.which_reservation")
 def several_reservations(stage: Stage) -> None:
     stage.made()
@@ -665,6 +674,10 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     **by("end_to_end/test_up.py::test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for", "init.next"),
     **by("end_to_end/test_windows.py::test_the_second_supervisor_says_who_runs_and_ends", "error.supervise_outside"),
+    **by(
+        "end_to_end/test_continuing.py::test_a_team_goes_on_after_its_tmux_server_died_and_says_of_everybody_how",
+        "up.not_continued",
+    ),
     **by("end_to_end/test_first_screen.py::test_every_command_works", "init.next_scripted"),
     **by(
         "end_to_end/test_commands.py::test_an_agents_pane_is_set_as_doctor_advises",
@@ -705,6 +718,10 @@ ELSEWHERE: Mapping[str, str] = {
     **by(
         "cli/test_answer.py::test_the_question_and_its_choices_are_shown_with_the_command_that_answers",
         *("answer.how", "attention:dialog", "repair.hooks_asked"),
+    ),
+    **by(
+        "cli/test_commands.py::test_the_name_of_a_host_alone_is_a_command_that_starts_it_with_our_server",
+        "up.unconfigured",
     ),
     **by(
         "cli/test_answer.py::test_keys_are_pressed_in_a_terminal_once_the_screen_was_shown_and_confirmed",
