@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.text import columns, one_line, shortened
-from multi_agent_mcp.domain.times import duration_words, local_zone, parse_time
+from multi_agent_mcp.domain.times import duration_words, in_zone, local_zone, parse_time
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def ago(moment: datetime | None, now: datetime, texts: Texts) -> str:
 
 def local_words(moment: datetime, now: datetime, texts: Texts) -> str:
     """A moment by the local clock: `09:14` today, else with the day, and with the year if it is another one."""
-    there, here = moment.astimezone(local_zone()), now.astimezone(local_zone())
+    there, here = in_zone(moment, local_zone()), in_zone(now, local_zone())
     clock = f"{there:%H:%M}"
     if there.date() == here.date():
         return clock
@@ -96,7 +96,7 @@ def local_time(value: object, texts: Texts) -> str:
     """A value of a field for people: a time, as it stands in files, by the local clock to the second, with its zone;
     anything else as it is."""
     if isinstance(value, str) and value[-1:] == "Z" and value[10:11] == "T" and (moment := parse_time(value)):
-        there = moment.astimezone(local_zone())
+        there = in_zone(moment, local_zone())
         return texts("time.exact", at=f"{there:%Y-%m-%d %H:%M:%S}", zone=there.tzname() or "UTC")
     return str(value)
 

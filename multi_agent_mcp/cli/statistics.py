@@ -22,7 +22,7 @@ from multi_agent_mcp.cli.rendering import (
     words_of_code,
 )
 from multi_agent_mcp.domain.text import one_line
-from multi_agent_mcp.domain.times import asked_time, duration_words, local_zone
+from multi_agent_mcp.domain.times import asked_time, duration_words, in_zone, local_zone
 from multi_agent_mcp.domain.usage import COUNTED, Prices, Tokens, UsageRow, grouped, total_of
 from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.system.files import storage_errors
@@ -110,8 +110,8 @@ def _moment_row(events: Sequence[Row], now: datetime, texts: Texts) -> tuple[str
     at, (who, *cells, words) = events[0]
     sender, arrow, _ = who.partition(" → ")
     whom = subjects_words([cells[0].partition(" → ")[2] or cells[0] for _, cells in events], texts, named=1)
-    there = at.astimezone(local_zone())
-    clock = f"{there:%H:%M:%S}" if there.date() == now.astimezone(local_zone()).date() else local_words(at, now, texts)
+    there = in_zone(at, local_zone())
+    clock = f"{there:%H:%M:%S}" if there.date() == in_zone(now, local_zone()).date() else local_words(at, now, texts)
     return (clock, f"{sender} → {whom}" if arrow else whom, *cells, words)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import FINAL, Task, new_value
-from multi_agent_mcp.domain.times import format_time, json_values, parse_time
+from multi_agent_mcp.domain.times import format_time, in_zone, json_values, parse_time
 
 BETWEEN_MACHINES = frozenset({"machine", "on_hub_at", "came_at"})
 OTHERS = ""
@@ -434,7 +434,7 @@ def _by_day(timeline: Timeline, bars: Mapping[str, Sequence[Bar]], zone: tzinfo)
 
 def _days(start: datetime, end: datetime, zone: tzinfo) -> Iterable[tuple[date, Interval]]:
     """The days that overlap the period, each with its part within the period."""
-    day = start.astimezone(zone).date()
+    day = in_zone(start, zone).date()
     while (midnight := datetime.combine(day, time(), zone)) <= end:
         following = datetime.combine(day + timedelta(days=1), time(), zone)
         yield day, (max(midnight, start), min(following, end))

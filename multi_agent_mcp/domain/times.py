@@ -27,6 +27,14 @@ def local_zone() -> tzinfo:
         return UTC
 
 
+def in_zone(moment: datetime, zone: tzinfo) -> datetime:
+    """A moment by the clocks of a zone; in UTC if no calendar has it there (the last hours of 9999, the first of 1)."""
+    try:
+        return moment.astimezone(zone)
+    except (OverflowError, ValueError):
+        return moment.astimezone(UTC)
+
+
 def format_time(moment: datetime) -> str:
     """Formats a time as `2026-11-21T21:46:01.123456Z`."""
     # Not strftime: on Linux its %Y writes the year 999 with three digits, which cannot be parsed.

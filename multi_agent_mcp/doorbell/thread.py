@@ -26,6 +26,7 @@ IDLE = "idle"
 QUIET_SECONDS = 5.0
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 LIMIT_LOOK_SECONDS = 30.0
+LONGEST_SECONDS = 24 * 3600.0
 """The interval of checking whether an agent's host has met a usage limit; one stat(2)."""
 TAKE_OVER_AFTER = timedelta(seconds=2)
 """The interval of checking whether the process that rings still lives."""
@@ -117,7 +118,7 @@ class DoorbellThread:
         """Sleeps for a pause, or until woken; a usage limit that begins meanwhile, which no directory of the agent's
         tells, ends the sleep, so that its reset is not missed."""
         if pause is not None:
-            self._wake.wait(pause.total_seconds())
+            self._wake.wait(min(pause.total_seconds(), LONGEST_SECONDS))  # a deadline by hand may be in the year 9999
             return
         with suppress(Refusal):
             while not self._wake.wait(LIMIT_LOOK_SECONDS) and not self._doorbell.awaits_reset(self._agent_id):

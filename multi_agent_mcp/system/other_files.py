@@ -161,6 +161,7 @@ def _backed_up(path: Path, backups: Path) -> Path:
             return backup
 
 
+LINE_BYTES = 16 * 1024 * 1024
 MARK_BYTES = 512
 
 
@@ -192,7 +193,7 @@ class GrowingFile:
         return status.st_ino != self.place.inode or status.st_size != self.place.offset
 
     def lines(self) -> Iterator[bytes]:
-        """Yields the complete lines since `place`."""
+        """Yields the complete lines since `place`; those longer than `LINE_BYTES` are passed over."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
@@ -201,11 +202,15 @@ class GrowingFile:
             start = self._start(descriptor, status)
             file.seek(start)
             offset = start
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
+            is_too_long = start > 0 and os.pread(descriptor, 1, start - 1) != b"\n"  # the last look ended in a line
+            while line := file.readline(LINE_BYTES):
+                is_whole = line.endswith(b"\n")
+                if not is_whole and not is_too_long and len(line) < LINE_BYTES:
+                    break  # its end has not been written yet
                 offset += len(line)
-                yield line
+                if is_whole and not is_too_long:
+                    yield line
+                is_too_long = not is_whole
             self.place = Place(status.st_ino, offset, _mark(descriptor, offset))
 
     def _start(self, descriptor: int, status: os.stat_result) -> int:

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
-from multi_agent_mcp.domain.times import duration_words
+from multi_agent_mcp.domain.times import duration_words, in_zone
 from multi_agent_mcp.texts import CONSOLE, PEOPLE, Texts, catalogue
 
 # The time axis of a timeline: pixels of moments, and ticks.
@@ -62,19 +62,19 @@ class Scale:
         seconds = self.length.total_seconds()
         room = max((self.right - self.left) / TICK_PIXELS, 1.0)
         step = next((step for step in STEPS if seconds / step <= room), STEPS[-1])
-        midnight = self.start.astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        midnight = in_zone(self.start, self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
         first = int(((self.start - midnight).total_seconds()) / step)
         day = None
         for count in range(first, first + int(room) + 3):
             moment = midnight + timedelta(seconds=count * step)
             if self.start <= moment <= self.start + self.length:
-                local = moment.astimezone(self.zone)
+                local = in_zone(moment, self.zone)
                 yield self.x(moment), _clock_label(local, step, new_day=local.date() != day)
                 day = local.date()
 
     def clock(self, moment: datetime) -> str:
         """The day and time of a moment, to the millisecond."""
-        local = moment.astimezone(self.zone)
+        local = in_zone(moment, self.zone)
         return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d}"
 
 
@@ -283,7 +283,7 @@ def _templates() -> Environment:
 
 def _heading(timeline: Timeline, scale: Scale, texts: Texts) -> tuple[str, str]:
     """The period, and the numbers of messages, tasks and interrupts shown."""
-    start = timeline.start.astimezone(scale.zone)
+    start = in_zone(timeline.start, scale.zone)
     length = _lasted(timeline.end - timeline.start, texts)
     counts = texts(
         "timeline.counts",

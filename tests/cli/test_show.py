@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,21 @@ def test_a_task_written_by_hand_is_not_said_to_have_changed_in_1970(run: Run, se
     said = run("show", "aaaabbbb").stdout
     assert "By hand" in said
     assert "1970" not in said
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
+@pytest.mark.parametrize("year", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_mail_from_the_ends_of_the_calendar_is_read_searched_and_traced(
+    session: Path, run: Run, monkeypatch: pytest.MonkeyPatch, zone: str, year: str
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    message_id = "msg_0123456789ab"
+    name = f"{year[:10].replace('-', '')}_{year[11:19].replace(':', '')}_01234567.md"
+    head = f"id: {message_id}\nsender_id: admin\nreceiver_id: owner\nmessage_type: request\ncreated_at: '{year}'\n"
+    (session / "ipc" / "owner" / name).write_text(f"---\n{head}---\nhello\n")
+    for command in (("unread",), ("search", "hello"), ("read",), ("timeline",), ("watch", "--once")):
+        shown = run(*command)
+        assert shown.exit_code == 0, (command, shown.output, shown.exception)
+    monkeypatch.undo()
+    time.tzset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from multi_agent_mcp.domain.times import (
     format_duration,
     format_time,
     from_timestamp,
+    in_zone,
     now,
     parse_time,
     stamp,
@@ -97,3 +99,10 @@ def test_a_duration_is_told_at_a_glance(seconds: float, told: str) -> None:
 @pytest.mark.parametrize("seconds", [2.0**62, -(2.0**62), float("inf"), float("nan")])
 def test_a_modification_time_of_no_calendar_counts_as_the_epoch(seconds: float) -> None:
     assert from_timestamp(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles", "UTC"])
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_the_ends_of_the_calendar_are_shown_in_every_zone(moment: str, zone: str) -> None:
+    there = in_zone(parse_time(moment), ZoneInfo(zone))  # type: ignore[arg-type]
+    assert f"{there:%Y-%m-%d %H:%M}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
 from multi_agent_mcp.domain.delivery import NAMED, Delivery
 from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.doorbell.thread import DoorbellThread
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send
@@ -188,3 +190,11 @@ def test_a_doorbell_about_a_heap_is_remembered_in_a_few_lines_and_rings_once(
     assert services.doorbell.ring_again("owner")[0] is None
     by_hand(services, "owner", "late.md", "---\nsender_id: admin\n---\n\nx")
     assert services.doorbell.ring_again("owner")[0] == Delivery("submitted")
+
+
+def test_a_pause_until_the_year_9999_ends_no_thread(services: Services) -> None:
+    bell = DoorbellThread(services.doorbell, "owner", "task", prepare=dict)
+    with ThreadPoolExecutor() as pool:
+        asleep = pool.submit(bell._sleep, timedelta.max)
+        bell.wake()
+        asleep.result()

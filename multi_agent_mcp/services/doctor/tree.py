@@ -21,6 +21,7 @@ from multi_agent_mcp.domain.entity import is_entity_id, new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.question import Dialog, Question
+from multi_agent_mcp.domain.reservation import Reservation
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import Reason, StorageError
@@ -443,6 +444,7 @@ _SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], bool]]] = {
     "questions": (Question, lambda question: question.settled),
     "sessions": (AgentSession, lambda session: session.ended_at is not None),
     "executions": (Execution, lambda execution: not execution.running),
+    "reservations": (Reservation, lambda reservation: not reservation.is_open),
 }
 """How a file says that it is over (read, finished, ended), whatever directory it is in."""
 LOCK_AGE = timedelta(days=30)
@@ -461,6 +463,8 @@ _MAY_BE_OVER = re.compile(
     | (?P<handoffs>       handoffs/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<delegations>    delegations/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<conversations>  conversations/archive/[^/]+/cnv_[0-9a-f]{12}/[^/]+\.md )
+    | (?P<receipts>       receipts/tsk_[0-9a-f]{12}/(?:archive/[^/]+/)?[^/]+\.md )
+    | (?P<reservations>   reservations/archive/(?:[^/]+/)?[^/]+\.md )
     | (?P<questions>      questions/archive/[^/]+/[^/]+\.md )
     | (?P<audit>          audit/[^/]+\.jsonl )
     | (?P<claims>         \.claims/[^/]+/[^/]+\.json )
@@ -489,10 +493,10 @@ class Pruning(Service):
         super().__init__(session)
 
     def prunable(self, now: datetime, age: timedelta, *, reads_archives: bool = True) -> Iterator[Prunable]:
-        """Yields archived mail, notifications, tasks, questions and hand-offs, ended sessions, executions with their
-        logs, ended conversations with their delegations, released wait-locks, the audit log, idempotency keys; lock
-        files and scratch files of killed processes by ages of their own. A file may be deleted as soon as it is
-        yielded.
+        """Yields archived mail, notifications, tasks, questions and hand-offs, ended sessions and reservations,
+        receipts of tasks that are over, executions with their logs, ended conversations with their delegations,
+        released wait-locks, the audit log, idempotency keys; lock files and scratch files of killed processes by ages
+        of their own. A file may be deleted as soon as it is yielded.
 
         Files that refer to others come first: a delegation without its conversation would seem never to have been
         carried out. Without `reads_archives`, everything in an archive is taken to be over, which is fast, but only
@@ -532,6 +536,8 @@ class _Search:
             "tasks": lambda node: node.last.partition(".")[0] not in self.needed and self._says_so("tasks", node),
             "histories": lambda node: workspace.tasks.find(PurePath(node.name).stem) is None,
             "questions": lambda node: self._says_so("questions", node),
+            "reservations": lambda node: self._says_so("reservations", node),
+            "receipts": lambda node: self._task_is_over(node.name.split("/")[1]),
             "sessions": lambda node: self._says_so("sessions", node),
             "executions": lambda node: self._says_so("executions", node),
             "logs": lambda node: not self._is_running(_owner(node), f"{PurePath(node.name).stem}.md"),
@@ -585,6 +591,10 @@ class _Search:
             return data is not None and is_over(codec(entity_type).decode(data, id=PurePath(node.name).stem))
         except Unreadable:
             return False
+
+    def _task_is_over(self, task_id: str) -> bool:
+        task = self.workspace.tasks.find(task_id)
+        return task is None or task.final
 
     def _is_running(self, agent_id: str, name: str) -> bool:
         execution = self.workspace.executions.directory(agent_id).load(name)

@@ -27,7 +27,7 @@ from multi_agent_mcp.domain.timeline import (
     bars_of,
     compute,
 )
-from multi_agent_mcp.domain.times import parse_time, stamp
+from multi_agent_mcp.domain.times import in_zone, parse_time, stamp
 from multi_agent_mcp.services.mail import MailSearch, delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.session import Service, Session
@@ -241,7 +241,7 @@ class StatisticsOfSession(Service):
     def last_days(self, days: int, zone: tzinfo) -> Statistics:
         """The statistics of the last `days` days in `zone`, today included, until now."""
         now = self.clock()
-        midnight = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        midnight = in_zone(now, zone).replace(hour=0, minute=0, second=0, microsecond=0)
         return self.of(midnight - timedelta(days=days - 1), now, zone)
 
     def of(self, start: datetime, end: datetime, zone: tzinfo) -> Statistics:

@@ -23,7 +23,7 @@ from multi_agent_mcp.domain.limit import (
     until_said,
 )
 from multi_agent_mcp.domain.text import parsed, value_at
-from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.domain.times import in_zone, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.session import Service
@@ -138,7 +138,7 @@ class Limits(Service):
 
     def sentence(self, limit: Limit) -> str:
         """The sentence that says what limit it is and when it ends."""
-        until = limit.until and limit.until.astimezone(self.session.zone)
+        until = limit.until and in_zone(limit.until, self.session.zone)
         when = self.texts("limit.unknown") if until is None else f"{until:%Y-%m-%d %H:%M %Z}"
         return self.texts("limit.reason", agent_id=limit.agent_id, window=limit.window or "-", until=when)
 

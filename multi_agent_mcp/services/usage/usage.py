@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from multi_agent_mcp.config import read_prices
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
 from multi_agent_mcp.domain.notification import Notification, derived_id
+from multi_agent_mcp.domain.times import in_zone
 from multi_agent_mcp.domain.usage import Prices, UsageRow
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.usage.ledger import FileRead, Ledger, Source, Sources
@@ -203,7 +204,7 @@ class Usage(Service):
 
 
 def _midnight(moment: datetime, zone: tzinfo) -> datetime:
-    return moment.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    return in_zone(moment, zone).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 # Budgets of tokens, and contexts that are nearly full.
@@ -263,7 +264,7 @@ class Budgets(Service):
     def of(self, agent: Agent) -> Iterator[Budget]:
         """Yields the agent's budgets with what it has used of them: its day's, and that of the task it works on."""
         limits = self._limits(agent)
-        midnight = self.clock().astimezone(self.session.zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        midnight = in_zone(self.clock(), self.session.zone).replace(hour=0, minute=0, second=0, microsecond=0)
         allowed = _allowed(agent)
         if PER_DAY in limits:
             day = f"{midnight:%Y-%m-%d}"

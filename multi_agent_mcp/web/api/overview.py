@@ -10,7 +10,7 @@ from multi_agent_mcp import __version__
 from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.timeline import Timeline
-from multi_agent_mcp.domain.times import asked_time
+from multi_agent_mcp.domain.times import asked_time, in_zone
 from multi_agent_mcp.domain.usage import UsageRow, grouped
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search import SearchQuery, parts
@@ -111,7 +111,7 @@ def _usage(call: ApiRequest, days: int) -> dict[str, Any]:
     except InvalidArguments:
         prices = None  # `usage` says why
     by_day = [
-        {"day": f"{start.astimezone(call.zone):%Y-%m-%d}", "tokens": _by_agent(found)}
+        {"day": f"{in_zone(start, call.zone):%Y-%m-%d}", "tokens": _by_agent(found)}
         for start, found in usage.by_day(days, call.zone)
     ]
     currency = None if prices is None else prices.currency

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.entity import new_id
+from multi_agent_mcp.domain.proof import Receipt
 from multi_agent_mcp.services.doctor.tree import Prunable
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read, send, unread
+from tests.services.tasks_support import moved, running
 from tests.store.support import confirm_read
 
 MONTH = timedelta(days=30)
@@ -215,3 +218,17 @@ def test_a_conversation_that_unread_mail_belongs_to_stays(services: Services, ad
     read(services, "worker-a")
     prune(services)
     assert services.workspace.conversations.find(conversation.id) is None
+
+
+def test_receipts_of_tasks_that_are_over_and_ended_reservations_can_be_pruned(services: Services) -> None:
+    done, going = moved(services, running(services), "cancelled"), running(services)
+    for task in (done, going):
+        services.workspace.receipts.add(Receipt(id=new_id("rcp"), task_id=task.id, output="x"))
+    ended, _ = services.reservations.reserve(services.agents.get("admin"), ["a"])
+    services.reservations.reserve(services.agents.get("admin"), ["b"], minutes=60 * 24 * 365)
+    services.reservations.release(services.agents.get("admin"), ended.id)
+    found = [item for item in prunable(services) if item.kind in ("receipts", "reservations")]
+    assert sorted((item.kind, done.id in item.name or ended.id in item.name) for item in found) == [
+        ("receipts", True),
+        ("reservations", True),
+    ]
