@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import yaml
 
@@ -36,6 +36,7 @@ SHELL_WORDS = frozenset(
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger values are mistakes, and date arithmetic overflows not far beyond."""
 TOKENS_MAX = 10**12
+_BOOL = "tag:yaml.org,2002:bool"
 NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 """The errors that PyYAML raises for invalid files: its constructors do not check (`!!bool x`, `!!int ""`)."""
 
@@ -302,9 +303,59 @@ def read_prices(path: Path) -> tuple[str, dict[str, dict[str, float]]] | None:
     return currency, found
 
 
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """A safe loader with YAML 1.2's words: `no`, `on` and dates are texts, as whoever writes a name means them."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, form) for tag, form in rules if tag not in (_BOOL, "tag:yaml.org,2002:timestamp")]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(_BOOL, re.compile("true|True|TRUE|false|False|FALSE"), list("tTfF"))
+
+
+class _Doubled(yaml.MarkedYAMLError):
+    """Raised for a key that stands twice in a mapping: a parser would drop what the first says."""
+
+
 def load_yaml(path: Path) -> Any:
     """Loads a YAML file written by a person. Raises `OSError` and `NOT_YAML`."""
-    return yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+    loader = _Loader(path.read_bytes())
+    try:
+        document = loader.get_single_node()
+        if document is None:
+            return None
+        _require_single_keys(document)
+        return loader.construct_document(document)
+    finally:
+        loader.dispose()
+
+
+def _require_single_keys(document: yaml.Node) -> None:
+    """Raises `_Doubled`. Before anything is constructed, as merging (`<<`) then doubles keys that may differ."""
+    seen, waiting = set(), [document]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or isinstance(node, yaml.ScalarNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+            continue
+        lines: dict[tuple[str, str], int] = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (first := lines.get((key.tag, key.value))) is not None:
+                    raise _Doubled(context=str(first), problem=key.value, problem_mark=key.start_mark)
+                lines[key.tag, key.value] = key.start_mark.line + 1
+            waiting.append(value)
+
+
+def truth(value: Any) -> Any:
+    """The truth value that a person has written: `yes` and `on` are true, as in YAML 1.1. Other values as they are."""
+    words = {"yes": True, "on": True, "no": False, "off": False}
+    return words.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def yaml_problem(error: Exception) -> OSError | Reason:
@@ -314,6 +365,8 @@ def yaml_problem(error: Exception) -> OSError | Reason:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return Reason("no_yaml")
+    if isinstance(error, _Doubled):
+        return Reason("doubled_key", name=f"{error.problem:.60}", line=mark.line + 1, first=error.context)
     problem = getattr(error, "problem", None) or ""
     return Reason("no_yaml_at", line=mark.line + 1, column=mark.column + 1, problem=problem)
 
@@ -377,7 +430,7 @@ def parse_console(given: Any) -> bool:
         raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="console"))
     if unknown := sorted(map(str, given.keys() - {"answer"})):  # a typo must not leave enabled what was to be disabled
         raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"console.{unknown[0]}"))
-    answers = given.get("answer", True)
+    answers = truth(given.get("answer", True))
     if not isinstance(answers, bool):
         raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="console.answer"))
     return answers
@@ -390,7 +443,7 @@ REPOSITORY_KEYS = ("reservations", "workspace", "workspace_setup", "guard")
 
 def parse_repository(data: Mapping[str, Any]) -> Repository:
     """Parses what session.yaml or team.yaml say of the repository. Raises `InvalidArguments`."""
-    guard, setup = data.get("guard"), data.get("workspace_setup")
+    guard, setup = truth(data.get("guard")), data.get("workspace_setup")
     if guard is not None and not isinstance(guard, bool):
         raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="guard"))
     words = [setup] if isinstance(setup, str) else setup
@@ -432,18 +485,18 @@ def parse_telemetry(given: Any) -> Destination | None:
 def parse_usage(given: Any, name: str = "usage") -> bool:
     """Parses `usage` of session.yaml, team.yaml or an agent: `on` (the default) or `off`, with or without quotes.
     Raises `InvalidArguments`."""
-    words = {None: True, "on": True, "off": False, True: True, False: False}
-    if not isinstance(given, (str, bool, type(None))) or given not in words:
+    given = truth(given)
+    if not isinstance(given, bool | None):
         raise InvalidArguments(
             "bad_settings", reason=Reason("no_choice", name=name, value=f"{given!r:.60}", allowed="on, off")
         )
-    return words[given]
+    return given is not False
 
 
 def parse_on_limit(given: Any, name: str = "on_limit") -> str:
     """Parses `on_limit` of session.yaml, team.yaml or an agent: `wait` (the default), `tell` or `off`, which YAML reads
     as false. Raises `InvalidArguments`."""
-    chosen = "wait" if given is None else "off" if given is False else given
+    chosen = "wait" if given is None else "off" if truth(given) is False else given
     if chosen not in ("wait", "tell", "off"):
         value = f"{given!r:.60}"
         raise InvalidArguments(
@@ -454,6 +507,7 @@ def parse_on_limit(given: Any, name: str = "on_limit") -> str:
 
 def parse_resume(given: Any) -> bool:
     """Parses `resume` of session.yaml or team.yaml: `true` (the default) or `false`. Raises `InvalidArguments`."""
+    given = truth(given)
     if not isinstance(given, bool | None):
         raise InvalidArguments(
             "bad_settings", reason=Reason("no_choice", name="resume", value=f"{given!r:.60}", allowed="true, false")

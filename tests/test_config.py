@@ -17,6 +17,7 @@ from multi_agent_mcp.config import (
     session_names,
 )
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
+from multi_agent_mcp.texts import catalogue
 
 
 def settings_file(tmp_path: Path, text: str) -> Path:
@@ -156,3 +157,20 @@ def test_a_typo_does_not_leave_the_console_s_answers_on(tmp_path: Path, console:
         read_settings(path)
     path.write_text("console: {answer: false}\n", encoding="utf-8")
     assert read_settings(path).console_answers is False
+
+
+def test_a_key_of_session_yaml_that_stands_twice_is_refused_with_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "session.yaml").write_text("language: en\nlimits: {}\nlanguage: ja\n")
+    with pytest.raises(InvalidArguments) as refused:
+        read_settings(tmp_path / "session.yaml")
+    assert "language stands twice (lines 1 and 3)" in catalogue("en").sentence(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("yes", True), ("on", True), ("No", False), ("OFF", False), ("true", True)]
+)
+def test_switches_may_be_written_with_the_words_of_older_yaml(tmp_path: Path, word: str, meant: bool) -> None:
+    switches = f"resume: {word}\nguard: {word}\nusage: {word}\nconsole: {{answer: {word}}}\n"
+    (tmp_path / "session.yaml").write_text(switches)
+    found = read_settings(tmp_path / "session.yaml")
+    assert [found.resume, found.repository.guard, found.usage, found.console_answers] == [meant] * 4

@@ -20,6 +20,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, age, id8
@@ -583,7 +584,7 @@ class Inbox(Generic[R]):
                     yield item
 
     def _loaded(self, month: ReadMonth[R], names: Iterable[str]) -> list[tuple[Path, R]]:
-        loaded = ((month.path / name, month.load(name)) for name in names)
+        loaded = ((month.path / name, _load(month, name)) for name in names)
         found = [(path, entity) for path, entity in loaded if entity is not None]
         return sorted(found, key=lambda item: self.position(*item), reverse=True)
 
@@ -651,6 +652,18 @@ def deliver_all(entities: Sequence[tuple[Inbox[R], R]]) -> None:
         inbox.hot.require_inside()
     inbox, _ = entities[0]
     inbox.files.create_all({to.path / file_name(entity): to.hot.codec.encode(entity) for to, entity in entities})
+
+
+def _load(month: ReadMonth[R], name: str) -> R | None:
+    """The entity in a file of the archive; None, too, for what is no file: a link, a socket or a pipe that somebody has
+    put there hides nothing else. Raises `StorageError`."""
+    try:
+        return month.load(name)
+    except StorageError:
+        with suppress(OSError):
+            if not S_ISREG((month.path / name).lstat().st_mode):
+                return None
+        raise
 
 
 def _digits(name: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.server.seat import Seat
+from tests.services.support import send
 
 _CALL = re.compile(r"(\w+)\(([^)]*)\)")
 _ARGUMENT = re.compile(r'(\w+)=("[^"]*"|\d+|true|false)')
@@ -219,3 +223,23 @@ def test_the_tasks_of_the_dashboard_can_be_read_to_the_end(services: Services, a
     assert sorted(found) == sorted(task.id for task in made)
     assert ["agents" in answer["dashboard"] for answer in answers] == [True] + [False] * (len(answers) - 1)
     assert seat.call("get_dashboard", after="tsk_0123456789ab")["error"] == "task_not_found"
+
+
+def test_odd_files_in_an_archive_hide_no_message(services: Services, seat: Seat, tmp_path: Path) -> None:
+    for number in range(4):
+        send(services, "admin", "worker-a", f"note {number}")
+    seat.call("read_messages")
+    seat.call("get_unread_count")  # confirms: the messages move to the archive
+    *files, kept = sorted((services.workspace.mailbox("worker-a").path / "archive").rglob("*.md"))
+    assert len(files) == 3
+    link, pipe, plug = files
+    for path in files:
+        path.unlink()
+    link.symlink_to(tmp_path / "elsewhere.md")
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as server:
+        directory = os.open(plug.parent, os.O_RDONLY)  # the address of a socket is short
+        server.bind(f"/proc/self/fd/{directory}/{plug.name}")
+        os.close(directory)
+    answer = seat.call("read_messages", unread_only=False)
+    assert [message["id"][:8] in kept.name for message in answer["messages"]] == [True], answer

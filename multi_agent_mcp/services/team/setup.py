@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,8 @@ _CHOICES: Mapping[str, Sequence[str | None]] = {
     "shell": (*config.SHELLS, None),
 }
 PROMPT_CHARACTERS = 1_000
+_FOLDS = re.compile(r"[ \t]*(?:\\\n[ \t]*|\n(?:[ \t]+|(?=-)))")
+"""A line end before an indented line or an option, or one that the shell would take away."""
 
 
 class _Unusable(Exception):
@@ -100,7 +103,7 @@ def read_team(path: Path) -> Team:
 
 def _team(data: Any) -> Team:
     agents = _members(data)
-    language = data.get("language")
+    language = _named(data.get("language"), "language")
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
     try:
@@ -111,7 +114,7 @@ def _team(data: Any) -> Team:
         raise _Unusable(refusal.values["reason"]) from refusal
     return Team(
         agents,
-        data.get("session"),
+        _named(data.get("session"), "session"),
         language,
         notify_command=config.parse_notify_command(data.get("notify_command")),
         repository={key: data[key] for key in config.REPOSITORY_KEYS if data.get(key) is not None},
@@ -156,7 +159,7 @@ def _agent(record: Any) -> Agent:
     if not isinstance(record, dict) or "id" not in record:
         raise _Unusable(Reason("no_id", value=f"{reprlib.repr(record):.80}"))
     try:
-        agent_id = parse_agent_id(record["id"])
+        agent_id = parse_agent_id(_named(record["id"], "id"))
     except InvalidId as error:
         raise InvalidId(value=repr(record["id"])[:80]) from error
     for key, allowed in _CHOICES.items():
@@ -173,8 +176,8 @@ def _agent(record: Any) -> Agent:
         role=record.get("role", "worker"),
         type=record.get("type", "ai"),
         name=str(record.get("name") or ""),
-        parent_id=None if parent is None else parse_agent_id(parent),
-        command=_text_or_none(record, "command"),
+        parent_id=None if parent is None else parse_agent_id(_named(parent, f"{agent_id}.parent")),
+        command=_command(record),
         host=_text_or_none(record, "host"),
         prompt=_prompt(record),
         extra=_as_json({str(key): value for key, value in record.items() if key not in _AGENT_KEYS}),
@@ -188,6 +191,21 @@ def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise _Unusable(Reason("no_json")) from error
     return plain
+
+
+def _named(value: Any, key: str) -> Any:
+    """A name, as it is. Raises `_Unusable` for one that YAML reads as a number or truth value."""
+    if isinstance(value, (bool, int, float)):
+        spelled = str(value).lower() if isinstance(value, bool) else str(value)
+        raise _Unusable(Reason("unquoted", name=key, value=f"{spelled:.60}"))
+    return value
+
+
+def _command(record: Mapping[str, Any]) -> str | None:
+    """The agent's command as one line where it is one: what YAML's folding leaves of line ends around it and before
+    its further words is no line end of the shell's."""
+    command = _text_or_none(record, "command")
+    return None if command is None else _FOLDS.sub(" ", command.strip())
 
 
 def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:

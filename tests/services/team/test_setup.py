@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.config import read_settings, session_names
+from multi_agent_mcp.config import parse_repository, read_settings, session_names
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
@@ -78,7 +78,7 @@ def test_the_documented_team_is_read(team_file: Path) -> None:
         "agents: [{id: a}]\nnotify_command: ntfy publish",
         "agents: [{id: a, x: .nan}]",
         "agents: [{id: a, x: {[1]: 2}}]",
-        "agents: [{id: a, x: {2026-11-21: 2}}]",
+        "agents: [{id: a, x: {[2026]: 2}}]",
         "agents:\n  - id: a\n    x: &x [*x]",
         "\x00",
         "agents: &a [*a]",
@@ -322,3 +322,69 @@ def test_a_session_is_opened_by_its_exact_name_where_the_file_system_does_not_mi
     assert (tmp_path / "Demo" / "session.yaml").is_file()
     with pytest.raises(NoSuchSession):
         open_session(tmp_path, "Demo", notifier=Recorder())
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    """The sentence with which a team.yaml is refused."""
+    path = tmp_path / "team.yaml"
+    path.write_text(text)
+    with pytest.raises((InvalidArguments, InvalidId)) as refusal:
+        read_team(path)
+    return catalogue("en").sentence(refusal.value)
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_lines(tmp_path: Path) -> None:
+    doubled = "agents:\n  - {id: a}\nlanguage: en\nagents:\n  - {id: b}\n"
+    assert "the key agents stands twice (lines 1 and 4)" in refused(tmp_path, doubled)
+    assert "the key id stands twice (lines 2 and 2)" in refused(tmp_path, "agents:\n  - {id: a, id: b}\n")
+    nested = "agents: [{id: a}]\nlimits:\n  stuck_minutes: 5\n  stuck_minutes: 6\n"
+    assert "the key stuck_minutes stands twice (lines 3 and 4)" in refused(tmp_path, nested)
+
+
+def test_keys_that_are_merged_may_be_said_again(tmp_path: Path) -> None:
+    text = "shared: &it {role: worker, host: plain}\nmore: &more {<<: *it, host: claude}\n"
+    (tmp_path / "team.yaml").write_text(f"{text}agents: [{{<<: *more, id: a, role: admin}}, {{<<: *it, id: b}}]\n")
+    one, other = read_team(tmp_path / "team.yaml").agents
+    assert [(one.role, one.host), (other.role, other.host)] == [("admin", "claude"), ("worker", "plain")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("agents: [{id: 1}]", 'id is 1, which YAML takes for no text; write "1" with quotes'),
+        ("agents: [{id: true}]", 'write "true" with quotes'),
+        ("agents: [{id: a, parent: 7}]", 'a.parent is 7, which YAML takes for no text; write "7" with quotes'),
+        ("session: 2026\nagents: [{id: a}]", 'session is 2026, which YAML takes for no text; write "2026" with quotes'),
+        ("language: no\nagents: [{id: a}]", "Language 'no' is not available"),
+        ("reservations: on\nagents: [{id: a}]", "reservations is 'on', not one of advise, enforce"),
+        ("guard: maybe\nagents: [{id: a}]", "guard must be true or false"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_what_to_write(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused(tmp_path, text)
+
+
+def test_words_that_older_yaml_takes_for_truth_are_names_and_switches_as_they_are_meant(tmp_path: Path) -> None:
+    text = "session: 2026-11-27\nguard: on\nresume: no\nusage: off\nagents: [{id: no}, {id: on, parent: no}]\n"
+    (tmp_path / "team.yaml").write_text(text)
+    team = read_team(tmp_path / "team.yaml")
+    assert [(agent.id, agent.parent_id) for agent in team.agents] == [("no", None), ("on", "no")]
+    assert (team.session, team.resume, team.usage) == ("2026-11-27", False, False)
+    assert parse_repository(team.settings).guard is True
+
+
+@pytest.mark.parametrize(
+    ("command", "read"),
+    [
+        (">\n      claude\n      --mcp-config {mcp_config}\n", "claude --mcp-config {mcp_config}"),
+        (">\n      claude\n        --mcp-config {mcp_config}\n", "claude --mcp-config {mcp_config}"),
+        ("|\n      claude \\\n      --mcp-config {mcp_config}\n", "claude --mcp-config {mcp_config}"),
+        ("|\n      claude\n      --mcp-config {mcp_config}\n\n", "claude --mcp-config {mcp_config}"),
+        ('"claude {mcp_config}\\n"', "claude {mcp_config}"),
+        ("|\n      cd app\n      claude {mcp_config}\n", "cd app\nclaude {mcp_config}"),
+    ],
+)
+def test_line_ends_of_folded_commands_are_none_of_the_shells(tmp_path: Path, command: str, read: str) -> None:
+    (tmp_path / "team.yaml").write_text(f"agents:\n  - id: a\n    command: {command}")
+    (agent,) = read_team(tmp_path / "team.yaml").agents
+    assert agent.command == read
