@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Run
 from multi_agent_mcp.services.repository.merging import MoveBranch
 from multi_agent_mcp.services.repository.worktrees import PORT_BASE, AddWorktree, RemoveWorktree, Worktree
+from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.system.git import GitFailed, git
 from multi_agent_mcp.wiring import Services
+from tests.conftest import TEAM
 from tests.server.seat import Seat
 from tests.services.repository.conftest import NAMED
 from tests.services.support import read
@@ -60,6 +63,78 @@ def test_it_is_made_beside_the_project_with_what_it_needs(
     assert services.worktrees.environment("worker-a") == {PORT_BASE: str(worktree.port_base)}
     assert made(services, "worker-b").port_base != worktree.port_base
     assert git(project, "status", "--porcelain") == "?? .worktreeinclude"
+
+
+def test_a_team_in_a_subdirectory_works_in_that_of_the_worktree(project: Path, services: Services) -> None:
+    app = project / "packages" / "app"
+    app.mkdir(parents=True)
+    (app / "package.json").write_text("{}\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "app")
+    create_session(app / ".multi-agent-mcp", "inner", TEAM, "en")
+    inner = open_session(app / ".multi-agent-mcp", "inner", clock=services.clock, notifier=services.notifier)
+    add_missing(inner.agents, TEAM)
+    agent = inner.agents.get("worker-a")
+    worktree = inner.worktrees.set_up(inner.worktrees.add(agent))
+    assert (worktree.place, worktree.directory) == ("packages/app", f"{worktree.path}/packages/app")
+    assert inner.worktree_directory("worker-a") == Path(worktree.path, "packages", "app")
+    assert inner.checks.directory_of("worker-a") == Path(worktree.path, "packages", "app")
+    shutil.rmtree(Path(worktree.path, "packages"))
+    assert worktree.directory == worktree.path
+
+
+@pytest.mark.parametrize("other", ["mam", "mam/demo", "mam/demo/worker-a/more"])
+def test_a_branch_in_the_way_of_ours_is_named_and_renaming_it_helps(
+    services: Services, project: Path, other: str
+) -> None:
+    git(project, "branch", other)
+    with pytest.raises(InvalidArguments) as refusal:
+        made(services)
+    said = services.texts.sentence(refusal.value)
+    subprocess.run(["/bin/sh", "-c", said.partition("that: ")[2]], check=True, capture_output=True)
+    assert made(services).branch == "mam/demo/worker-a"
+
+
+def test_a_worktree_counts_that_git_has_made_whatever_a_hook_says_of_it(services: Services, project: Path) -> None:
+    hook = project / ".git" / "hooks" / "post-checkout"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    assert is_clean(Path(made(services).path))
+
+
+def test_a_worktree_that_git_cannot_fill_leaves_nothing_behind(services: Services, project: Path) -> None:
+    (project / ".gitattributes").write_text("a.txt filter=missing\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "filtered")
+    git(project, "config", "filter.missing.smudge", "no-such-program")
+    git(project, "config", "filter.missing.required", "true")
+    with pytest.raises(GitFailed):
+        made(services)
+    assert services.worktrees.all() == []
+    assert git(project, "branch", "--list", "mam/*") == ""
+    git(project, "config", "--unset", "filter.missing.required")
+    assert Path(made(services).path, "a.txt").exists()
+
+
+def test_a_repository_with_a_sparse_checkout_of_its_own_is_merged_into_and_worked_in(
+    services: Services, project: Path
+) -> None:
+    for name in ("in", "out"):
+        (project / name).mkdir()
+        (project / name / "x.txt").write_text("x\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "two parts")
+    git(project, "sparse-checkout", "set", "--cone", "in")
+    worktree = made(services)
+    assert services.worktrees.holdings(worktree).keeps is None
+    git(worktree.path, "sparse-checkout", "disable")
+    Path(worktree.path, "out", "x.txt").write_text("y\n")
+    commit(worktree, "in/x.txt", "y\n")
+    merged = services.merging.merge(services.agents.get("owner"), done(services))
+    assert merged.commit is not None
+    assert ((project / "in" / "x.txt").read_text(), (project / "out").exists()) == ("y\n", False)
+    assert git(project, "show", "HEAD:out/x.txt") == "y"
+    assert is_clean(project)
 
 
 def test_a_setup_that_fails_is_said_and_tried_again(
