@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.hosts import host_alone, with_configuration
+from multi_agent_mcp.system.process import directory_of
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -334,12 +335,16 @@ def list_workspaces(context: SessionContext) -> None:
 @click.argument("agent_id", metavar="AGENT")
 @session_command()
 def add_workspace(context: SessionContext, agent_id: str) -> None:
-    """Make an agent's worktree, and run `workspace_setup` in it; from then on `up` starts the agent there."""
+    """Make an agent's worktree, and run `workspace_setup` in it; from its next start the agent works there."""
     services = context.services
     agent = services.agents.here(agent_id)
+    runs = services.sessions.alive(agent.id) or (agent.pane_pid and directory_of(agent.pane_pid) is not None)
+    is_elsewhere = bool(runs) and services.worktrees.of(agent.id) is None
     made = services.worktrees.ensure(agent)
     services.agents.change(agent.id, workspace="worktree")
-    context.answer(asdict(made), [made.path, context.texts("workspace.made", branch=made.branch)])
+    key = "workspace.made_later" if is_elsewhere else "workspace.made"
+    lines = [made.path, context.texts(key, branch=made.branch, agent_id=agent.id)]
+    context.answer({**asdict(made), "restart": is_elsewhere}, lines)
 
 
 @workspace.command("merge")

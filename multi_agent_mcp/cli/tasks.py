@@ -170,6 +170,7 @@ def show(context: SessionContext, task_id: str) -> None:
     delivered = context.services.worktrees.delivered(task.id)
     if delivered is not None:
         key = "task.merged" if delivered["merged"] else "task.delivered"
+        key = "task.nothing_delivered" if delivered["ahead"] == 0 else key
         named = {"commit": delivered["commit"][:10], "branch": delivered["branch"] or "-", "task_id": task.id}
         record |= {"delivery": {**(task.delivery or {}), **delivered}}
         checked = ["", context.texts(key, **named), *checked]

@@ -333,6 +333,11 @@ def _told(pid: int, ask: Callable[[psutil.Process], T]) -> T | None:
 SYSTEM: ProcessTable = Proc() if sys.platform == "linux" else Portable()
 
 
+def directory_of(pid: int) -> str | None:
+    """The directory in which a process works; None for one that is gone or another user's."""
+    return _told(pid, lambda process: process.cwd())
+
+
 def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground | None:
     """The foreground of the terminal controlled by this process, a pane's first one. None if it cannot be determined,
     because the process or the group's leader has ended."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import child_environment, expanded, python, read_environment
@@ -25,6 +26,7 @@ from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
+from multi_agent_mcp.system.process import directory_of
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_command import (
     ANEW,
@@ -87,6 +89,8 @@ class AgentState:
         profile) gets the general one."""
         key = f"up.{self.state}"
         note = texts(key if key in texts else f"up.{DIALOG}", **self.facts)
+        if "outside" in self.facts:
+            return texts("up.outside", note=note, **self.facts)
         if self.beginning.continues and self.state == ENDED:
             return texts("up.not_continued", note=note, agent_id=self.agent_id)
         if self.beginning.continues:
@@ -457,8 +461,18 @@ def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
         windows.close_kept(slot)  # the supervisor has started it again
         if not is_reachable:
             _register(windows, agent, pane)
-        return AgentState(agent.id, RUNNING, pane.socket_path, pane.pane_id)
-    return AgentState(agent.id, RUNNING, agent.socket_path, agent.pane_id) if is_reachable else None
+        facts = _outside(windows.services, agent.id, pane.pane_pid)
+        return AgentState(agent.id, RUNNING, pane.socket_path, pane.pane_id, facts)
+    facts = _outside(windows.services, agent.id, agent.pane_pid)
+    return AgentState(agent.id, RUNNING, agent.socket_path, agent.pane_id, facts) if is_reachable else None
+
+
+def _outside(services: Services, agent_id: str, pane_pid: int | None) -> dict[str, str]:
+    """What `up` says of an agent that goes on outside of the worktree that it has by now."""
+    worktree, there = services.worktrees.of(agent_id), pane_pid and directory_of(pane_pid)
+    if worktree is None or not there or Path(there).is_relative_to(os.path.realpath(worktree.path)):
+        return {}
+    return {"outside": there, "agent_id": agent_id}
 
 
 def _start(windows: TeamWindows, agent: Agent, command: str, beginning: Beginning) -> AgentState:

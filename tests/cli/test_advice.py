@@ -641,6 +641,11 @@ def by(place: str, *keys: str) -> dict[str, str]:
 
 ON_WINDOWS = "end_to_end/test_advice_on_windows.py::test_what_is_said_of"
 ELSEWHERE: Mapping[str, str] = {
+    **by(
+        "end_to_end/test_advice_on_windows.py::"
+        "test_an_agent_that_stays_in_the_shared_directory_is_named_until_it_is_restarted",
+        *("up.outside", "workspace.made_later"),
+    ),
     # on a real tmux
     **by(
         f"{ON_WINDOWS}_windows_helps",

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 
 import pytest
 
@@ -69,6 +70,22 @@ def test_what_is_said_of_a_single_window_helps(bare: Team, terminal: Terminal) -
     wait_until(lambda: team.services.supervision.running(), "it supervises")
     assert "no supervisor runs" not in team.run("restart", "worker-a", *up[:1]).stdout
     team.ask("down")
+
+
+def test_an_agent_that_stays_in_the_shared_directory_is_named_until_it_is_restarted(
+    bare: Team, terminal: Terminal
+) -> None:
+    team = bare.make(WITH_COMMANDS)
+    named = ("-c", "user.name=T", "-c", "user.email=t@example.org")
+    for call in (["init", "-q"], [*named, "commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", *call], cwd=team.services.root.parent, check=True)
+    team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)
+    made = team.ask("workspace", "add", "worker-a")
+    assert made["restart"]
+    said = team.run(*UP, "--no-supervisor").stdout
+    follow(team, " ".join(said.split()), "restart worker-a", "--no-wait")
+    assert terminal("display-message", "-p", "-t", pane(team), "#{pane_current_path}").strip() == made["path"]
+    assert "to its worktree" not in team.run(*UP, "--no-supervisor").stdout
 
 
 def pane(team: Team) -> str:

@@ -266,8 +266,9 @@ _FIXED = ("role", "type", "parent_id")
 """The identity of an agent, on which others rely: a second `init` does not change it."""
 _TAKEN_OVER = ("command", "host", "prompt", "name")
 _STAYS = ("command", "host", "prompt")
-_STAYS_TOO = ("ladder", "spawn", "workspace")
-"""Keys that are kept if team.yaml does not mention them: `agent set`, or a person, may have added them."""
+_STAYS_TOO = ("ladder", "spawn")
+"""Keys that are kept if team.yaml does not mention them, as a person may have added them: `workspace add`, which makes
+a worktree for good, is not repeated by each `init`."""
 
 
 @dataclass(frozen=True)
