@@ -159,6 +159,8 @@ class Made:
         for name, keys in update.changed.items():
             yield texts("init.changed", name=name, keys=", ".join(keys))
         for name, keys in update.kept.items():
+            if name in update.told_before:
+                continue
             yield texts("init.kept" if name in self.agents else "init.settings_kept", name=name, keys=", ".join(keys))
         if update.new_keys:
             yield texts("init.new_keys", names=", ".join(update.new_keys))

@@ -753,6 +753,11 @@ ELSEWHERE: Mapping[str, str] = {
         "services/repository/test_worktrees.py::test_a_conflict_goes_to_its_author_and_its_resolution_is_merged",
         "merge.conflict",
     ),
+    **by(
+        "services/repository/test_proven.py::"
+        "test_what_failed_alike_three_times_is_not_run_again_and_the_superior_is_told",
+        "notice.check_repeats.instruction",
+    ),
     # with other users
     **by(
         "system/test_ownership.py::test_a_session_that_one_may_not_enter_is_not_said_to_be_missing",

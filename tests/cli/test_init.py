@@ -259,6 +259,19 @@ def test_what_is_wrong_with_a_team_file_is_said_of_that_file(run: Run, tmp_path:
     assert refused.stderr.startswith("multi-agent-mcp: invalid_arguments: mine.yaml cannot be read: ")
 
 
+def test_what_is_kept_is_told_once(run: Run, session: Path, ask: Ask) -> None:
+    ask("agent", "set", "worker-a", "--command", "cat")
+    assert "worker-a: kept as it was" in run("init").stdout
+    assert "kept as" not in run("init").stdout
+    assert ask("init")["kept"] == {"worker-a": ["command"]}
+    ask("agent", "set", "worker-a", "--host", "plain")
+    assert "team.yaml differs: command, host (" in run("init").stdout
+    ask("agent", "set", "worker-a", "--command", "", "--host", "")
+    assert "kept as" not in run("init").stdout
+    ask("agent", "set", "worker-a", "--command", "cat")
+    assert "worker-a: kept as it was" in run("init").stdout
+
+
 def test_settings_with_a_persons_comments_are_kept_and_named(run: Run, session: Path, ask: Ask) -> None:
     settings = session / "session.yaml"
     settings.write_text(f"# mine\n{settings.read_text()}")

@@ -271,17 +271,23 @@ _STAYS_TOO = ("ladder", "spawn")
 a worktree for good, is not repeated by each `init`."""
 
 
+_TOLD = "kept_told"
+"""The key of an agent's record with the keys of which `init` has told that it keeps them."""
+
+
 @dataclass(frozen=True)
 class TeamUpdate:
     """The result of a second `init`. `changed` and `kept` are the keys in which team.yaml differed, per agent (or
     `session.yaml`); keys that it does not mention are kept. `left_out` are the agents that team.yaml does not name,
-    `new_keys` those that got a passkey because theirs was lost."""
+    `new_keys` those that got a passkey because theirs was lost, `told_before` those whose `kept` an earlier `init` has
+    told."""
 
     added: list[str]
     changed: Mapping[str, list[str]]
     kept: Mapping[str, list[str]]
     left_out: list[str]
     new_keys: list[str] = field(default_factory=list)
+    told_before: list[str] = field(default_factory=list)
 
 
 def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpdate:
@@ -298,6 +304,11 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
     known = [agent for agent in team.agents if agent.id in before and agent.id in after]
     changed = {agent.id: _differing(before[agent.id], after[agent.id]) for agent in known}
     kept = {agent.id: _kept(agent, after[agent.id]) for agent in known}
+    told = {agent_id: after[agent_id].extra.get(_TOLD, []) for agent_id in kept}
+    told_before = [name for name, keys in kept.items() if keys and keys == told[name] and set(_FIXED).isdisjoint(keys)]
+    for agent_id, keys in kept.items():
+        if keys != told[agent_id]:
+            agents.registry.update(agent_id, **{_TOLD: keys})
     named = {agent.id for agent in team.agents}
     return TeamUpdate(
         added,
@@ -305,6 +316,7 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
         _without_empty({"session.yaml": kept_settings, **kept}),
         [agent_id for agent_id in after if agent_id not in named],
         new_keys,
+        told_before,
     )
 
 
