@@ -239,7 +239,7 @@ def down(context: SessionContext, agent_ids: tuple[str, ...], socket: str | None
     """Close the panes that `up` and the supervisor opened, or only those of the agents named; these stay closed,
     whatever work waits, until `up`. Mail and tasks stay.
 
-    Exit code 1 when windows stay open because this is a copy of the session that opened them.
+    Exit code 1 when windows stay open because this is a copy of the session that opened them, or out of reach.
     """
     from multi_agent_mcp.windows.up_down import close_agents, close_team
 
@@ -254,8 +254,10 @@ def down(context: SessionContext, agent_ids: tuple[str, ...], socket: str | None
     }
     left = {path: [slot.window_name for slot in slots] for path, slots in strange.items() if slots}
     lines += [texts("down.strange", names=", ".join(left[path]), path=path) for path in left]
-    context.answer({"closed": closed, "left": left}, lines)
-    if left:
+    lost = {agent.id: agent.pane_pid for agent in windows.lost if not names or agent.id in names}
+    lines += [texts("down.lost", agent_id=agent_id, pid=pid) for agent_id, pid in lost.items()]
+    context.answer({"closed": closed, "left": left, **({"lost": lost} if lost else {})}, lines)
+    if left or lost:
         raise click.exceptions.Exit(1)
 
 

@@ -29,7 +29,8 @@ class Agent:
     `pane_program` identifies the processes that read its terminal when it was registered. `machine` is its home in a
     shared session, with its server, pane and key. `host` names the profile of its host, or is `plain` for a program
     that reads lines; `host_by` is `person` if a person wrote it, else a hook recorded it (docs/format.md, agents.json).
-    `prompt` replaces the host's first prompt. `team_file` is what team.yaml said when it was last taken over."""
+    `prompt` replaces the host's first prompt. `team_file` is what team.yaml said when it was last taken over;
+    `tmux_server` is when process `tmux_pid` started and which program it is."""
 
     id: str
     role: str = "worker"
@@ -54,6 +55,7 @@ class Agent:
     public_key: str | None = None
     machine: str | None = None
     team_file: dict[str, str] | None = None
+    tmux_server: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -349,6 +349,16 @@ def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground 
     return Foreground(processes[0], tuple(process for process in processes if process is not None))
 
 
+def identity(pid: int, table: ProcessTable = SYSTEM) -> str | None:
+    """When a process was started and the file that it runs, for comparison with a later time; None if it has ended."""
+    start = started_at(pid)
+    return None if start is None else f"{start} {table.command(pid)[0]}"
+
+
+def is_child(pid: int, parent: int) -> bool:
+    return _parent_and_name(pid)[0] == parent
+
+
 def running_files(session_leader: int | None, table: ProcessTable = SYSTEM) -> str:
     """For people: the files of the programs that read the terminal controlled by this process, an interpreter's with
     its script; "?" for what cannot be determined."""

@@ -180,6 +180,7 @@ class Supervisor:
         failures = window.failures if window is not None else 0
         try:
             beginning = beginning_of(self.services, agent, slot.purpose)
+            self.windows.require_reached(agent)
             shell = self.windows.shell_of(slot)
             if (command := command_of(self.services, agent, slot.purpose, beginning, shell)) is None:
                 return None

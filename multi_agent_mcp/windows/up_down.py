@@ -386,6 +386,7 @@ def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) ->
             raise InvalidArguments("restart_no_command", agent_id=agent.id)
         if (program := missing_program(command, shell)) is not None:
             raise InvalidArguments("restart_no_program", agent_id=agent.id, program=program)
+        windows.require_reached(agent)
         if pane is None and _is_elsewhere(windows, agent):
             raise InvalidArguments("restart_elsewhere", agent_id=agent.id, pane=agent.pane_id)
         services.missing_sessions.put_up(agent.id)
@@ -403,7 +404,7 @@ def close_team(windows: TeamWindows) -> list[str]:
     Raises `InvalidArguments` if tmux does not answer, or is missing while a window is recorded."""
     with _for_closing(windows):
         windows.services.supervision.end()  # ends a supervisor outside our panes, too
-        closed = _close(windows, windows.found)
+        closed = _close(windows, windows.found) + windows.end_lost()[0]
         windows.services.pane_looks.forget()
         return closed
 
@@ -415,7 +416,8 @@ def close_agents(windows: TeamWindows, agent_ids: Collection[str]) -> list[str]:
         for agent_id in agent_ids:
             windows.records.put_down(agent_id)  # first: closing a pane may end this process
         slots = [Slot(agent_id, purpose) for agent_id in agent_ids for purpose in PURPOSES]
-        return _close(windows, [pane for pane in windows.found if Slot.of(pane.label) in slots])
+        closed = _close(windows, [pane for pane in windows.found if Slot.of(pane.label) in slots])
+        return closed + windows.end_lost(agent_ids)[0]
 
 
 @contextmanager
@@ -443,6 +445,7 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) ->
             return AgentState(agent.id, ON_DEMAND)
         if (found := _found(windows, agent)) is not None:
             return found
+        windows.require_reached(agent)
         end_left_over(windows.services, agent.id, "task")
         if fresh:
             set_aside(windows.services, agent, "task")

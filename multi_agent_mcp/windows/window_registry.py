@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
-from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, last_lines, tmux_session
+from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, is_reached, last_lines, tmux_session
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
-from multi_agent_mcp.system.process import end
+from multi_agent_mcp.system.process import end, is_child
 from multi_agent_mcp.trace import current, variables
 from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted
 from multi_agent_mcp.windows.shells import SH, started
@@ -42,6 +44,7 @@ class TeamWindows:
         self.living: dict[Slot, OwnPane] = {}
         self.moved: list[Slot] = []
         self.strange: dict[str, list[Slot]] = {}
+        self.lost: list[Agent] = []
 
     @property
     def socket_path(self) -> str:
@@ -73,6 +76,7 @@ class TeamWindows:
     def look(self) -> None:
         """Finds the open panes, and with `joins` adopts their server. Raises `InvalidArguments` if tmux does not
         answer."""
+        self.lost = self._unreached()
         self.found = [pane for socket_path in self._sockets() for pane in self._on(socket_path).all()]
         self.living = {Slot.of(pane.label): pane for pane in self.found if not pane.dead}
         if self._joins and self.living and all(pane.socket_path != self.socket_path for pane in self.found):
@@ -180,6 +184,46 @@ class TeamWindows:
         for pane in self.found:
             if pane.dead and Slot.of(pane.label) == slot:
                 self._on(pane.socket_path).close(pane)
+
+    def require_reached(self, agent: Agent) -> None:
+        """Raises `InvalidArguments` for an agent whose program lives on a tmux server that cannot be reached: started
+        again, it would run twice."""
+        if any(agent.id == lost.id for lost in self.lost):
+            facts = {"agent_id": agent.id, "pid": agent.pane_pid, "tmux_pid": agent.tmux_pid}
+            raise InvalidArguments("tmux_lost", socket_path=agent.socket_path, **facts)
+
+    def end_lost(self, agent_ids: Collection[str] = ()) -> tuple[list[str], list[Agent]]:
+        """Ends the programs in windows of ours on tmux servers that cannot be reached, as closing the window would, for
+        these agents or all. Returns the ids of those that have ended, and the agents whose programs still run."""
+        ended, left = [], []
+        for agent in (agent for agent in self.lost if not agent_ids or agent.id in agent_ids):
+            slot = Slot(agent.id, "task")
+            window = self.records.window(slot)
+            is_ours = window is not None and window.pane.get("pane_pid") == agent.pane_pid
+            if is_ours and end(agent.pane_pid or 0, signal.SIGHUP, END_SECONDS):
+                self.records.forget(slot)
+                self.services.agents.change(agent.id, pane_id=None, pane_pid=None)
+                ended.append(agent.id)
+            else:
+                left.append(agent)
+        self.lost = left
+        return ended, left
+
+    def _unreached(self) -> list[Agent]:
+        """The agents whose pane's program lives on a tmux server that cannot be reached."""
+        servers: dict[tuple[str, int, str | None], bool] = {}
+        lost = []
+        for agent in self.services.agents.at_home().values():
+            if agent.socket_path is None or agent.tmux_pid is None or agent.pane_pid is None:
+                continue
+            server = agent.socket_path, agent.tmux_pid, agent.tmux_server
+            if not is_child(agent.pane_pid, agent.tmux_pid):
+                continue
+            if server not in servers:
+                servers[server] = is_reached(*server)
+            if not servers[server]:
+                lost.append(agent)
+        return lost
 
     def _close_moved(self) -> None:
         here = os.path.realpath(self.services.path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -315,3 +317,43 @@ def test_attach_shows_an_agents_window_and_touches_no_other_tmux_server(
     terminal("send-keys", "-t", here.id, f"cd {REPOSITORY}; {attach} a", "Enter")
     wait_until(lambda: terminal(*client) == f"{name} {pane_a}", "a is shown")
     assert other_terminal(*client) == ""
+
+
+def processes_of(terminal: Terminal) -> list[int]:
+    return [int(pid) for pid in terminal("list-panes", "-a", "-F", "#{pane_pid}").splitlines()]
+
+
+def test_a_socket_that_a_cleaner_removed_is_asked_for_again_and_nobody_is_started_twice(
+    bare: Team, terminal: Terminal
+) -> None:
+    team = made(bare, worker_a={"command": ACTOR, "host": "plain"})
+    assert team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)["ready"]
+    before = processes_of(terminal)
+    Path(terminal.socket).unlink()
+    assert team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)["ready"]
+    assert processes_of(terminal) == before
+    Path(terminal.socket).unlink()
+    assert team.ask("down")["closed"] == ["worker-a"]
+    assert not any(is_alive(pid, None) for pid in set(before) - set(processes_of(terminal)))
+
+
+def test_behind_a_socket_that_another_server_has_taken_nobody_is_started_twice_and_down_ends_who_lives_there(
+    bare: Team, terminal: Terminal
+) -> None:
+    team = made(bare, worker_a={"command": ACTOR, "host": "plain"})
+    assert team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)["ready"]
+    pane = team.services.agents.get("worker-a").pane_pid or 0
+    server = int(terminal("display-message", "-p", "#{pid}"))
+    Path(terminal.socket).unlink()
+    terminal("new-session", "-d", "-s", "work", "exec cat")
+    try:
+        done = team.run(*UP, "--no-supervisor", "--socket", terminal.socket, "--json")
+        assert done.code == 1
+        (state,) = (item for item in json.loads(done.stdout)["agents"] if item["agent_id"] == "worker-a")
+        assert state["state"] == "refused"
+        assert f"process {pane}" in state["note"]
+        assert is_alive(pane, None)
+        assert team.ask("down")["closed"] == ["worker-a"]
+        wait_until(lambda: not is_alive(pane, None), "it has ended")
+    finally:
+        os.kill(server, signal.SIGTERM)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
-from multi_agent_mcp.system.process import Process, foreground
+from multi_agent_mcp.system.process import Process, foreground, identity
 
 CALL_SECONDS = 2.0
 SILENT_SECONDS = 10.0
@@ -166,7 +166,8 @@ def pane_place(socket_path: str, pane_id: str) -> dict[str, Any] | None:
     for line in listed.stdout:
         place = parse_columns(line, tuple(_PLACE), _PLACE.keys() - {"session_name", "pane_id"})
         if place is not None and place["pane_id"] == pane_id:
-            return {**place, "socket_path": socket_path, "pane_program": _program(place["pane_pid"])}
+            program, server = _program(place["pane_pid"]), identity(place["tmux_pid"])
+            return {**place, "socket_path": socket_path, "pane_program": program, "tmux_server": server}
     return None
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import signal
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Answer, Tmux, literal
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
 from multi_agent_mcp.system.files import storage_errors
+from multi_agent_mcp.system.process import identity
 
 MARKER = "@multi_agent_mcp"
 USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
@@ -176,6 +180,28 @@ class Panes:
             return InvalidArguments("no_tmux")
         reason = " ".join(" ".join(done.stderr).split())[:200]
         return InvalidArguments("tmux", reason=reason or Reason("exit_code", code=done.returncode))
+
+
+# A tmux server whose socket is gone, or is another's by now, lives as long as its process does.
+
+SOCKET_SECONDS = 1.0
+
+
+def is_reached(socket_path: str, tmux_pid: int, tmux_server: str | None) -> bool:
+    """Whether the tmux server with this process, which a pane was registered with, can be called, or has ended. One
+    whose socket is gone is asked for it (tmux(1), SIGUSR1), unless another server answers there by now."""
+    if tmux_server is None or identity(tmux_pid) != tmux_server:
+        return True
+    tmux = Tmux(socket_path)
+    asked = tmux.cmd("display-message", "-p", "#{pid}")
+    if asked.failure == "tmux_gone":
+        with suppress(OSError):
+            Path(socket_path).parent.mkdir(mode=0o700, exist_ok=True)
+            os.kill(tmux_pid, signal.SIGUSR1)
+        end = time.monotonic() + SOCKET_SECONDS
+        while (asked := tmux.cmd("display-message", "-p", "#{pid}")).failure and time.monotonic() < end:
+            time.sleep(0.02)
+    return asked.failure in (TIMEOUT, "no_tmux") or asked.stdout == [str(tmux_pid)]
 
 
 LAST_LINES = 8
