@@ -184,10 +184,14 @@ def agent_facts(context: SessionContext, agent: Agent) -> dict[str, Any]:
     home = {"machine": agent.machine} if services.machine is not None else {}
     if (limit := services.limits.now(agent.id)) is not None:
         now["limited_until"] = limit.until_said
+    if services.pane_looks.is_offline(agent.id):
+        now["offline"] = True
     return {name: getattr(agent, name) for name in WHO} | home | now | {name: getattr(agent, name) for name in WHERE}
 
 
 def _alive(record: dict[str, Any], texts: Texts) -> str:
+    if record.get("offline"):
+        return texts("agent.offline")
     if "limited_until" in record:
         return texts("agent.limited", until=local_time(record["limited_until"], texts))
     return texts("answer.yes" if record["alive"] else "answer.no")

@@ -149,6 +149,8 @@ def _lines(agent_id: str, dialog: Dialog, texts: Texts) -> Iterator[str]:
     yield ""
     for choice in dialog.choices:
         yield f"   {choice.key}  {choice_words(choice, texts)}"
+    if any("current directory" in choice.label.lower() for choice in dialog.choices):
+        yield texts("answer.current_directory")
     yield texts("answer.how", command=f"multi-agent-mcp answer {agent_id} CHOICE", question=dialog.id)
 
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def warnings(checked: Preflight, texts: Texts) -> Iterator[str]:
-    """Yields the variables that would not reach the agents, and the remedy."""
+    """Yields the variables that would not reach the agents, with the remedy, and hosts that are newer than known."""
+    for host in checked.newer:
+        yield texts("up.newer", title=host.title, version=host.version, proven=host.proven)
+        yield ""
     if checked.withheld:
         yield texts("up.withheld", socket_path=checked.socket_path, names=", ".join(checked.withheld))
         yield texts("up.remedy", command=checked.remedy)

@@ -49,6 +49,8 @@ class Pauses(NamedTuple):
     longest: timedelta
 
 
+OFFLINE = "offline"
+"""The state of the screen of a host that cannot reach its model, and the reason to ring nobody there."""
 NAMED = 200
 """The most items that a log entry names. For more, the time of the newest is recorded, so that no entry holds a hundred
 thousand ids."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from multi_agent_mcp.domain.delivery import OFFLINE
 from multi_agent_mcp.domain.notification import Notification, derived_id
 
 AGENT_STUCK = "agent_stuck"
@@ -21,7 +22,7 @@ LIFELESS = frozenset(
 PANE_PATIENCE = timedelta(seconds=60)
 """How long a pane may be in a bad state: a starting host has no server yet, a server may be restarted."""
 
-Cause = Literal["login", "no_server", "silent", "untaken", "unanswered"]
+Cause = Literal["login", "offline", "no_server", "silent", "untaken", "unanswered"]
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,18 @@ class PaneLook:
     def asks(self) -> bool:
         return self.state == DIALOG
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether the host cannot reach its model."""
+        return self.state == OFFLINE
+
     def is_like(self, other: PaneLook) -> bool:
-        """Whether host, server and need of a login are the same in both looks."""
-        return (self.host, self.served, self.asks_for_login) == (other.host, other.served, other.asks_for_login)
+        """Whether host, server, need of a login and reach of its model are the same in both looks."""
+        return self._facts == other._facts
+
+    @property
+    def _facts(self) -> tuple[object, ...]:
+        return self.host, self.served, self.asks_for_login, self.is_offline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +120,8 @@ def stuck(facts: AgentFacts, now: datetime, patience: Patience) -> Stuck | None:
 def _beginnings(facts: AgentFacts, patience: Patience) -> Iterator[tuple[Cause, datetime, timedelta]]:
     if facts.pane is not None and facts.pane.asks_for_login:
         yield "login", facts.pane.since, patience.pane
+    if facts.pane is not None and facts.pane.is_offline:
+        yield "offline", facts.pane.since, patience.pane
     if facts.pane is not None and not (facts.pane.served or facts.alive or facts.left):
         yield "no_server", facts.pane.since, patience.pane
     if facts.task_since is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.config import Settings, child_environment
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import MANY, About, ChannelReport, Delivery
+from multi_agent_mcp.domain.delivery import MANY, OFFLINE, About, ChannelReport, Delivery
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, has_taken, sanitized
 from multi_agent_mcp.errors import StorageError, TmuxTimeout
@@ -44,6 +44,8 @@ _LEAST_TELLING = (
 )
 """Reasons that only say that the agent lacks the channel, so that another channel's reason is more useful. The most
 useful first: what an Owner without a pane lacks is a desktop command, not a pane."""
+KEYS = "tmux"
+"""The channel that types into the agent's pane."""
 NO_SUCH_CHANNEL = "no_such_rung"
 """The reason for an unknown name in an agent's key `ladder` of agents.json; spelled in the terms of that file."""
 
@@ -68,11 +70,19 @@ class ChannelChain(Channel):
 
     def ring(self, agent: Agent, line: str, about: About = MANY) -> Delivery:
         failed: list[str | None] = []
-        for delivery in self._answers(agent, lambda channel: channel.ring(agent, line, about)):
+        for delivery in self._answers(agent, lambda channel: self._rung(channel, agent, line, about)):
             if isinstance(delivery, Delivery) and delivery.state != "stored":
                 return delivery
             failed.append(delivery.reason if isinstance(delivery, Delivery) else delivery)
         return Delivery("stored", min(failed, key=_tells_little, default="no_doorbell"))
+
+    def _rung(self, channel: Channel, agent: Agent, line: str, about: About) -> Delivery:
+        """Rings, unless the line would wait in the queue of a host that cannot reach its model: one more each time."""
+        if channel.name == CodexQueue.name and KEYS in self._channels and agent.pane_id is not None:
+            reason = self._asked(KEYS, agent, lambda keys: keys.check(agent))
+            if reason == OFFLINE:
+                return Delivery("stored", OFFLINE)
+        return channel.ring(agent, line, about)
 
     def ring_at_once(self, agent: Agent, line: str, about: About) -> Delivery | None:
         if NotifyCommand.name not in self.names(agent):

@@ -102,11 +102,13 @@ class Host:
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `briefed_at` are the sources of its
     SessionStart at which the model gets our hook's answer; for others the briefing waits for a later event; `resume` is
     how it continues a conversation; `inherited` are the variables that it sets for the programs that it runs, which say
-    that they run inside it: a host that is started by one of them must not see these."""
+    that they run inside it: a host that is started by one of them must not see these; `proven` is the newest version
+    that `scripts/test-hosts` has played."""
 
     name: str
     title: str
     install: str
+    proven: str
     command: str
     configuration: Configuration
     channels: Sequence[str]
@@ -202,6 +204,7 @@ def _host(name: str) -> Host:
         name,
         fields["title"],
         fields["install"],
+        fields["proven"],
         fields["command"],
         Configuration(**fields["configuration"]),
         tuple(fields.get("channels", WITHOUT_A_HOST)),

@@ -443,6 +443,11 @@ class Workspace:
         return Record(self.files, self.path / ".supervisor" / "refused.json")
 
     @property
+    def told_versions(self) -> Record:
+        """The record of the versions of hosts that `up` has named as newer than their profiles."""
+        return Record(self.files, self.path / ".supervisor" / "versions.json")
+
+    @property
     def pane_looks(self) -> Record:
         """The record of the agents' panes as the supervisor last saw them."""
         return Record(self.files, self.path / ".supervisor" / "panes.json")

@@ -174,8 +174,9 @@ def end_left_over(services: Services, agent_id: str, purpose: str) -> None:
         if session.purpose == purpose and services.sessions.is_here(session):
             host = host_of(session.pid)
             if host > 1 and has_lost_terminal(host):
-                end(host, signal.SIGTERM, END_SECONDS)
-                end(session.pid, signal.SIGTERM, END_SECONDS)
+                for pid in (host, session.pid):
+                    if not end(pid, signal.SIGTERM, END_SECONDS):
+                        end(pid, signal.SIGKILL, END_SECONDS)
 
 
 _FIRST_WORD = re.compile(r"""^\s*(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+""", re.DOTALL)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import child_environment, expanded, python, read_environment
-from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent
+from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSession
+from multi_agent_mcp.domain.delivery import OFFLINE
 from multi_agent_mcp.domain.question import Dialog
 from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place, require_tmux, withheld
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, load_profiles, recognise
@@ -26,11 +27,14 @@ from multi_agent_mcp.host_config import MCP_CONFIG, program_name
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
-from multi_agent_mcp.system.process import directory_of
+from multi_agent_mcp.system.host_versions import Newer, newer_hosts
+from multi_agent_mcp.system.process import directory_of, is_below
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_command import (
     ANEW,
     FIRST,
+    LOOK_SECONDS,
+    PARTING_SECONDS,
     Beginning,
     beginning_of,
     command_of,
@@ -122,6 +126,8 @@ class Preflight:
     socket_path: str
     was_running: bool
     withheld: tuple[str, ...]
+    newer: tuple[Newer, ...] = ()
+    """The hosts that are newer than their profiles, and were not told of before."""
 
     @property
     def remedy(self) -> str:
@@ -134,8 +140,20 @@ def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
     """Checks tmux, the team's open windows and the variables. Raises `InvalidArguments` without a usable tmux."""
     version = require_tmux(windows.socket_path)
     windows.look()
+    agents = list(agents)
     missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
-    return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())))
+    newer = _untold(windows.services, newer_hosts(agent.command for agent in agents))
+    return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())), newer)
+
+
+def _untold(services: Services, newer: Iterable[Newer]) -> tuple[Newer, ...]:
+    """Returns the hosts of which this version has not been told before, and records them."""
+    record = services.workspace.told_versions.read()
+    told = record if isinstance(record, dict) else {}
+    untold = tuple(host for host in newer if told.get(host.host) != host.version)
+    if untold:
+        services.workspace.told_versions.write({**told, **{host.host: host.version for host in untold}})
+    return untold
 
 
 def missing_program(command: str, shell: str = SH) -> str | None:
@@ -233,6 +251,8 @@ class Readiness:
             return f"{DIALOG}:login"
         if shown is not None and shown.startswith(DIALOG):
             return shown
+        if shown == OFFLINE:
+            return OFFLINE
         if shown == UNKNOWN:
             since = self._unknown_since.setdefault(item.agent_id, time.monotonic())
             return UNKNOWN_SCREEN if time.monotonic() - since >= LASTS_SECONDS else STARTING
@@ -430,10 +450,32 @@ def _for_closing(windows: TeamWindows) -> Iterator[None]:
 
 def _close(windows: TeamWindows, panes: Iterable[OwnPane]) -> list[str]:
     """Closes the panes; returns the names of their windows, and of those that were closed as the session had moved."""
+    panes = sorted(panes, key=_is_here)
     closed = [slot.window_name for slot in (*windows.moved, *(Slot.of(pane.label) for pane in panes))]
-    for pane in sorted(panes, key=_is_here):
+    served = _served_in(windows, panes)
+    for pane in panes:
         windows.close(pane)
+    _end_what_outlives(windows.services, served)
     return closed
+
+
+def _served_in(windows: TeamWindows, panes: Collection[OwnPane]) -> list[AgentSession]:
+    """Returns the agent sessions whose servers run in these panes."""
+    pids = [pane.pane_pid for pane in panes if not pane.dead]
+    sessions = windows.services.sessions
+    running = (session for session in sessions.all(ended=False) if sessions.is_here(session))
+    return [session for session in running if sessions.is_running(session) and is_below(session.pid, pids)]
+
+
+def _end_what_outlives(services: Services, served: Iterable[AgentSession]) -> None:
+    """Ends hosts that go on without their window, which some do (docs/hosts.md), after a moment in which they may end
+    by themselves."""
+    until = time.monotonic() + PARTING_SECONDS
+    for session in served:
+        while services.sessions.is_running(session) and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+        if services.sessions.is_running(session):
+            end_left_over(services, session.agent_id, session.purpose)
 
 
 def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) -> AgentState:
@@ -653,4 +695,5 @@ class Startup:
                 "was_running": checked.was_running,
                 "withheld": list(checked.withheld),
             },
+            "newer_hosts": [host._asdict() for host in checked.newer],
         }

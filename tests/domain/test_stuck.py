@@ -37,6 +37,12 @@ def pane(minutes: float, *, state: str = "idle", served: bool = False) -> PaneLo
         (AgentFacts(alive=True, pane=pane(9)), None, None),  # it has just come
         (AgentFacts(alive=True, pane=pane(2, state="login", served=True)), "login", 2),
         (AgentFacts(pane=pane(2, state="login"), task_id="t", task_since=ago(99)), "login", 2),
+        (
+            AgentFacts(alive=True, pane=pane(2, state="offline", served=True), task_id="t", task_since=ago(99)),
+            "offline",
+            2,
+        ),
+        (AgentFacts(alive=True, pane=pane(0.9, state="offline", served=True)), None, None),
         (AgentFacts(alive=True, active_at=NOW + timedelta(hours=1), task_id="t", task_since=ago(99)), None, None),
     ],
 )

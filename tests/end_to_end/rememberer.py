@@ -1,12 +1,15 @@
 """A host that keeps its conversations: it shows an idle screen, starts its agent's server, tells its hooks of the
 conversation, and keeps it in a file. It continues one by `--resume ID`, and refuses one that it does not know. While
-there is a file `broken` beside them its server cannot start, and it ends."""
+there is a file `broken` beside them its server cannot start, and it ends; while there is `deaf` it outlives its
+window."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 HOME, SCREEN, X, Y = sys.argv[1:5]
@@ -35,4 +38,7 @@ with kept.open("a", encoding="utf-8") as file:
     file.write(f"{source} {'briefed' if answer else 'silent'} {sys.argv[-1]}\n")
 session = services.sessions.open(agent, purpose)
 session.note_conversation("claude", conversation)
-sys.stdin.read()
+with suppress(OSError):
+    sys.stdin.read()
+while (Path(HOME) / "deaf").exists():
+    time.sleep(0.05)

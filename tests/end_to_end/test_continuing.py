@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.system.process import host_of, started_at
 from tests.end_to_end.chat_support import new_task
 from tests.end_to_end.support import UP, Team, Terminal, wait_until
 from tests.end_to_end.test_up import SCREENS, made, panes
@@ -99,6 +100,20 @@ def test_a_conversation_that_the_host_did_not_refuse_is_kept_whatever_else_ends_
     (home / "broken").unlink()
     (again,) = team.ask("restart", "a")["agents"]
     assert (again["state"], again["continued"], again["host_session"]) == ("ready", True, kept)
+
+
+DEAF = "import signal, subprocess, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); subprocess.run(sys.argv[1:])"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="whether a terminal is gone is told by /proc")
+def test_down_ends_a_host_that_outlives_its_window(bare: Team, terminal: Terminal, home: Path) -> None:
+    (home / "deaf").touch()
+    team = made(bare, a=f"{sys.executable} -c '{DEAF}' {host(bare.base, home)}")
+    team.ask("up", "--no-watch", "--no-supervisor", "--socket", terminal.socket)
+    (session,) = team.services.sessions.all(ended=False)
+    parent = host_of(session.pid)
+    assert team.ask("down")["closed"] == ["a"]
+    assert [pid for pid in (session.pid, parent) if started_at(pid) is not None] == []
 
 
 def test_the_supervisor_continues_a_chat_and_begins_anew_where_the_host_refuses(

@@ -44,6 +44,7 @@ from multi_agent_mcp.services.team.agents import is_passkey_of
 from multi_agent_mcp.store.authority import Authority, is_marked, revision_of
 from multi_agent_mcp.store.locks import LIFELONG
 from multi_agent_mcp.system.file_events import Watch, instances_max
+from multi_agent_mcp.system.host_versions import newer_hosts
 
 HELD_SECONDS = 1.0
 
@@ -245,6 +246,9 @@ def hosts(context: CheckContext) -> Iterator[Finding]:
         if agent.host is not None and agent.host not in context.hosts:
             facts = {"agent_id": agent.id, "host": f"{agent.host!r:.60}", "known": ", ".join(sorted(context.hosts))}
             yield context.found("hosts", NOTE, agent.id, "no_profile", **facts)
+    for host in newer_hosts(agent.command for agent in context.agents.at_home().values()):
+        facts = {"title": host.title, "version": host.version, "proven": host.proven}
+        yield context.found("hosts", NOTE, host.host, "newer_host", **facts)
 
 
 def host_files(context: CheckContext) -> Iterator[Finding]:

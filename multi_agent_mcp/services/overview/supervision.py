@@ -22,6 +22,7 @@ from multi_agent_mcp.domain.stuck import (
     AGENT_STUCK,
     DIALOG,
     LOGIN,
+    PANE_PATIENCE,
     AgentFacts,
     PaneLook,
     Patience,
@@ -366,6 +367,11 @@ class PaneLooks(Service):
     def recorded(self) -> dict[str, PaneLook]:
         """The recorded looks by agent id, none if they are older than `GOOD_FOR`."""
         return self._last() if self._is_newer_than(GOOD_FOR) else {}
+
+    def is_offline(self, agent_id: str) -> bool:
+        """Whether the agent's host was last seen to have been without its model for longer than may pass."""
+        look = self.recorded().get(agent_id)
+        return look is not None and look.is_offline and self.clock() - look.since >= PANE_PATIENCE
 
     def now(self, look_at: LookAtPane) -> dict[str, PaneLook]:
         """Looks at the panes of all agents that are not people. Writes nothing."""

@@ -111,6 +111,23 @@ def test_the_hook_is_a_channel_while_its_waiter_lives(tmp_path: Path, pid: str, 
     assert HookChannel(Files(tmp_path)).ring(Agent(id="b"), "line") == Delivery("stored", "no_hook")
 
 
+def test_nothing_is_queued_for_a_codex_that_cannot_reach_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codex = tmp_path / "codex"
+    codex.write_text('#!/bin/sh\necho "$@" >> "$0.log"\n')
+    codex.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    keys = Recorder(Delivery("stored", "offline"))
+    chain = ChannelChain({"codex_queue": lambda: CodexQueue(lambda _: True), "tmux": lambda: keys})
+    agent = replace(IN_A_PANE, host="codex", extra={"codex_thread_id": "0199-thread"})
+    assert chain.ring(agent, "line") == Delivery("stored", "offline")
+    assert not (tmp_path / "codex.log").exists()
+    keys.outcome = Delivery("stored", "draft")
+    assert chain.ring(agent, "line") == Delivery("submitted", "codex_queue")
+    assert len((tmp_path / "codex.log").read_text().splitlines()) == 1
+
+
 def test_codex_is_handed_the_line_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(id="a", host="codex", extra={"codex_thread_id": "0199-thread"})
     monkeypatch.setenv("PATH", str(tmp_path))

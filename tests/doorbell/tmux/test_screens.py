@@ -40,7 +40,7 @@ IDLE_LATER = {
     "opencode": ("resumed",),
 }
 STATES_LATER = {f"{host}/screen_{name}": "idle" for host, names in IDLE_LATER.items() for name in names} | {
-    "claude/screen_limit_auth_401": "busy",
+    "claude/screen_limit_auth_401": "offline",
     "claude/screen_limit_subscription_5h": "limited",
     "claude/screen_limit_subscription_typed": "limited",
     "claude/screen_permission_hook_slow": "dialog",
@@ -59,7 +59,7 @@ STATES_LATER = {f"{host}/screen_{name}": "idle" for host, names in IDLE_LATER.it
     "gemini/screen_limit_quota_day": "dialog",
     "gemini/screen_limit_rate_minute": "busy",
     "gemini/screen_permission": "dialog",
-    "opencode/screen_limit_overloaded_529": "busy",
+    "opencode/screen_limit_overloaded_529": "offline",
     "opencode/screen_limit_rate_429": "busy",
 }
 STATES = {
@@ -68,6 +68,8 @@ STATES = {
     "idle_sidebar": "idle",
     "idle_blank_frame": "idle",
     "idle_auto_mode": "idle",
+    "offline": "offline",
+    "offline_ended": "idle",
     "npm_shim_idle": "idle",
     "busy_thinking": "busy",
     "busy_tool": "busy",

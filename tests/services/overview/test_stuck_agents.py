@@ -210,6 +210,29 @@ class TestPanes:
         self.look(services, "idle")
         assert causes(services) == {}
 
+    def test_a_host_that_cannot_reach_its_model_for_a_minute_is_told_of_until_it_can(
+        self, services: Services, clock: Clock
+    ) -> None:
+        session = support.open_session(services, "worker-a")
+        self.look(services, "busy")
+        clock.advance(600)
+        self.look(services, "offline")
+        clock.advance(LOOK_EVERY.total_seconds())
+        self.look(services, "offline")
+        assert (causes(services), services.pane_looks.is_offline("worker-a")) == ({}, False)
+        clock.advance(LOOK_EVERY.total_seconds())
+        self.look(services, "offline")
+        assert services.pane_looks.is_offline("worker-a")
+        (notice,) = services.stuck_agents.tell()
+        assert notice.reason == "The host claude cannot reach its model (screen: offline)"
+        rows = {row.agent.id: row.as_answer()["stuck"] for row in services.snapshots.take().agents}
+        assert rows["worker-a"] == "offline"
+        clock.advance(LOOK_EVERY.total_seconds())
+        self.look(services, "idle")
+        session.touch()
+        assert services.stuck_agents.tell() == []
+        assert (causes(services), told(services)) == ({}, [])
+
     def test_a_question_before_our_server_is_told_as_one(self, services: Services, clock: Clock) -> None:
         self.look(services, "dialog")
         clock.advance(60)
