@@ -147,13 +147,33 @@ def list_agents(context: SessionContext) -> None:
 
 @agent.command()
 @AGENT_ID
+@click.option("--hand-over", is_flag=True, help="Give its open tasks to its superior; it is refused while it has some.")
 @session_command()
-def remove(context: SessionContext, agent_id: str) -> None:
-    """Take an agent out: nobody can write to it any more. Its files stay; its superior gets the reviews and questions
-    that waited for it."""
-    removed = context.services.agents.remove(agent_id)
-    context.services.derived_notices.hand_over()
-    context.answer({"agent_id": removed.id}, [context.texts("agent.removed", agent_id=removed.id)])
+def remove(context: SessionContext, agent_id: str, *, hand_over: bool) -> None:
+    """Take an agent out: nobody can write to it any more, and its window is closed. Its files stay; its superior gets
+    the reviews and questions that waited for it."""
+    services, texts = context.services, context.texts
+    agent = services.agents.require_removable(agent_id)
+    handed = services.task_changes.hand_over(agent.id, services.agents.owner()) if hand_over else []
+    lines = [texts("agent.handed_over", task_id=task.id, agent_id=task.assignee_id) for task in handed]
+    removed = services.agents.remove(agent.id)
+    services.derived_notices.hand_over()
+    closed = _closed_windows(context, removed.id)
+    lines += [texts("agent.removed", agent_id=removed.id)]
+    lines += [texts("down.closed", names=", ".join(closed))] if closed else []
+    answer = {"agent_id": removed.id, "handed_over": [task.id for task in handed], "closed": closed}
+    context.answer(answer, lines)
+
+
+def _closed_windows(context: SessionContext, agent_id: str) -> list[str]:
+    """Closes the windows that were opened for a removed agent; returns their names."""
+    windows = context.services.missing_sessions.windows()
+    if not any(slot.agent_id == agent_id and window.pane for slot, window in windows.items()):
+        return []
+    from multi_agent_mcp.windows.up_down import close_agents
+    from multi_agent_mcp.windows.window_registry import team_windows
+
+    return close_agents(team_windows(context.services), [agent_id])
 
 
 @click.command()

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +18,6 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.up_down import OPEN, READY, AgentState, Preflight, Report, Startup
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.windows.window_registry import TeamWindows
-
 
 # The output of `up`: warnings, the agents' states while it waits, and the table at the end.
 
@@ -194,8 +189,9 @@ def restart(context: SessionContext, agent_id: str, socket: str | None, fresh: b
     Exit code 1 when it is not ready.
     """
     from multi_agent_mcp.windows.up_down import Startup
+    from multi_agent_mcp.windows.window_registry import team_windows
 
-    startup = Startup(_team_windows(context, socket), [agent_id])
+    startup = Startup(team_windows(context.services, socket), [agent_id])
     _warn(context, startup)
     startup.restart(fresh=fresh)
     with progress(context.texts, is_silent=context.as_json) as report:
@@ -203,15 +199,6 @@ def restart(context: SessionContext, agent_id: str, socket: str | None, fresh: b
     _tell(context, startup)
     if not startup.is_fine:
         raise click.exceptions.Exit(1)
-
-
-def _team_windows(context: SessionContext, socket: str | None) -> TeamWindows:
-    """The team's windows; new ones on the tmux server at `socket`, else where the team's are or were."""
-    from multi_agent_mcp.config import tmux_socket
-    from multi_agent_mcp.windows.window_registry import TeamWindows, last_socket
-
-    path = str(Path(socket).absolute()) if socket else last_socket(context.services) or tmux_socket()
-    return TeamWindows(context.services, path, joins=socket is None)
 
 
 def _warn(context: SessionContext, startup: Startup) -> None:
@@ -245,9 +232,10 @@ def down(context: SessionContext, agent_ids: tuple[str, ...], socket: str | None
     Exit code 1 when windows stay open because this is a copy of the session that opened them, or out of reach.
     """
     from multi_agent_mcp.windows.up_down import close_agents, close_team
+    from multi_agent_mcp.windows.window_registry import team_windows
 
-    names = [context.services.agents.here(agent_id).id for agent_id in agent_ids]
-    windows = _team_windows(context, socket)
+    names = [context.services.agents.still_here(agent_id).id for agent_id in agent_ids]
+    windows = team_windows(context.services, socket)
     closed = close_agents(windows, names) if names else close_team(windows)
     texts = context.texts
     lines = [texts("down.closed", names=", ".join(closed)) if closed else texts("down.nothing")]
@@ -273,10 +261,11 @@ def attach(context: SessionContext, agent_id: str | None, socket: str | None) ->
     to them. Ctrl-b d leads back."""
     from multi_agent_mcp.config import read_environment
     from multi_agent_mcp.windows.up_down import find_attachment
+    from multi_agent_mcp.windows.window_registry import team_windows
 
     if agent_id is not None:
         context.services.agents.here(agent_id)
-    found = find_attachment(_team_windows(context, socket), agent_id)
+    found = find_attachment(team_windows(context.services, socket), agent_id)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidArguments("attach_no_terminal", command=found.command)
     if not found.is_here and read_environment().pane is not None:

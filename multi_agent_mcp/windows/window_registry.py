@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.config import child_environment, tmux_socket
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
@@ -268,6 +268,12 @@ def last_socket(services: Services) -> str | None:
     if none is recorded whose directory exists."""
     recorded = [agent.socket_path for agent in services.agents.at_home().values()]
     return next((path for path in recorded if path and Path(path).parent.is_dir()), None)
+
+
+def team_windows(services: Services, socket: str | None = None) -> TeamWindows:
+    """The team's windows; new ones on the tmux server at `socket`, else where the team's are or were."""
+    path = str(Path(socket).absolute()) if socket else last_socket(services) or tmux_socket()
+    return TeamWindows(services, path, joins=socket is None)
 
 
 def _trace_of_work(services: Services, slot: Slot) -> str | None:

@@ -173,3 +173,14 @@ def test_doctor_tells_an_owner_without_a_command_what_helps(ask: Ask, run: Run) 
     assert "start it in tmux with `up`" not in owners()
     ask("agent", "set", "owner", "--command", "cat")
     assert "start it in tmux with `up`" in owners()
+
+
+def test_an_agent_with_open_tasks_is_removed_only_if_its_superior_takes_them(ask: Ask, run: Run) -> None:
+    task = ask("task", "add", "left", "--assignee", "worker-a")["task_id"]
+    result = run("agent", "remove", "worker-a", "--json")
+    refused = json.loads(result.stdout)
+    assert (result.exit_code > 0, refused["error"]) == (True, "invalid_arguments")
+    assert task in refused["message"]
+    assert ask("agent", "remove", "worker-a", "--hand-over")["handed_over"] == [task]
+    assert ask("task", "show", task)["task"]["assignee_id"] == "admin"
+    assert "worker-a" not in [agent["id"] for agent in ask("agent", "list")["agents"]]

@@ -163,7 +163,8 @@ def test_what_stands_behind_two_dashes_asks_for_no_json(
 
 
 def test_the_history_of_a_removed_agent_can_be_selected(ask: Ask) -> None:
-    ask("task", "add", "Dig", "--assignee", "worker-a")
+    task = ask("task", "add", "Dig", "--assignee", "worker-a")["task_id"]
+    ask("task", "status", task, "cancelled")
     ask("agent", "remove", "worker-a")
     assert ask("task", "list", "--assignee", "worker-a")["total_count"] == 1
     assert len(ask("search", "to:worker-a")["results"]) == 1

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from multi_agent_mcp.domain.agent import Agent, is_superior, report_recipient
+from multi_agent_mcp.domain.agent import Agent, is_superior, nearest_superior, report_recipient
 from multi_agent_mcp.domain.entity import entity_id, new_id
 from multi_agent_mcp.domain.notification import TASK_WITHDRAWN, Notification
 from multi_agent_mcp.domain.proof import require_reviewers
@@ -119,6 +119,15 @@ class TaskChanges(Service):
         operation = AssignTask(task_id=task.id, assignee_id=assignee_id, change=change, notice_id=new_id("ntf"))
         assigned, previous = self.operations.run(operation)
         return assigned, previous
+
+    def hand_over(self, agent_id: str, actor: Agent) -> list[Task]:
+        """Assigns every open task of an agent to its nearest superior, and returns them; if one is refused, those
+        before it are handed over. Raises as `assign`, and `AgentNotFound`."""
+        superior, tasks = nearest_superior(agent_id, self.agents.all()), self.workspace.tasks.open(agent_id)
+        if superior is None and tasks:
+            raise AgentNotFound("no_superior", agent_id=agent_id)
+        ids = [task.id for task in sorted(tasks, key=work_order)]
+        return [self.assign(actor, task_id, superior.id)[0] for task_id in ids] if superior is not None else []
 
     def applied(self) -> Mapping[type[Operation], Apply]:
         return {

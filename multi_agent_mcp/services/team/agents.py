@@ -24,6 +24,7 @@ from multi_agent_mcp.errors import (
     AgentNotFound,
     AlreadyExists,
     HasSubordinates,
+    InvalidArguments,
     InvalidSession,
     Refusal,
     StorageError,
@@ -247,11 +248,25 @@ class Agents(Service):
 
     def remove(self, agent_id: str) -> Agent:
         """Marks an agent as removed: it gets no more mail; its record and its files stay. Raises `InvalidId`,
-        `AgentNotFound`, and `HasSubordinates` unless its subordinates are removed, too."""
-        self.get(agent_id)
+        `AgentNotFound`, `HasSubordinates` unless its subordinates are removed, too, and
+        `InvalidArguments` while it has open tasks."""
+        self.require_removable(agent_id)
+        if still_open := sorted(task.id for task in self.workspace.tasks.open(agent_id)):
+            raise InvalidArguments("has_open_tasks", agent_id=agent_id, names=", ".join(still_open))
+        return self.registry.update(agent_id, status="removed")
+
+    def require_removable(self, agent_id: str) -> Agent:
+        """The agent, if it may be removed but for its tasks. Raises as `remove`."""
+        found = self.get(agent_id)
         if below := [agent.id for agent in self.all().values() if agent.parent_id == agent_id]:
             raise HasSubordinates(agent_id=agent_id, names=", ".join(below))
-        return self.registry.update(agent_id, status="removed")
+        return found
+
+    def still_here(self, agent_id: str) -> Agent:
+        """As `here`, also for a removed agent: its program may still run."""
+        found = self.registry.all().get(parse_agent_id(agent_id)) or self.get(agent_id)
+        self.require_here(found)
+        return found
 
     def require_assignable(self, actor: Agent, assignee: Agent) -> None:
         """Raises `Unauthorized` if `assignee` is an owner or a superior of `actor`. An owner may assign work to all

@@ -98,6 +98,7 @@ def test_a_notification_that_nobody_has_written_is_written(
 ) -> None:
     (task,) = services.task_creation.create(admin, [NewTask(title="Build", assignee_id="worker-a")])
     if blocker is not None:
+        services.task_changes.start(services.agents.get("worker-a"), task.id)
         services.task_changes.set_status(services.agents.get(blocker), task.id, "blocked")
     ((name, _),) = services.workspace.notices(reader).unread()
     told = services.workspace.notices(reader).path / name
@@ -122,9 +123,10 @@ def test_leftovers_of_killed_writers_go_and_fresh_ones_stay(services: Services, 
 
 
 def test_a_wait_for_somebody_who_left_is_released(services: Services, owner: Agent, doctor: Doctor) -> None:
-    services.task_creation.send(owner, "admin", "Build", "x")
+    task = services.task_creation.send(owner, "admin", "Build", "x").task
     (waiting,) = found(doctor, "waiting")
     assert (waiting.level, waiting.fix) == ("note", None)  # a wait that can still end is nobody's to take away
+    services.task_changes.set_status(owner, task.id, "cancelled")
     for name in ("worker-a", "worker-b", "admin"):
         services.agents.remove(name)
     repaired(doctor, "waiting")
