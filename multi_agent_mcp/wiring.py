@@ -5,7 +5,7 @@ To see who uses a service, find the usages of its property.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -565,6 +565,11 @@ class Services:
         if (self.path / ".workspaces").is_dir():
             self.delivery_records.report(task, failed=failed)
 
+    def left_behind(self, task: Task) -> Sequence[str]:
+        """The files that were not committed when a task was last reported; a stat(2) as above."""
+        found = self.delivery_records.of(task) if (self.path / ".workspaces").is_dir() else None
+        return () if found is None else found.files
+
     def finish_delivery(self, task: Task) -> None:
         """Closes the executions of a task that is done, and records what it delivers, unless that was reported; a
         stat(2) as above."""
@@ -653,7 +658,13 @@ class Services:
     def task_reports(self) -> TaskReports:
         from multi_agent_mcp.services.tasks.changes import TaskReports
 
-        return TaskReports(self.session, agents=self.agents, messages=self.messages, delivered=self.report_delivery)
+        return TaskReports(
+            self.session,
+            agents=self.agents,
+            messages=self.messages,
+            delivered=self.report_delivery,
+            left_behind=self.left_behind,
+        )
 
     @part
     def conversations(self) -> Conversations:

@@ -173,7 +173,9 @@ def show(context: SessionContext, task_id: str) -> None:
         key = "task.nothing_delivered" if delivered["ahead"] == 0 else key
         named = {"commit": delivered["commit"][:10], "branch": delivered["branch"] or "-", "task_id": task.id}
         record |= {"delivery": {**(task.delivery or {}), **delivered}}
-        checked = ["", context.texts(key, **named), *checked]
+        named_files = ", ".join(delivered["files"])
+        left = [context.texts("task.uncommitted", count=delivered["uncommitted"], files=named_files)]
+        checked = ["", context.texts(key, **named), *(left if delivered["uncommitted"] else ()), *checked]
     if task.status == "blocked":
         checked = ["", context.texts("task.unblock", task_id=task.id), *checked]
     context.answer({"task": record}, [*entity_lines(task, context.texts, facts), *checked])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from multi_agent_mcp.domain.agent import Agent, owners, superiors
+from multi_agent_mcp.domain.agent import Agent, is_superior, owners, superiors
 from multi_agent_mcp.domain.entity import EPOCH, Identified, fields_of, is_name
 from multi_agent_mcp.domain.message import is_data_signed_by, signed_data
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
@@ -130,9 +130,12 @@ def require_conditions(conditions: Sequence[str], checks: Collection[str]) -> tu
     return found
 
 
-def require_reviewers(conditions: Iterable[str], assignee_id: str | None, agents: Mapping[str, Agent]) -> None:
+def require_reviewers(
+    conditions: Iterable[str], assignee_id: str | None, agents: Mapping[str, Agent], given_by: str | None = None
+) -> None:
     """Raises `AgentNotFound` or `InvalidArguments` unless each named reviewer is an owner or admin and not the
-    assignee, and somebody is there for a `review`."""
+    assignee, and somebody is there for a `review`. Whoever gives conditions to its own task may name its superiors
+    only."""
     for condition in reviews_in(conditions):
         named = condition.partition(":")[2]
         if named:
@@ -143,6 +146,8 @@ def require_reviewers(conditions: Iterable[str], assignee_id: str | None, agents
                 raise InvalidArguments("no_reviewer_role", agent_id=named, role=agent.role)
         if assignee_id is not None and (named == assignee_id or reviewer_of(condition, assignee_id, agents) is None):
             raise InvalidArguments("reviews_oneself", agent_id=assignee_id)
+        if named and given_by is not None and given_by == assignee_id and not is_superior(named, given_by, agents):
+            raise InvalidArguments("reviewer_not_above", agent_id=named, assignee_id=given_by)
 
 
 def applicable(conditions: Iterable[str], assignee_id: str | None, agents: Mapping[str, Agent]) -> tuple[str, ...]:

@@ -400,15 +400,16 @@ class TaskCreation(Service):
             self.agents.require_assignable(creator, self.agents.get(new.assignee_id))
         about = {"title": new.title, "description": new.description, "priority": new.priority}
         require_sound(about)
-        fields = {"done_when": self._conditions(new), **fields}
+        fields = {"done_when": self._conditions(creator, new), **fields}
         status = new.status or ("todo" if new.assignee_id else "backlog")
         first = {"task_id": new_id("tsk"), "status": status}
         change = Change(by=creator.id, at=self.clock())
         fields = {**first, **fields, "traceparent": current()}
         return Task.made(**fields, change=change, assignee_id=new.assignee_id, **about)
 
-    def _conditions(self, new: NewTask) -> tuple[str, ...]:
-        """What has to be true before the task is done. Raises as `require_conditions` and `require_reviewers`."""
+    def _conditions(self, creator: Agent, new: NewTask) -> tuple[str, ...]:
+        """What has to be true before the task is done: what an Owner says; of others, the session's conditions and what
+        they add. Raises as `require_conditions` and `require_reviewers`."""
         settings = self.settings()
         if new.done_when is None and not settings.done_when:
             return ()
@@ -416,8 +417,9 @@ class TaskCreation(Service):
         if new.done_when is None:
             return applicable(settings.done_when, new.assignee_id, agents)
         conditions = require_conditions(new.done_when, settings.checks)
-        require_reviewers(conditions, new.assignee_id, agents)
-        return conditions
+        require_reviewers(conditions, new.assignee_id, agents, creator.id)
+        kept = () if creator.role == "owner" else applicable(settings.done_when, new.assignee_id, agents)
+        return tuple(dict.fromkeys((*kept, *conditions)))
 
     def applied(self) -> Mapping[type[Operation], Apply]:
         return {CreateTasks: self.apply}

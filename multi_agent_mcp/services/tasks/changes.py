@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -115,6 +115,8 @@ class TaskChanges(Service):
         if assignee_id is not None:
             self.agents.require_assignable(actor, self.agents.get(assignee_id))
             require_reviewers(task.done_when, assignee_id, self.agents.all())
+            added = set(task.done_when).difference(self.session.settings.done_when)
+            require_reviewers(added, assignee_id, self.agents.all(), task.created_by)
         change = Change(by=actor.id, at=self.clock(), purpose=purpose)
         operation = AssignTask(task_id=task.id, assignee_id=assignee_id, change=change, notice_id=new_id("ntf"))
         assigned, previous = self.operations.run(operation)
@@ -513,6 +515,8 @@ class TaskReports(Service):
     messages: Messages
     delivered: Delivered
     """Called when an assignee reports the end of its work, before anything else. Never raises."""
+    left_behind: Callable[[Task], Sequence[str]]
+    """The files that were not committed when the assignee of a task last reported it."""
 
     def report_progress(
         self,
@@ -603,6 +607,8 @@ class TaskReports(Service):
         if task.done_when and task.proof is not None:
             metadata |= {"proof": task.proof, "receipts": task.receipts}
         kind = "task_failed" if failed else "task_complete"
+        if not failed and (left := self.left_behind(task)):
+            metadata["uncommitted"] = list(left)
         return self._report(reporter, task, kind, content, metadata, _end_key(task))
 
     def _reportable(self, reporter: Agent, task_id: str) -> Task:

@@ -43,7 +43,7 @@ function whole(task) {
     details(task),
     (task.progress > 0 || task.status === "in_progress") && progress(task.progress),
     task.description.length > 0 && section("board.description", prose(task.description)),
-    task.delivery?.commit && section("board.delivery", h("p", null, h("code", null, task.delivery.commit.slice(0, 10)), " ", t(task.delivery.merged ? "board.merged" : "board.not_merged", { branch: task.delivery.branch ?? "-" }))),
+    task.delivery?.commit && section("board.delivery", h("p", null, h("code", null, task.delivery.commit.slice(0, 10)), " ", t(task.delivery.merged ? "board.merged" : "board.not_merged", { branch: task.delivery.branch ?? "-" }), task.delivery.uncommitted > 0 && [" ", chip("pending", t("board.uncommitted", { count: task.delivery.uncommitted }))])),
     ...words(task),
     task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
     task.messages.length + task.questions.length > 0 && section("board.thread", thread(task)),

@@ -566,6 +566,8 @@ def test_a_report_says_what_was_not_committed(services: Services, project: Path)
     seat = Seat(services, "worker-a")
     Path(worktree.path, "b.txt").write_text("x")
     assert "1 files" in seat.call("report_completed", result="success")["uncommitted"]
+    (mail,) = read(services, "admin")["messages"]
+    assert mail["metadata"]["uncommitted"] == ["b.txt"]
 
 
 def test_outside_of_a_repository_it_is_refused_in_words(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,23 @@ class TestConditions:
             services.task_changes.assign(services.agents.get("owner"), task.id, "admin")
         assert again(services, task).assignee_id is None
 
+    def test_an_admin_adds_to_those_of_the_session_and_takes_none(self, services: Services) -> None:
+        services.workspace.settings_path.write_text("checks: {tests: 'true', lint: 'true'}\ndone_when: [tests]\n")
+        assert new(services, done_when=()).done_when == ("tests",)
+        assert new(services, done_when=("lint", "tests")).done_when == ("tests", "lint")
+        assert new(services, by="owner", done_when=()).done_when == ()
+
+    def test_nobody_has_their_own_task_reviewed_from_below(self, services: Services) -> None:
+        admin = services.agents.get("admin")
+        services.agents.add(Agent(id="helper", role="admin", parent_id="admin"))
+        with pytest.raises(InvalidArguments) as refusal:
+            new(services, assignee_id="admin", done_when=("review:helper",))
+        assert refusal.value.key == "error.reviewer_not_above"
+        task = new(services, assignee_id=None, done_when=("review:helper",))
+        with pytest.raises(InvalidArguments):
+            services.task_changes.assign(admin, task.id, "admin")
+        assert new(services, assignee_id="admin", done_when=("review:owner",)).done_when == ("review:owner",)
+
 
 class TestSayingSo:
     @pytest.mark.parametrize("actor", ["admin", "owner"])
