@@ -230,6 +230,16 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises for it
 
 
+def working_directory() -> Path:
+    """The working directory, by the name that it had if it was removed meanwhile."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        known = Path("/proc/self/cwd")
+        was = known.readlink() if known.is_symlink() else ENVIRON.get("PWD", "/")
+        return Path(str(was).removesuffix(" (deleted)"))
+
+
 def find_root(given: str | None, start: Path) -> Path:
     """The root: as given, else the nearest `.multi-agent-mcp` at or above `start`, else a new one in `start`."""
     if given:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce, wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -198,14 +197,14 @@ def open_context(
 ) -> Iterator[SessionContext]:
     """Opens the session for one command; a refusal inside becomes one sentence and exit code 1."""
     from multi_agent_mcp.bootstrap import open_session  # `--help` need not wait for all services
-    from multi_agent_mcp.config import find_root, read_environment
+    from multi_agent_mcp.config import find_root, read_environment, working_directory
 
     services = None
     context = None
     try:
         with system_errors():
             environment = read_environment()
-            where = find_root(root or environment.root, Path.cwd())
+            where = find_root(root or environment.root, working_directory())
             services = open_session(where, environment.session if session is None else session)
             services.agents.publish_keys()
             services.operations.finish()

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +24,7 @@ from multi_agent_mcp.cli.context import (
 )
 from multi_agent_mcp.cli.mail import spoken_lines
 from multi_agent_mcp.cli.rendering import folded, is_terminal, local_time, local_words, painted, short_id, words_of_code
-from multi_agent_mcp.config import find_root, no_session, read_environment, session_names
+from multi_agent_mcp.config import find_root, no_session, read_environment, session_names, working_directory
 from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
 from multi_agent_mcp.domain.text import columns, display_id, one_line
 from multi_agent_mcp.domain.times import format_time
@@ -251,7 +250,7 @@ def _progress(texts: Texts) -> Iterator[Callable[[], None]]:
 
 def status() -> None:
     """Prints the state. Several sessions, none of them selected, are refused with their names."""
-    root = find_root(read_environment().root, Path.cwd())
+    root = find_root(read_environment().root, working_directory())
     try:
         require_root_entered(root)
         require_own(root)

@@ -29,7 +29,7 @@ from multi_agent_mcp.cli.context import (
     text_of,
 )
 from multi_agent_mcp.cli.rendering import column_table
-from multi_agent_mcp.config import find_root, read_environment
+from multi_agent_mcp.config import find_root, read_environment, working_directory
 from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time
@@ -138,7 +138,7 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
 
         parsed = Token.parse(text_of(token))
         with system_errors():
-            where = find_root(root or read_environment().root, Path.cwd())
+            where = find_root(root or read_environment().root, working_directory())
         sharing = Sharing(where / session_name(parsed.session))
         with _says_if_joined(sharing, parsed, texts):
             join_session(parsed, where, machine_name(name or sharing.share.former_machine), adopt=adopt)

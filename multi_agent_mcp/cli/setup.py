@@ -30,7 +30,15 @@ from multi_agent_mcp.cli.context import (
     session_command,
     system_errors,
 )
-from multi_agent_mcp.config import ROOT_NAME, expanded, find_root, read_environment, require_utf8, session_names
+from multi_agent_mcp.config import (
+    ROOT_NAME,
+    expanded,
+    find_root,
+    read_environment,
+    require_utf8,
+    session_names,
+    working_directory,
+)
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.entity import as_name, differing_in_case, session_name
 from multi_agent_mcp.domain.text import one_line
@@ -266,7 +274,7 @@ def _instructed(made: Made, *, wanted: bool | None) -> tuple[Path, ...]:
 def _place(team: Path | None, root: str | None) -> Place:
     """Returns the place of the team.yaml in the current directory, or beside the nearest root; if there is none, of a
     new one in the current directory, with its own root."""
-    here = Path.cwd()
+    here = working_directory()
     nearest = find_root(root, here)
     if team is not None or root is not None or (here / TEAM_FILE).exists():
         return Place(team or here / TEAM_FILE, nearest)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.config import working_directory
 from multi_agent_mcp.doorbell.ringing import THREAD
 from multi_agent_mcp.doorbell.thread import DoorbellThread, Silence
 from multi_agent_mcp.errors import InvalidSession, Refusal, TmuxTimeout
@@ -86,7 +87,7 @@ class Binding:
         self._doorbell: DoorbellThread | None = None
         self._watch: Watch | None = None
         self._checking: Checking | None = None
-        self._directory = Path.cwd()
+        self._directory = working_directory()
         self._mutex = services.sessions.binding_mutex
 
     def bind_process(self, agent_id: str, passkey: str | None) -> None:

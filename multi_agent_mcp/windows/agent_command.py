@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from multi_agent_mcp.config import home_of
+from multi_agent_mcp.config import home_of, working_directory
 from multi_agent_mcp.domain.agent import ROLES, Agent, AgentSession
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.times import format_time
@@ -102,7 +101,11 @@ def _obstacle(services: Services, session: AgentSession, resume: Resume, ending:
     conversation = session.host_session or ""
     if (why := left(services).get(conversation)) is not None:
         return why
-    if session.host_directory is not None and not resume.elsewhere and session.host_directory != os.getcwd():  # noqa: PTH109
+    if (
+        session.host_directory is not None
+        and not resume.elsewhere
+        and session.host_directory != str(working_directory())
+    ):
         return "moved"
     return "open" if _stays_open(services, session, resume, ending) else None
 
@@ -204,7 +207,7 @@ def command_of(
         "agent": agent.id,
         "python": sys.executable,
         "examples": examples_directory(),
-        "worktree": worktree.directory if worktree is not None else Path.cwd(),
+        "worktree": worktree.directory if worktree is not None else working_directory(),
     }
     words = {key: quoted(shell, str(value)) for key, value in values.items()}
     words["prompt"] = quoted(shell, prompt) if prompt else ""

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 import multi_agent_mcp
-from tests.end_to_end.support import Team
+from tests.end_to_end.support import COMMAND, Team
 
 MODULES = ("secrets", "token", "queue", "yaml", "select", "calendar", "inspect", "click", "typing_extensions")
 PACKAGES = ("mcp", "anyio", "logging", "frontmatter", "rich")
 NOTES = "import pathlib; pathlib.Path(__file__).with_suffix('.imported').touch(); raise SystemExit('of the project')"
 CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+HOOK = json.dumps({"hook_event_name": "PostToolUse", "tool_name": "Bash"})
 INITIALIZE = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT}) + "\n"
 
 
@@ -66,3 +67,16 @@ def test_no_program_of_ours_is_started_in_another_way() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
     found = [path.name for path, text in texts.items() if re.search(r'sys\.executable, "-m"', text)]
     assert found == []
+
+
+@pytest.mark.parametrize(("words", "stdin"), [(["agent", "list"], ""), (["hook"], HOOK), (["serve"], INITIALIZE)])
+def test_it_works_from_a_directory_that_was_removed(team: Team, words: list[str], stdin: str) -> None:
+    team.send("worker-a", "the figures")
+    where = ["--root", str(team.root), "--session", team.services.session.name]
+    who = [] if words == ["agent", "list"] else ["--agent", "worker-a"]
+    done = subprocess.run(
+        ["sh", "-c", 'mkdir gone; cd gone; rmdir ../gone; exec "$@"', "sh", *COMMAND, *words, *where, *who],
+        cwd=team.base, env=team.env, input=stdin, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert any(word in done.stdout for word in ("worker-a", "serverInfo", "[IPC]"))

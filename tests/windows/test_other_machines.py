@@ -120,7 +120,7 @@ def test_hosts_start_as_they_should_whatever_shell_configuration_and_path(
     project.mkdir(parents=True)
     commands = {}
     for host in ("claude", "codex"):
-        file = project / "node_modules" / PACKAGES[host] / host
+        file = tmp_path / "node_modules" / PACKAGES[host] / host
         file.parent.mkdir(parents=True)
         file.write_text(HOST, encoding="utf-8")
         file.chmod(0o755)

@@ -172,16 +172,15 @@ def _wait(options: dict[str, str]) -> int:
 
 def _opened(options: dict[str, str]) -> tuple[Services, str]:
     """Opens the session; returns its services and the agent's id. Raises `Refusal`."""
-    from pathlib import Path
 
     from multi_agent_mcp.bootstrap import open_session
-    from multi_agent_mcp.config import find_root
+    from multi_agent_mcp.config import find_root, working_directory
     from multi_agent_mcp.domain.agent import PURPOSES
     from multi_agent_mcp.domain.entity import agent_id
     from multi_agent_mcp.services.validation import require_choice
 
     require_choice("purpose", options.get("purpose", "task"), PURPOSES)
-    root = find_root(options.get("root"), Path.cwd())
+    root = find_root(options.get("root"), working_directory())
     return open_session(root, options.get("session")), agent_id(options.get("agent"))
 
 

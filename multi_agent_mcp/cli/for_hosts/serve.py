@@ -13,7 +13,6 @@ import os
 import select
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from multi_agent_mcp.domain.agent import PURPOSES
@@ -133,9 +132,9 @@ def _parser() -> argparse.ArgumentParser:
 def _opened(options: argparse.Namespace, environment: Environment) -> Services:
     """Opens the session; options take precedence over the environment."""
     from multi_agent_mcp.bootstrap import open_session
-    from multi_agent_mcp.config import find_root
+    from multi_agent_mcp.config import find_root, working_directory
 
-    root = find_root(options.root or environment.root, Path.cwd())
+    root = find_root(options.root or environment.root, working_directory())
     session = environment.session if options.session is None else options.session
     return open_session(root, session, language=options.language)
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.config import working_directory
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, age, entity_id, fields_of, new_id
 from multi_agent_mcp.domain.patterns import expressions, matcher, parsed_patterns
@@ -86,8 +87,10 @@ class Reservations(Service):
     ) -> tuple[Reservation, list[Reservation]]:
         """Reserves files for an agent; returns the reservation and those of others that overlap with it. One without a
         session is a person's, and expires. Raises `InvalidArguments`; `Reserved` where reservations are enforced."""
-        here = tree_of(str(Path.cwd() / "-"))
-        found = parsed_patterns([*patterns], here, lambda name: os.path.lexists(f"{here or Path.cwd()}/{name}"))
+        here = tree_of(str(working_directory() / "-"))
+        found = parsed_patterns(
+            [*patterns], here, lambda name: os.path.lexists(f"{here or working_directory()}/{name}")
+        )
         reason = words_or_none("reason", reason)
         if len(reason or "") > REASON_CHARACTERS:
             raise InvalidArguments("too_long", name="reason", limit=REASON_CHARACTERS)

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import SHARED, WORKTREE
+from multi_agent_mcp.config import SHARED, WORKTREE, working_directory
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.session import Service
@@ -220,7 +220,7 @@ class Worktrees(Service):
         of any."""
         if (tree := tree_of(str(self.workspace.root))) is not None:
             return Path(tree)
-        if (tree := tree_of(str(Path.cwd() / "-"))) is not None:  # perhaps that of an agent
+        if (tree := tree_of(str(working_directory() / "-"))) is not None:  # perhaps that of an agent
             common = Path(common_directory(tree))
             return common.parent if common.name == ".git" else Path(tree)
         raise InvalidArguments("no_repository", path=self.workspace.root.parent)

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from multi_agent_mcp.config import working_directory
 from multi_agent_mcp.domain.agent import DIED, AgentSession
 from multi_agent_mcp.domain.entity import age, new_id
 from multi_agent_mcp.domain.times import is_recent
@@ -340,7 +341,7 @@ class LiveSession:
     def note_conversation(self, host: str | None, host_session: str | None) -> None:
         """Records the host's conversation, durably: the next process continues it. Never raises."""
         with self._mutex:
-            known = self.record.in_conversation(host, host_session, os.getcwd() if host_session else None)  # noqa: PTH109
+            known = self.record.in_conversation(host, host_session, str(working_directory()) if host_session else None)
             if known != self.record:
                 self.record = known
                 try:

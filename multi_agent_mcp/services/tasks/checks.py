@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from multi_agent_mcp.config import Check, Settings, read_settings, session_names
+from multi_agent_mcp.config import Check, Settings, read_settings, session_names, working_directory
 from multi_agent_mcp.domain.entity import age, new_id
 from multi_agent_mcp.domain.proof import Receipt, commit_in
 from multi_agent_mcp.errors import StorageError
@@ -132,7 +132,7 @@ class Checks(Service):
         known = self.workspace.working_directory(agent_id or "").read()
         if isinstance(known, str) and Path(known).is_dir():
             return Path(known)
-        return self.records.worktree_of(agent_id or "") or Path.cwd()
+        return self.records.worktree_of(agent_id or "") or working_directory()
 
     def receipts_of(self, task_id: str) -> list[Receipt]:
         """Every receipt of a task, oldest first."""
