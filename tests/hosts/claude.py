@@ -23,6 +23,8 @@ class Claude(Host):
     quit = "/exit"
     compacts, fills = "/compact", True
     dialog = "Do you want to proceed?"
+    trust, trusting = "Yes, I trust this folder", ("Down", "Enter")
+    lacks = frozenset({"rest"})
 
     command = f"claude --mcp-config {{mcp_config}} --strict-mcp-config {ASKING} --allowedTools mcp__ipc"
 

@@ -73,7 +73,7 @@ class Codex(Host):
     def settle(self, stage: Stage, *, asks_about_hooks: bool) -> None:
         if asks_about_hooks:
             wait_until(lambda: HOOK_QUESTION in stage.pane.screen, "Codex asks whether it may run the hooks")
-            stage.pane.belongs_to(stage.team, AGENT)
+            stage.registers_pane()
             self.trust_hooks(stage.team, lambda: stage.pane.screen)
         stage.wait_for_state("idle")
 

@@ -54,7 +54,7 @@ def plugged(host: Host, *, identity: bool) -> Host:
             _install(host, stage)
             line = f"PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
             if not identity:
-                stage.pane.belongs_to(stage.team, AGENT)  # no server of ours will do it
+                stage.registers_pane()  # no server of ours will do it
                 return f"{line} {STARTS[host.name]}"
             given = {"ROOT": stage.team.root, "SESSION": stage.team.session, "AGENT": AGENT}
             words = [f"MULTI_AGENT_MCP_{name}={shlex.quote(str(value))}" for name, value in given.items()]

@@ -214,7 +214,7 @@ def leaves_the_trust_question(stage: Stage) -> Measured:
     time.sleep(STILL_SECONDS)
     assert stage.host.trust in stage.pane.screen, "the question was answered"
     assert LINE not in stage.pane.screen
-    stage.press("Enter")  # the human trusts it
+    stage.press(*stage.host.trusting)  # the human trusts it
     trusted = time.monotonic()
     request = stage.model.request_with(LINE)
     stage.read_by_model(message, MAIL)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.doorbell.tmux.client import Tmux
+from multi_agent_mcp.doorbell.tmux.client import Tmux, pane_place
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import Classification, classify
 from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
@@ -67,6 +67,8 @@ class Host(ABC):
     """Whether it compacts by itself what is longer than `CONTEXT`, in the middle of a turn."""
     trust = ""
     """Text of its question whether its directory is trusted."""
+    trusting: tuple[str, ...] = ("Enter",)
+    """The keys with which a human says yes to it."""
     lacks: frozenset[str] = frozenset({"rest", "trust"})
     """Features that a scenario may need and this host lacks: `hooks`, a `waker` (a channel without keys), a `queue` for
     lines entered while it works, being left at `rest` afterwards, a question of `trust`, or a hook run at a `stop`."""
@@ -142,7 +144,7 @@ class Stage:
             self.type(f". {self.base / 'start'}")
             self.press("Enter")
             wait_until(lambda: self.host.trust in self.pane.screen, "the host asks whether it may trust the directory")
-            self.pane.belongs_to(self.team, AGENT)
+            self.registers_pane()
             return
         self.launch(asks_about_hooks=hooks)
         wait_until(lambda: self.team.services.agents.get(AGENT).pane_id == self.pane.id, "our server has started")
@@ -153,6 +155,12 @@ class Stage:
         self.type(f". {self.base / 'start'}")
         self.press("Enter")
         self.host.settle(self, asks_about_hooks=asks_about_hooks)
+
+    def registers_pane(self) -> None:
+        """Registers the pane as our server in it will: its host may ask something before it starts one."""
+        place = pane_place(self.terminal.socket, self.pane.id)
+        assert place is not None
+        self.team.services.workspace.registry.update(AGENT, **place)
 
     def own_configuration(self) -> str:
         """Writes the agent's own files as `host-config` says; returns the line that starts the host with them."""
