@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from multi_agent_mcp.config import child_environment
 CHILD = Path(__file__).with_name("bounded_child.py")
 LOOK_SECONDS = 0.1
 KILLED = 137
+TIMED_OUT = 124
 OURS = "MULTI_AGENT_MCP_"
 TERMINALS = frozenset({"TMUX", "TMUX_PANE", "STY", "TERM_SESSION_ID"})
 
@@ -82,6 +84,47 @@ def run_bounded(
     for words in lines:
         _kill_group(words["pid"])
     return Ended(KILLED, "", "killed")
+
+
+def end_of_output(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], *, seconds: float, kept: int
+) -> tuple[int, bytes]:
+    """Runs a command of the person's, which may leave processes behind; returns its exit code (`TIMED_OUT` if it took
+    longer, and was killed) and the end of what it printed, of at most this many bytes. Raises `OSError`."""
+    with subprocess.Popen(
+        command,
+        cwd=directory,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as running:
+        try:
+            output, in_time = _last_bytes(running, time.monotonic() + seconds, kept)
+        finally:
+            if running.poll() is None:
+                _kill_group(running.pid)
+    return (running.returncode, output) if in_time else (TIMED_OUT, output + b"\ntimed out\n")
+
+
+def _last_bytes(running: subprocess.Popen[bytes], until: float, kept: int) -> tuple[bytes, bool]:
+    """The end of what a process printed, and whether it ended in time. What it has left running is not waited for."""
+    printed = cast("IO[bytes]", running.stdout).fileno()
+    output, is_open = bytearray(), True
+    while time.monotonic() < until:
+        has_ended = running.poll() is not None
+        if is_open and select.select([printed], [], [], 0 if has_ended else LOOK_SECONDS)[0]:
+            data = os.read(printed, 1 << 16)
+            is_open = bool(data)
+            output += data
+            del output[:-kept]
+        elif has_ended:
+            return bytes(output), True
+        elif not is_open:
+            with suppress(subprocess.TimeoutExpired):
+                running.wait(LOOK_SECONDS)
+    return bytes(output), False
 
 
 def _said(reported: IO[bytes], cancelled: Callable[[], bool]) -> list[dict[str, Any]] | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +20,7 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
+from multi_agent_mcp.system.bounded_run import end_of_output
 from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.git import (
     GitFailed,
@@ -54,7 +54,9 @@ INCLUDED = ".worktreeinclude"
 FIRST_PORT, PORTS_EACH = 21_000, 50
 PORT_BASE = "MULTI_AGENT_MCP_PORT_BASE"
 SETUP_SECONDS = 1_800.0
-SETUP_LINES = 5
+SETUP_LINES, SETUP_CHARACTERS = 5, 200
+SETUP_BYTES = 1 << 20
+"""Of what a setup printed, the end, in its log."""
 DIRTY_SHOWN = 20
 NAMES_SHOWN = 5
 _UNDONE = {"bisect": "reset"}
@@ -252,13 +254,18 @@ class Worktrees(Service):
         if worktree.setup == "done":
             return worktree
         if (command := self.session.settings.repository.workspace_setup) is not None:
-            words = command if isinstance(command, str) else shlex.join(command)
-            code, output = _ran(words, worktree, self._setup_environment(worktree))
+            words = ["/bin/sh", "-c", command if isinstance(command, str) else shlex.join(command)]
+            environment = plain_environment(**self._setup_environment(worktree))
+            code, output = end_of_output(
+                words, Path(worktree.directory), environment, seconds=SETUP_SECONDS, kept=SETUP_BYTES
+            )
             self.workspace.files.replace(self._place / f"{worktree.agent_id}.log", output)
             if code != 0:
                 self._note(replace(worktree, setup="failed"))
-                lines = output.decode(errors="replace").splitlines()[-SETUP_LINES:]
-                raise InvalidArguments("setup_failed", agent_id=worktree.agent_id, code=code, lines=" / ".join(lines))
+                lines = [line[:SETUP_CHARACTERS] for line in output.decode(errors="replace").splitlines()]
+                raise InvalidArguments(
+                    "setup_failed", agent_id=worktree.agent_id, code=code, lines=" / ".join(lines[-SETUP_LINES:])
+                )
         return self._note(replace(worktree, setup="done"))
 
     def remove(self, agent_id: str, *, discards: bool = False) -> Holdings:
@@ -452,21 +459,3 @@ def _read(kind: Any, record: Record) -> Any:
 def some(names: Sequence[str]) -> str:
     """The first few of these names, for a sentence."""
     return ", ".join([*names[:NAMES_SHOWN], *(["…"] if len(names) > NAMES_SHOWN else [])])
-
-
-def _ran(command: str, worktree: Worktree, environment: Mapping[str, str]) -> tuple[int, bytes]:
-    """Runs a shell command in a worktree; returns its exit code and what it printed."""
-    try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd=worktree.directory,
-            env=plain_environment(**environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-            timeout=SETUP_SECONDS,
-        )
-    except subprocess.TimeoutExpired as late:
-        return 124, (late.output or b"") + b"\ntimed out\n"
-    return done.returncode, done.stdout

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import signal
 import subprocess
+import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +20,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Run
 from multi_agent_mcp.services.repository.merging import MoveBranch
-from multi_agent_mcp.services.repository.worktrees import PORT_BASE, AddWorktree, RemoveWorktree, Worktree
+from multi_agent_mcp.services.repository.worktrees import PORT_BASE, SETUP_BYTES, AddWorktree, RemoveWorktree, Worktree
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.system.git import GitFailed, git
@@ -149,6 +153,31 @@ def test_a_setup_that_fails_is_said_and_tried_again(
     assert worktree.setup == "failed"
     Path(worktree.path, "go").touch()
     assert made(services).setup == "done"
+
+
+def test_of_what_a_setup_prints_the_end_is_kept(
+    services: Services, project: Path, reopened: Callable[..., Services]
+) -> None:
+    loud = shlex.join([sys.executable, "-c", "for _ in range(40): print('y' * 999_999)"])
+    services = reopened(workspace_setup=f"{loud}; echo the end; exit 3")
+    tracemalloc.start()
+    with pytest.raises(InvalidArguments) as refusal:
+        made(services)
+    assert "the end" in services.texts.sentence(refusal.value)
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    log = services.workspace.path / ".workspaces" / "worker-a.log"
+    assert log.stat().st_size == SETUP_BYTES
+    assert log.read_bytes().endswith(b"the end\n")
+
+
+def test_what_a_setup_leaves_running_is_not_waited_for(
+    services: Services, project: Path, reopened: Callable[..., Services]
+) -> None:
+    services = reopened(workspace_setup="sleep 1000 & echo $! > pid; echo begun")
+    worktree = made(services)
+    os.kill(int(Path(worktree.path, "pid").read_text()), signal.SIGKILL)
+    assert (services.workspace.path / ".workspaces" / "worker-a.log").read_bytes() == b"begun\n"
 
 
 def test_what_a_task_delivered_is_merged_and_the_clean_checkout_follows(services: Services, project: Path) -> None:
