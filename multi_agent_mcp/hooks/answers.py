@@ -29,6 +29,7 @@ from multi_agent_mcp.hooks import first_look
 from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths, tool_call
 from multi_agent_mcp.hosts import BEGINNINGS, host_named
 from multi_agent_mcp.services.notifications.notifications import Notifications, as_answer
+from multi_agent_mcp.services.sessions.host_conversations import is_in_anothers_host
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.workspace import Mailbox
 from multi_agent_mcp.system.file_status import RACY_NS
@@ -257,7 +258,8 @@ class Event:
     """An event in the host, for which it calls `hook`. `host` is the host's name if the hook's command line gives it,
     `transcript` the file in which the host keeps the conversation, `source` what a SessionStart says that the
     conversation begins by, `is_subagents`: a subagent's, which has a conversation of its own. `facts` is all that the
-    host says, `is_noted` whether the edits of its call are in the log already."""
+    host says, `is_noted` whether the edits of its call are in the log already, `is_anothers` whether it comes from the
+    host of another agent."""
 
     name: str
     host_session: str | None = None
@@ -267,6 +269,7 @@ class Event:
     is_subagents: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
     is_noted: bool = False
+    is_anothers: bool = False
 
     @property
     def beginnings(self) -> Sequence[str]:
@@ -328,6 +331,7 @@ class Hooks(Service):
             # before reading: later items are not missed
             look = first_look.boxes_now(str(self.workspace.path), agent_id)
             state, seen = self._state(agent_id, purpose), look["seen"][0]
+            event = self._own(event, agent_id, state)
             notices, mail = self._notices(agent_id, purpose), self._mail(agent_id, state, seen)
             unread = Unread(notices, self._meant(agent_id, purpose, [item.message for item in mail]))
             before, state.host = state.host, self._seen(event, state.host)
@@ -387,9 +391,21 @@ class Hooks(Service):
         is_newer = isinstance(looked_at, int) and looked_at >= began
         return is_newer or HookState.of(state).host.is_of(host_of(session.pid), session.created_at)
 
+    def _own(self, event: Event, agent_id: str, state: HookState) -> Event:
+        """The event; without its conversation, which is forgotten, if it turns out to be another agent's."""
+        conversation = event.host_session
+        if conversation in (None, state.host_session) or event.is_subagents:
+            return event
+        if not is_in_anothers_host(self.sessions, agent_id, str(conversation)):
+            return event
+        state.transcripts.pop(str(conversation), None)
+        return replace(event, host_session=None, transcript=None, is_anothers=True)
+
     def _seen(self, event: Event, host: HostMemory) -> HostMemory:
         """What is known of the host with this event. A new conversation in a process whose host does not announce it
         is an occasion for the briefing."""
+        if event.is_anothers:
+            return host
         conversation = None if event.is_subagents else event.host_session
         seen = host.seen(event.host, conversation, self._host_pid, self.clock())
         has_changed = seen.pid == host.pid and host.session not in (None, seen.session)

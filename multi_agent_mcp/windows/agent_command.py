@@ -21,6 +21,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import MCP_CONFIG, SERVER_NAME, program_name, words_of
 from multi_agent_mcp.hosts import Host, Resume, host_named
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
+from multi_agent_mcp.services.sessions.host_conversations import is_anothers
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by
 from multi_agent_mcp.windows.shells import SH, quoted, quoted_in_any, requoted
@@ -93,7 +94,12 @@ def _last(services: Services, agent_id: str, purpose: str, host: Host) -> AgentS
         if item.purpose == purpose and item.host == host.name and services.sessions.is_here(item)
         if item.host_session is not None and _CONVERSATION.fullmatch(item.host_session)
     )
-    return max(wanted, key=age, default=None)
+    newest_first = sorted(wanted, key=age, reverse=True)
+    return next((item for item in newest_first if not _is_anothers(services, item)), None)
+
+
+def _is_anothers(services: Services, session: AgentSession) -> bool:
+    return is_anothers(services.workspace, session.agent_id, session.host_session or "")
 
 
 def _obstacle(services: Services, session: AgentSession, resume: Resume, ending: Collection[int]) -> str | None:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.services.sessions.host_conversations import is_anothers
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import send
@@ -21,6 +24,10 @@ def heard(
     """The context that this event's answer has for the model; None if it is silent."""
     answer = services.hooks.answer(AGENT, "task", Event(name, session, host, source=source))
     return None if answer is None else str(answer["hookSpecificOutput"]["additionalContext"])
+
+
+def named(services: Services, agent_id: str, conversation: str) -> None:
+    services.hooks.answer(agent_id, "task", Event("PostToolUse", conversation, "claude"))
 
 
 def is_briefed(services: Services, *event: str | None, **where: str | None) -> bool:
@@ -129,3 +136,24 @@ def test_the_conversation_is_recorded_in_the_running_session_of_its_purpose(serv
     ended = services.workspace.sessions.find(task.record.id)
     assert ended is not None
     assert (ended.host, ended.host_session) == ("claude", "c-2")
+
+
+class TestAConversationThatTwoAgentsHooksNamed:
+    """This process is a hook, and a server, below the host of whoever runs the tests."""
+
+    def test_it_is_the_one_s_that_named_it_first(self, services: Services) -> None:
+        named(services, "worker-b", "c-b")
+        named(services, "worker-a", "c-b")
+        assert [source.agent_id for source in services.usage.sources.all()] == ["worker-b"]
+        assert not is_anothers(services.workspace, "worker-b", "c-b")
+        assert is_anothers(services.workspace, "worker-a", "c-b")
+
+    def test_it_is_the_one_s_whose_server_runs_in_the_host(self, services: Services) -> None:
+        named(services, "worker-a", "c-b")
+        named(services, "worker-a", "c-a")
+        serving = services.sessions.open("worker-b", "task")
+        named(services, "worker-b", "c-b")
+        named(services, "worker-a", "c-b")
+        assert serving.record.pid == os.getpid(), "the host of this process runs it"
+        found = {(source.agent_id, source.conversation) for source in services.usage.sources.all()}
+        assert found == {("worker-b", "c-b"), ("worker-a", "c-a")}

@@ -84,6 +84,16 @@ def test_there_is_a_prompt_only_if_there_is_something_to_do(services: Services) 
     assert words(services, begun(services)) == ["/a place/claude", "--resume", ID, "--verbose"]
 
 
+def test_one_that_another_agent_s_hooks_have_named_is_not_continued(services: Services) -> None:
+    command(services, "claude")
+    conversed(services, "claude")
+    state = {"transcripts": {ID: ["claude", None]}}
+    services.workspace.hook_state("worker-b", "task").write(state)
+    assert begun(services).why == "first"
+    services.workspace.hook_state("worker-a", "task").write(state)
+    assert begun(services).conversation == ID
+
+
 def test_it_is_the_last_one_of_that_purpose_in_that_host(services: Services, clock: Clock) -> None:
     told = [("claude", "task"), ("codex", "task"), ("claude", "task"), ("claude", "chat")]
     for number, (host, purpose) in enumerate(told):

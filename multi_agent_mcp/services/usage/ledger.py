@@ -21,13 +21,13 @@ from multi_agent_mcp.domain.text import parsed, value_at
 from multi_agent_mcp.domain.times import from_timestamp, local_zone
 from multi_agent_mcp.domain.usage import Response, Tokens, Unreadable, UsageRow, UsageRules
 from multi_agent_mcp.hosts import host_named
+from multi_agent_mcp.services.sessions.host_conversations import named_by
 from multi_agent_mcp.store.derived_databases import DerivedDatabase, writing
 from multi_agent_mcp.system.file_status import signature_of
 from multi_agent_mcp.system.other_files import BEGINNING, GrowingFile, Place, matching, named_from
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
-
 
 _COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
 _SUMS = ", ".join(f"SUM({name})" for name in _COUNTS)
@@ -387,14 +387,20 @@ class Sources:
     def all(self, since: datetime | None = None, *, recent: bool = False) -> Iterator[Source]:
         """Yields the conversations that are known, those of ended sessions only if they ended `since`; with `recent`,
         only the last ones that hooks were told."""
-        for agent in self.workspace.registry.all().values():
+        agents = self.workspace.registry.all().values()
+        holders: dict[str, set[str]] = {}
+        for agent in agents:
+            for name in named_by(self.workspace, agent.id):
+                holders.setdefault(name, set()).add(agent.id)
+        for agent in agents:
             for purpose in PURPOSES:
                 told = list(self._told(agent.id, purpose, agent.host))
                 yield from told[-RECENT:] if recent else told
             ended = self.workspace.sessions.closed(agent.id, since=since)
             for session in (*self.workspace.sessions.open(agent.id), *ended):
                 host, conversation = (getattr(session, name, None) for name in ("host", "host_session"))
-                if conversation and (host or agent.host):
+                is_own = agent.id in holders.get(str(conversation), {agent.id})
+                if conversation and (host or agent.host) and is_own:
                     yield Source(agent.id, session.purpose, str(host or agent.host), str(conversation))
 
     def _told(self, agent_id: str, purpose: str, host: str | None) -> Iterator[Source]:
