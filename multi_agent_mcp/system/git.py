@@ -60,7 +60,8 @@ def git(place: str | Path, *arguments: str, ok: tuple[int, ...] = (0,), text: st
     try:
         done = subprocess.run(
             call,
-            input=text.encode(errors="surrogateescape"),
+            stdin=None if text else subprocess.DEVNULL,
+            input=text.encode(errors="surrogateescape") or None,
             capture_output=True,
             check=False,
             env=plain_environment(**fixed, **variables),
