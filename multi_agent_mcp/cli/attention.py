@@ -26,7 +26,7 @@ from multi_agent_mcp.cli.rendering import (
 from multi_agent_mcp.cli.watch import choice_words, choices, kind_words, likeness, said
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.question import Answered, Dialog, Question
-from multi_agent_mcp.domain.text import display_id, one_line
+from multi_agent_mcp.domain.text import display_id, one_line, shortened
 from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal
 from multi_agent_mcp.services.attention import Item
@@ -230,6 +230,8 @@ def _outcome(agent: Agent, came: Answered, choice: str, texts: Texts) -> str:
 
 
 HEAD = ("for", "agent", "what", "says", "command")
+SAID_COLUMNS = 120
+"""Of what waits, in a pipe, where a row is one line; `--json` has the whole text."""
 KIND_STYLES = {
     **dict.fromkeys(("dialog", "login", "down", "ended", "tmux"), "bold red"),
     **dict.fromkeys(("machine", "stuck", "request", "conversation", "blocked", "undelivered"), "yellow"),
@@ -266,7 +268,9 @@ def _row(group: Sequence[Item], now: datetime, texts: Texts) -> tuple[str, ...]:
     who = subjects_words([each.agent_id or "-" for each in group], texts)
     if len(group) > 1:
         command = "multi-agent-mcp attention --all"
-    says = one_line(item.text) if item.dialog is None else said(item, texts)
+    says = said(item, texts) if item.dialog is not None else one_line(item.text)
+    if not is_terminal():  # which lays long texts out
+        says = shortened(says, SAID_COLUMNS)
     return since, who, Styled(kind_words(group, texts), KIND_STYLES.get(item.kind, "")), says, command
 
 

@@ -349,7 +349,7 @@ class Attention(Service):
                 kind="review",
                 agent_id=task.assignee_id,
                 id=task.id,
-                since=task.status_changed_at,
+                since=task.status_since,
                 text=self.session.people(f"attention.{kind}", title=task.title),
                 command=f"multi-agent-mcp task {command} {task.id}",
                 machine=self.workspace.elsewhere(person),
@@ -362,7 +362,7 @@ class Attention(Service):
                     kind="blocked",
                     agent_id=task.assignee_id,
                     id=task.id,
-                    since=task.status_changed_at,
+                    since=task.status_since,
                     text=self.session.people("attention.blocked", title=task.title, reason=task.blocked_reason or "-"),
                     command=f"multi-agent-mcp task show {task.id}",
                 )

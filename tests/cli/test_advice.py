@@ -810,6 +810,11 @@ ELSEWHERE: Mapping[str, str] = {
         *("agent.moved", "finding.machine_left", "error.no_such_machine"),
     ),
     **by(
+        "end_to_end/test_up.py::test_behind_a_socket_that_another_server_has_taken_nobody_is_started_twice_and_down_ends"
+        "_who_lives_there",
+        "error.tmux_lost",
+    ),
+    **by(
         "hub/test_asking.py::test_a_question_in_a_pane_of_another_machine_is_listed_and_answered_there",
         "attention.there",
     ),
@@ -825,6 +830,7 @@ NO_ADVICE: Mapping[str, str] = {
     "guard.clean": "to an agent, of git's commands",
     "guard.stash": "to an agent, of git's commands",
     "guard.switch": "to an agent, of git's commands",
+    "up.newer": "a screen may be unknown; when one is, `answer` shows it",
     "team.file": "the comments of a new team.yaml",
 }
 
