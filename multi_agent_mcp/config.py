@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shlex
@@ -293,6 +292,10 @@ def is_without_settings(path: Path) -> bool:
     return (path / "agents.json").is_file() and not (path / "session.yaml").exists()
 
 
+PRICE_MAX = 1e12
+"""Prices are below it, so that what any number of tokens costs is a number that JSON knows."""
+
+
 def read_prices(path: Path) -> tuple[str, dict[str, dict[str, float]]] | None:
     """Reads prices.yaml: the currency, and prices per million tokens by patterns of models; None if there is none.
     Raises `InvalidArguments`."""
@@ -308,7 +311,7 @@ def read_prices(path: Path) -> tuple[str, dict[str, dict[str, float]]] | None:
         raise InvalidArguments("bad_prices", reason=error) from error
     except NOT_YAML as error:
         raise InvalidArguments("bad_prices", reason=yaml_problem(error)) from error
-    if not all(map(math.isfinite, (price for prices in found.values() for price in prices.values()))):
+    if not all(abs(price) < PRICE_MAX for prices in found.values() for price in prices.values()):
         raise InvalidArguments("bad_prices", reason=Reason("no_json"))
     return currency, found
 

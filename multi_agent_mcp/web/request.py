@@ -6,13 +6,14 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from starlette.requests import ClientDisconnect, Request
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, Reason
 from multi_agent_mcp.wiring import Services
 
@@ -80,11 +81,12 @@ class ApiRequest:
 
     @property
     def zone(self) -> tzinfo:
-        """The time zone with the IANA name in `?zone=`; UTC if it is missing or unknown."""
+        """The time zone with the IANA name in `?zone=`; this machine's if it is missing or unknown."""
+        name = self.parameter("zone")
         try:
-            return ZoneInfo(self.parameter("zone") or "UTC")
+            return ZoneInfo(name) if name else local_zone()
         except (ValueError, OSError, KeyError):
-            return UTC
+            return local_zone()
 
     @property
     def limit(self) -> int:

@@ -53,7 +53,7 @@ def test_costs_are_shown_where_prices_are_said(counted: Path, ask: Ask, run: Run
     answer = ask("usage", "--days", "3650", "--by", "model")
     assert rows(answer)[0]["cost"] == pytest.approx(6.021)
     assert "6.02 EUR" in run("usage", "--days", "3650").stdout
-    no_numbers = [f"currency: EUR\nper_million: {{gpt-*: {{input: {value}}}}}" for value in (".inf", ".nan")]
+    no_numbers = [f"currency: EUR\nper_million: {{gpt-*: {{input: {value}}}}}" for value in (".inf", ".nan", "1e300")]
     for wrong in ("currency: [", *no_numbers):
         prices.write_text(wrong)
         refused = run("usage", "--json")

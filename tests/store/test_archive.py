@@ -152,9 +152,8 @@ def test_a_task_that_is_opened_again_comes_back(workspace: Workspace) -> None:
 def test_a_cancelled_task_stays_until_its_interrupt_is_there(workspace: Workspace) -> None:
     tasks = workspace.tasks
     finished(tasks, COUNT)
-    task = replace(
-        tasks.get(name(0)), status="cancelled", interrupt_id="ntf_0123456789ab", status_changed_at=LAST_MONTH
-    )
+    worked = replace(tasks.get(name(0)), status="in_progress")
+    task = worked.interrupted("cancelled", Change(by="admin", at=LAST_MONTH), "ntf_0123456789ab")
     path = tasks.directory("worker-a").path / f"{name(0)}.md"
     tasks.directory("worker-a").replace(path.name, task)
     os.utime(path, (LAST_MONTH.timestamp(), LAST_MONTH.timestamp()))

@@ -97,7 +97,7 @@ STATISTICS_DAYS_MAX = 366
 
 def statistics(call: ApiRequest) -> dict[str, Any]:
     """The statistics of the last `?days=` (default: 7, at most 366), today included; days begin at midnight in `?zone=`
-    (default: UTC)."""
+    (default: this machine's)."""
     days = max(call.number("days", STATISTICS_DAYS, most=STATISTICS_DAYS_MAX), 1)
     return call.services.statistics.last_days(days, call.zone).as_answer() | {"usage": _usage(call, days)}
 
@@ -129,8 +129,9 @@ WIDTH_MAX = 8_000
 
 def show_timeline(call: ApiRequest) -> dict[str, Any]:
     """The period `?from=` to `?to=` (default: the whole session) as an SVG, `?width=` pixels wide, with times in
-    `?zone=` (default: UTC) and the colours of `?theme=light|dark` (default: as the reader's system). `?lanes=` names
-    the agents to be drawn, with commas between them (default: all, or the `LANES_MAX` that occur most)."""
+    `?zone=` (default: this machine's) and the colours of `?theme=light|dark` (default: as the reader's system).
+    `?lanes=` names the agents to be drawn, with commas between them (default: all, or the `LANES_MAX` that occur
+    most)."""
     start, end = (asked_time(name, call.parameter(name)) for name in ("from", "to"))
     whole = call.services.timeline.of(start, end)
     timeline = whole.on_lanes(_chosen(call.parameter("lanes"), whole))
