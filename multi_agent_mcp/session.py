@@ -10,21 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.times import local_zone
+from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.features import Features
     from multi_agent_mcp.store.workspace import Workspace
 
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """The files of a session, its settings, its texts and the clock. One per process and session."""
+    """The files of a session, its settings, its texts, the clock, and the features that are on and off. One per process
+    and session."""
 
     workspace: Workspace
     settings: Settings
     texts: Texts
     clock: Callable[[], datetime]
+    features: Features = ALL
 
     @property
     def name(self) -> str:

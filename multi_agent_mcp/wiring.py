@@ -5,20 +5,22 @@ To see who uses a service, find the usages of its property.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.domain.agent import Agent, AgentSession, nearest_superior
+from multi_agent_mcp.features import load
 from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.delivery import ChannelReport
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.question import Asked
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.team.agents import Agents, Signatures
-    from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, Holds, NextAction
+    from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction, Section
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.upkeep import Upkeep
     from multi_agent_mcp.services.usage.limits import Limits
@@ -197,18 +199,16 @@ class Services:
         return self.pane_looks.asked()
 
     def applying_operations(self) -> tuple[HasOperations, ...]:
-        """The services that apply operations, which another process may have to finish."""
-        return (
-            self.messages,
-            self.task_creation,
-            self.task_changes,
-            self.interrupting,
-            self.deliveries,
-            self.conversations,
-            self.next_action,
-            self.worktrees,
-            self.merging,
-        )
+        """The services that apply operations, which another process may have to finish, whatever is off by now."""
+        return tuple(getattr(self, name) for feature in self.session.features.all for name in feature.operations)
+
+    def named(self, where: str) -> Callable[..., Any]:
+        """What a feature names: `service.method` of a service here, or a function of a module, given the session."""
+        return partial(load(where), self.session) if ":" in where else attrgetter(where)(self)
+
+    def sections(self) -> Iterator[Section]:
+        """The sections of the briefing that the features add."""
+        return map(self.named, self.session.features.each("briefing"))
 
     @property
     def patience(self) -> Patience:
@@ -279,7 +279,11 @@ class Services:
             uncounted=self.usage.unread_agents,
             outdated_files=self.host_configurations.outdated,
         )
-        return Doctor(context)
+        features = self.session.features
+        checks, verifications = (
+            {name: load(where) for name, where in features.each(field)} for field in ("checks", "verifications")
+        )
+        return Doctor(context, checks, verifications)
 
     @property
     def console_key(self) -> bytes:
@@ -524,30 +528,6 @@ class Services:
         from multi_agent_mcp.services.repository.merging import Merging
 
         return Merging(self.session, worktrees=self.worktrees, messages=self.messages, operations=self.operations)
-
-    def proof_section(self, holds: Holds) -> str | None:
-        """What is to be proven of an agent's task, and what waits for its review, for its briefing."""
-        task, reviews = holds.row.task, self.deliveries.waiting_for(holds.row.agent.id)
-        lines = []
-        if task is not None and task.done_when:
-            key = "briefing.examined" if task.is_examined else "briefing.done_when"
-            lines.append(self.texts(key, conditions=", ".join(task.done_when)))
-        if reviews:
-            lines.append(self.texts("briefing.reviews", count=len(reviews), task_id=reviews[0].id))
-        return "\n".join(lines) or None
-
-    def limits_section(self, holds: Holds) -> str | None:
-        """The agents of an agent that have met a usage limit, and its own budgets of tokens, for its briefing."""
-        me, agents = holds.row.agent, self.workspace.registry.all()
-        limited = [limit for limit in self.limits.all().values() if nearest_superior(limit.agent_id, agents) == me]
-        lines = [self.limits.sentence(limit) for limit in limited]
-        lines += [self.budgets.sentence(budget) for budget in self.budgets.of(me)]
-        return "\n".join(lines) or None
-
-    def worktree_section(self, holds: Holds) -> str | None:
-        """The briefing's words about the worktree in which an agent works."""
-        worktree = self.worktrees.of(holds.row.agent.id)
-        return None if worktree is None else self.texts("prompt.worktree", branch=worktree.branch).strip()
 
     @part
     def guard(self) -> Guard:
@@ -842,7 +822,6 @@ class Services:
 
     @part
     def briefings(self) -> Briefings:
-        """The briefings; other subjects add their sections here."""
         from multi_agent_mcp.services.turn.next_action import Briefings
 
         return Briefings(
@@ -850,7 +829,7 @@ class Services:
             snapshots=self.snapshots,
             delegations=self.delegations,
             hand_offs=self.hand_offs,
-            further=(self.answering.section, self.proof_section, self.limits_section, self.worktree_section),
+            further=self.sections,
         )
 
     @part

@@ -29,6 +29,7 @@ LAYERS = (
     ("trace",),
     ("texts",),
     ("config",),
+    ("features",),
     ("domain",),
     ("hosts",),
     ("system",),
@@ -295,7 +296,8 @@ def loaded_by(*arguments: str, given: str = "") -> set[str]:
 def test_the_list_of_commands_imports_none_of_them() -> None:
     loaded = loaded_by("--help")
     own = {name for name in loaded if name.startswith(f"{NAME}.")}
-    assert own <= {f"{NAME}.{name}" for name in ("__main__", "cli", "cli.main", "environment", "errors")}
+    table = ("features", "features.ours")
+    assert own <= {f"{NAME}.{name}" for name in ("__main__", "cli", "cli.main", "environment", "errors", *table)}
     assert "yaml" not in loaded
 
 

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from importlib import import_module
 from io import StringIO
 from itertools import takewhile
 from pathlib import Path
@@ -17,84 +16,22 @@ import click
 from multi_agent_mcp import __version__
 from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.features import Features, load
+from multi_agent_mcp.features.ours import ALL, SECTIONS
 
 PROGRAM = "multi-agent-mcp"
-COMMANDS = {
-    "Team": {
-        "init": ("setup:init", "Create a session, and a team.yaml if there is none."),
-        "up": ("up_down:up", "Open the team in tmux and say what waits for you."),
-        "restart": ("up_down:restart", "Start an agent's program anew in its window."),
-        "attach": ("up_down:attach", "Show the team's windows in this terminal."),
-        "down": ("up_down:down", "Close what `up` opened, or some agents' windows."),
-        "agent": ("agents:agent", "Manage agents: add, set, list, remove."),
-        "supervise": ("up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."),
-        "host-config": ("setup:host_config", "Show or write a host's configuration for an agent."),
-        "host": ("setup:host", "Learn a host that has no profile."),
-    },
-    "Mail": {
-        "send": ("mail:send", "Send a message and ring its receiver."),
-        "reply": ("mail:reply", "Answer a message."),
-        "read": ("mail:read", "Print unread mail and mark it read."),
-        "unread": ("mail:unread", "Say how much mail is unread, from whom and about what."),
-        "search": ("looking:search", "Find words in mail, tasks, questions, conversations and logs."),
-        "trace": ("mail:trace", "Show every step a message took."),
-    },
-    "Tasks": {
-        "task": ("tasks:task", "Tasks: add, list, show, move, assign, approve, verify."),
-        "send-task": ("tasks:send_task", "Give an agent a task by mail."),
-        "interrupt": ("tasks:interrupt", "Stop an agent at its next tool call."),
-        "resume": ("tasks:resume", "Let a paused agent go on."),
-        "checks": ("tasks:checks", "List what this machine runs when a task is called done."),
-        "unlock": ("tasks:unlock", "End the Owner's wait without an answer."),
-    },
-    "Files": {
-        "workspace": ("agents:workspace", "Worktrees: add, list, merge, remove."),
-        "edits": ("agents:edits", "List who edits which files."),
-        "reservations": ("agents:reservations", "List which files are reserved, and by whom."),
-        "reserve": ("agents:reserve", "Reserve files, so that agents ask before editing them."),
-        "release": ("agents:release", "End a reservation."),
-    },
-    "Conversations": {
-        "conversation": ("mail:conversation", "Start one, say something in it, end it."),
-        "conversations": ("mail:conversations", "List them, or print one with its messages."),
-        "say": ("mail:say", "Say something in a conversation of yours."),
-        "end": ("mail:end", "End a conversation of yours."),
-    },
-    "Looking": {
-        "attention": ("attention:attention", "What waits for you, most serious first, and what helps."),
-        "show": ("looking:show", "Show anything by its id, or by its first digits."),
-        "watch": ("watch:watch", "Show agents, tasks and messages, live."),
-        "web": ("looking:web", "The same and more in a browser."),
-        "questions": ("attention:questions", "Who owes whom an answer, and what was answered."),
-        "answer": ("attention:answer", "Answer a question, or what a host asks in its pane."),
-        "brief": ("agents:brief", "Print what an agent is told when it goes on."),
-        "timeline": ("statistics:timeline", "Show what happened when, or draw it."),
-        "stats": ("statistics:stats", "Count what each agent did, and how long tasks took."),
-        "usage": ("statistics:usage", "Count the tokens that agents and tasks took."),
-        "sessions": ("mail:sessions", "List agent sessions: which agent runs, and for what."),
-        "log": ("tasks:log", "List executions, or print the log of one."),
-        "demo": (".demo.command:demo", "Play a scene with scripted agents."),
-        "help": ("main:help_command", "Explain a command."),
-    },
-    "Machines": {
-        "share": ("machines:share", "Let other machines take part in a session."),
-        "join": ("machines:join", "Take part in a session of another machine."),
-        "machines": ("machines:machines", "List the machines: their state, and what waits."),
-        "relay": ("machines:relay", "Exchange files with the other machines (`up` starts it)."),
-        "leave": ("machines:leave", "Leave the team, or exclude another machine."),
-    },
-    "Maintenance": {
-        "doctor": ("maintenance:doctor", "Show what is wrong with a session, and repair it."),
-        "prune": ("maintenance:prune", "Delete old things that are finished."),
-        "trust": ("maintenance:trust", "Use a session or team.yaml that others own or may write to."),
-    },
-    "For hosts": {
-        "serve": ("for_hosts.stubs:serve", "Run an agent's MCP server."),
-        "hook": ("for_hosts.stubs:hook", "Answer a hook of a host."),
-    },
-}
-"""The commands by subject: module, relative to this package, and name there, and the line in `--help`, which would
-otherwise have to import all modules."""
+
+
+def commands_of(features: Features) -> dict[str, dict[str, tuple[str, str]]]:
+    """The commands by section: what is to be loaded, and the line in `--help`, which would otherwise have to import all
+    modules."""
+    found: dict[str, dict[str, tuple[str, str]]] = {section: {} for section in SECTIONS}
+    for name, (section, where, line) in features.each("commands"):
+        found.setdefault(section, {})[name] = (where, line)
+    return {section: commands for section, commands in found.items() if commands}
+
+
+COMMANDS = commands_of(ALL)
 
 
 class LazyGroup(click.Group):
@@ -107,8 +44,7 @@ class LazyGroup(click.Group):
         where = next((commands[cmd_name][0] for commands in COMMANDS.values() if cmd_name in commands), None)
         if where is None:
             return None
-        module, name = where.split(":")
-        command: click.Command = getattr(import_module(f".{module}", __package__), name)
+        command: click.Command = load(where)
         return command
 
     def resolve_command(

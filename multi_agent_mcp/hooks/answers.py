@@ -25,6 +25,7 @@ from multi_agent_mcp.domain.text import named, quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.channel import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.features import load
 from multi_agent_mcp.hooks import first_look
 from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths, tool_call
 from multi_agent_mcp.hosts import BEGINNINGS, host_named
@@ -613,10 +614,10 @@ class ToolCalls(Service):
         if call is None:
             return None
         if event == "PreToolUse":
-            for judge in (self._reserved, self._guarded):
+            for where in self.session.features.each("judges"):
                 with _alone(agent):
-                    if (why_not := judge(agent, call)) is not None:
-                        return why_not
+                    if (why_not := load(where)(self, agent, call)) is not None:
+                        return str(why_not)
         if event == "PostToolUse" or call.patches_in_shell:
             self._made(agent, call, is_noted=is_noted and event == "PostToolUse")
         return None
@@ -628,18 +629,22 @@ class ToolCalls(Service):
             if call.paths:
                 self.edits.tell(agent.id, call.paths, call.cwd)
 
-    def _guarded(self, agent: Agent, call: ToolCall) -> str | None:
-        return self.find_guard().why_not(agent, call.command, call.cwd) if call.may_be_guarded else None
 
-    def _reserved(self, agent: Agent, call: ToolCall) -> str | None:
-        """Why files must not be edited that another agent has reserved; None where that is not enforced."""
-        if not call.paths or not self.session.settings.repository.enforces:
-            return None
-        self.reservations.settle()
-        self.reservations.index()
-        for path in relative_paths(call):
-            holder = self.reservations.holder_of(path, agent.id)
-            if holder is not None:
-                reason = self.texts.sentence(self.reservations.refusal(holder))
-                return self.texts("hook.reserved", path=named(path), reason=reason)
+def guarded(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
+    """Why a command must not be run that takes work from others."""
+    return calls.find_guard().why_not(agent, call.command, call.cwd) if call.may_be_guarded else None
+
+
+def reserved(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
+    """Why files must not be edited that another agent has reserved; None where that is not enforced."""
+    reservations = calls.reservations
+    if not call.paths or not calls.session.settings.repository.enforces:
         return None
+    reservations.settle()
+    reservations.index()
+    for path in relative_paths(call):
+        holder = reservations.holder_of(path, agent.id)
+        if holder is not None:
+            reason = calls.texts.sentence(reservations.refusal(holder))
+            return calls.texts("hook.reserved", path=named(path), reason=reason)
+    return None

@@ -17,6 +17,7 @@ import psutil
 
 from multi_agent_mcp.domain.reservation import CLAIMS
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.store.shared_collection import LINE
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def require_protected(urls: Sequence[str]) -> None:
             raise InvalidArguments("hub_without_tls", url=url)
 
 
-# The kinds of entities that machines exchange, one line each in `KINDS` (docs/machines.md, What travels). Mail,
+# The kinds of entities that machines exchange, as the features say (docs/machines.md, What travels). Mail,
 # notifications and their marks, logs, the Owner's wait, agents' records and settings are no entities with a file of
 # their own, or are no one's alone; `hub.publishing` and `hub.applying` know them by name.
 
@@ -111,18 +112,10 @@ class Kind(NamedTuple):
         return getattr(workspace, self.directory)
 
 
-KINDS = (
-    Kind("cnv", "conversations", Rule.SHARED),
-    Kind("dlg", "delegations", Rule.SHARED),
-    Kind("tsk", "tasks", Rule.SHARED),
-    Kind("qst", "questions", Rule.SHARED),
-    Kind("rsv", "reservations", Rule.SHARED),
-    Kind("ses", "sessions", Rule.STATE),
-    Kind("exec", "executions", Rule.STATE),
-    Kind("hnd", "handoffs", Rule.COPY),
-    Kind("rcp", "receipts", Rule.COPY),
+KINDS = tuple(
+    Kind(kind.prefix, kind.directory, Rule(kind.travels)) for feature in OURS for kind in feature.kinds if kind.travels
 )
-"""Every kind of entity. One more is one more line."""
+"""Every kind of entity, whatever is off in a session: what the hub's streams take is the same for all."""
 
 WITHOUT_FILES = (CLAIMS.partition(".")[0],)
 """The kinds of shared values that only order changes: no machine has a file of them."""

@@ -37,7 +37,7 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Middleware, outcome, refused
-from multi_agent_mcp.server.tools import TOOLS, UNBOUND, tools_for
+from multi_agent_mcp.server.tools import UNBOUND, tools_for, tools_of
 from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 from multi_agent_mcp.system.process import end_of
 from multi_agent_mcp.texts import Texts, json_size, shortened
@@ -63,7 +63,8 @@ class App:
     def __init__(self, binding: Binding, host_pid: int) -> None:
         self.binding = binding
         self.host_pid = host_pid
-        self.middleware = Middleware(binding, TOOLS)
+        self.tools = tools_of(binding.services.session.features)
+        self.middleware = Middleware(binding, self.tools)
         self.stdio = Stdio()
         self._confirmations: list[Confirmation] = []
         self._first_answer = anyio.Event()
@@ -83,7 +84,7 @@ class App:
     ) -> types.ListToolsResult:
         """The tools that this role and purpose may call; only `authenticate` while the process is not bound."""
         session = self.binding.session
-        tools = UNBOUND if session is None else tools_for(self.binding.agent().role, session.record.purpose)
+        tools = UNBOUND if session is None else tools_for(self.tools, self.binding.agent().role, session.record.purpose)
         self._first_answer.set()
         return types.ListToolsResult(tools=[tool.described() for tool in tools])
 
@@ -91,11 +92,11 @@ class App:
         self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Runs the call on a worker thread, because tools work on files."""
-        if params.name not in TOOLS:
+        if params.name not in self.tools:
             unknown = InvalidArguments("unknown_tool", name=params.name)
             raise MCPError(types.INVALID_PARAMS, one_line(self.binding.services.texts.sentence(unknown)))
         earlier = [item for item in self._confirmations if not item.is_settled]
-        confirmation = Confirmation(earlier, writes=not TOOLS[params.name].read_only)
+        confirmation = Confirmation(earlier, writes=not self.tools[params.name].read_only)
         self._confirmations = [*earlier, confirmation]
         current_confirmation.set(confirmation)
         result = await anyio.to_thread.run_sync(self._answer, params, confirmation, abandon_on_cancel=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
@@ -64,7 +64,8 @@ UNLISTED = WithJsonSchema({"type": "string"})
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool. `fn(call, …)` returns a JSON object or raises a refusal; `title` is what hosts show to people."""
+    """A tool. `fn(call, …)` returns a JSON object or raises a refusal; `title` is what hosts show to people. A session
+    does without the arguments that it `lacks`, and the words of its description that are `unsaid` (`features`)."""
 
     fn: Callable[..., Answer]
     title: str
@@ -72,6 +73,8 @@ class Tool:
     purposes: frozenset[str] = BOTH
     read_only: bool = False
     always_load: bool = False
+    lacks: frozenset[str] = frozenset()
+    unsaid: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -83,12 +86,21 @@ class Tool:
         parameters = list(inspect.signature(self.fn, eval_str=True).parameters.values())[1:]
         specs: dict[str, Any] = {
             parameter.name: (
-                parameter.annotation,
+                _lacking(parameter.annotation, self.lacks, f"{parameter.name}."),
                 ... if parameter.default is inspect.Parameter.empty else parameter.default,
             )
             for parameter in parameters
+            if parameter.name not in self.lacks
         }
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **specs)
+
+    @property
+    def description(self) -> str:
+        """What models read of it."""
+        words = inspect.cleandoc(self.fn.__doc__ or "")
+        for phrase in self.unsaid:
+            words = words.replace(phrase, "")
+        return words
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Validates the arguments and returns them typed, without those that a host adds for itself. JSON text stands
@@ -123,11 +135,23 @@ class Tool:
         return types.Tool(
             name=self.name,
             title=self.title,
-            description=inspect.cleandoc(self.fn.__doc__ or ""),
+            description=self.description,
             input_schema=_schema(self.arguments),
             annotations=types.ToolAnnotations(read_only_hint=True) if self.read_only else harmless,
             _meta={"anthropic/alwaysLoad": True} if self.always_load else None,
         )
+
+
+def _lacking(annotation: Any, lacks: Iterable[str], prefix: str) -> Any:
+    """The annotation of an argument; of a list of models without those of their fields that a session does without."""
+    names = {name.removeprefix(prefix) for name in lacks if name.startswith(prefix)}
+    if not names:
+        return annotation
+    (model,) = get_args(annotation)
+    fields: dict[str, Any] = {name: (found.annotation, found) for name, found in model.model_fields.items()}
+    kept = {name: field for name, field in fields.items() if name not in names}
+    items: Any = list
+    return items[create_model(model.__name__, __config__=model.model_config, **kept)]
 
 
 def _with_texts_read(given: Mapping[str, Any], problems: Iterable[ErrorDetails]) -> dict[str, Any] | None:

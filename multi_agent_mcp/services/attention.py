@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import inf
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -18,6 +19,8 @@ from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.features import load
+from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.services.doctor.tree import PROBLEM, Finding
 from multi_agent_mcp.services.overview.snapshot import (
     AWAY,
@@ -49,10 +52,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
 
-KINDS = (
-    "dialog", "question", "login", "down", "ended", "tmux", "machine", "stuck", "budget", "request",
-    "review", "conversation", "blocked", "paused", "limited", "undelivered", "kept", "wait", "mail", "doctor",
-)  # fmt: skip
+RANKS = dict(ALL.each("attention"))
+KINDS = tuple(sorted(RANKS, key=RANKS.__getitem__))
 """The kinds of items, worst first."""
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
@@ -188,27 +189,22 @@ class Attention(Service):
         asking = {item.agent_id: item for item in (*self._asking(panes), *self._asked_elsewhere())}
         idle = self._down(panes)
         known = {*asking, *idle, *panes.ended, *panes.unseen, *self.stuck_agents.limits.all()}
-        requests = [*self._requests(person), *self._reviews(person)]
+        features = self.session.features
+        further = [item for where in features.each("items") for item in load(where)(self, person)]
         waiting = [
             *asking.values(),
-            *self._questions(person),
+            *further,
             *self._not_running(idle),
             *self._ended(name for name in panes.ended if name not in idle),
             *self._silent(panes.unseen),
-            *self._away(),
             *self._stuck(panes.looks, known),
-            *requests,
-            *self._blocked(),
-            *self._paused(),
-            *self._limited(),
             *self._undelivered(known),
-            *self._kept(),
-            *self._wait(person),
-            *self._mail(person, {item.id for item in requests}),
+            *self._mail(person, {item.id for item in further if item.kind in ("request", "review")}),
             *self._dying(panes.looks),
             *(self._finding(finding.subject, finding.finding) for finding in findings if _is_news(finding)),
         ]
-        return sorted(waiting, key=lambda item: (KINDS.index(item.kind), item.since or self.clock()))
+        ranks = dict(features.each("attention"))
+        return sorted(waiting, key=lambda item: (ranks.get(item.kind, inf), item.since or self.clock()))
 
     def _asking(self, panes: Panes) -> Iterator[Item]:
         """Yields items for hosts that wait for a human in their panes."""
@@ -228,7 +224,7 @@ class Attention(Service):
                 dialog=dialog,
             )
 
-    def _questions(self, person: Agent) -> Iterator[Item]:
+    def questions_to(self, person: Agent) -> Iterator[Item]:
         """Yields items for the questions to this person, and for overdue ones that the person is told of."""
         for question in self.questions.of_person(person.id):
             key = "overdue" if question.is_due(self.clock()) else "question"
@@ -291,7 +287,7 @@ class Attention(Service):
             only = names[0] if len(names) == 1 else None
             yield Item(kind="tmux", agent_id=only, text=text, command=waking_tmux(*server))
 
-    def _away(self) -> Iterator[Item]:
+    def away(self, _person: Agent) -> Iterator[Item]:
         """Yields an item if this machine is cut off from the others, and one for each machine that does not answer."""
         seen = self.machines.look()
         if seen is None:
@@ -326,7 +322,7 @@ class Attention(Service):
                     machine=self.workspace.elsewhere(self.workspace.registry.active()[agent_id]),
                 )
 
-    def _requests(self, person: Agent) -> Iterator[Item]:
+    def requests(self, person: Agent) -> Iterator[Item]:
         for task in self.task_changes.requests_for(person.id):
             yield Item(
                 kind="request",
@@ -338,7 +334,7 @@ class Attention(Service):
                 machine=self.workspace.elsewhere(person),
             )
 
-    def _reviews(self, person: Agent) -> Iterator[Item]:
+    def reviews(self, person: Agent) -> Iterator[Item]:
         agents = self.workspace.registry.all()
         for task in self.workspace.tasks.open():
             waiting = open_reviews(task, agents)
@@ -355,7 +351,7 @@ class Attention(Service):
                 machine=self.workspace.elsewhere(person),
             )
 
-    def _blocked(self) -> Iterator[Item]:
+    def blocked(self, _person: Agent) -> Iterator[Item]:
         for task in self.workspace.tasks.open():
             if task.status == "blocked":
                 yield Item(
@@ -367,10 +363,11 @@ class Attention(Service):
                     command=f"multi-agent-mcp task show {task.id}",
                 )
 
-    def _paused(self) -> Iterator[Item]:
+    def paused(self, _person: Agent) -> Iterator[Item]:
         for agent in self._others():
             if (pause := self.derived.pause_of(agent.id)) is not None:
-                by_system = pause.sender_id is None  # which pauses only an agent whose budget is used up
+                # The system pauses only an agent whose budget is used up.
+                by_system = pause.sender_id is None and "usage" in self.session.features
                 words = self.session.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-")
                 yield Item(
                     kind="budget" if by_system else "paused",
@@ -381,7 +378,7 @@ class Attention(Service):
                     command=f"multi-agent-mcp resume {agent.id}{' --tokens 100000' if by_system else ''}",
                 )
 
-    def _kept(self) -> Iterator[Item]:
+    def kept(self, _person: Agent) -> Iterator[Item]:
         """Yields an item for each worktree that was to be removed and holds work."""
         for holdings in self.worktrees.kept():
             agent_id = holdings.worktree.agent_id
@@ -390,7 +387,7 @@ class Attention(Service):
                 kind="kept", agent_id=agent_id, text=text, command=f"multi-agent-mcp workspace remove {agent_id}"
             )
 
-    def _wait(self, person: Agent) -> Iterator[Item]:
+    def wait(self, person: Agent) -> Iterator[Item]:
         """Yields an item if this person, an Owner, waits for an Admin and may do little else."""
         wait = self.owner_waits.of(person.id) if person.role == "owner" else None
         if wait is not None:
@@ -404,7 +401,7 @@ class Attention(Service):
                 machine=self.workspace.elsewhere(person),
             )
 
-    def _limited(self) -> Iterator[Item]:
+    def limited(self, _person: Agent) -> Iterator[Item]:
         """Yields an item for each agent whose host has met a usage limit: nothing need be done, but to know it."""
         limits = self.stuck_agents.limits
         for agent_id, limit in limits.all().items():

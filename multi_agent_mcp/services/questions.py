@@ -90,6 +90,10 @@ class Questions(Service):
     agents: Agents
     effects: QuestionEffects
 
+    def still_open(self) -> list[str]:
+        """The open questions."""
+        return [question.id for question in self.workspace.questions.open()]
+
     def ask(self, asker: Agent, asking: Asking, task: Task | None) -> Question:
         """Asks a question about the asker's task in hand. One that is open already is not asked again: it is returned.
         Raises `InvalidArguments`, `AgentNotFound`, `AgentNotAssignedToProject`."""

@@ -30,6 +30,7 @@ from multi_agent_mcp.store.directory import EntityFiles
 from multi_agent_mcp.system.files import spelled
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.features import Kind as KindOfFeature
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.collection import Collection, Partition
     from multi_agent_mcp.store.inbox import Inbox
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 # The documents that a search covers: mail, tasks, questions, conversations, hand-offs, the logs of executions.
 
-TOPS = ("ipc", "conversations", "tasks", "questions", "handoffs", "executions")
 LOGS = "logs"
 CHUNK_BYTES = 8_192
 """The size of a log's documents, up to the next end of a line."""
@@ -71,7 +71,7 @@ class Source:
 
 
 class Sources:
-    """Reads the documents of files below `TOPS`; paths are relative to the session's directory."""
+    """Reads the documents of the kinds that are searched; paths are relative to the session's directory."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -283,8 +283,9 @@ class Search(Service):
         self._preparing = Lock()
         self._reading: Reading | None = None
         path = session.workspace.path / ".search" / "index.sqlite"
+        tops = tuple(kind.directory for kind in session.features.each("kinds") if kind.is_searched)
         self.index = SearchIndex(
-            session.workspace.path, path, TOPS, self.sources.documents, grows=lambda name: name == LOGS
+            session.workspace.path, path, tops, self.sources.documents, grows=lambda name: name == LOGS
         )
 
     def find(self, query: SearchQuery, limit: int = 20, told: Callable[[], None] = lambda: None) -> Results:
@@ -506,21 +507,22 @@ class Lookup(Service):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        agents = session.workspace.registry.all
-        self.kinds: dict[str, Kind] = {
-            "tsk": _filed("task", session.workspace.tasks),
-            "msg": Kind("message", Mailed(agents, session.workspace.mailbox), _no_message),
-            "cnv": _filed("conversation", session.workspace.conversations),
-            "dlg": _filed("delegation", session.workspace.delegations),
-            "qst": _filed("question", session.workspace.questions),
-            "ntf": Kind("notification", Mailed(agents, session.workspace.notices), _no_message),
-            "exec": _filed("execution", session.workspace.executions),
-            "ses": _filed("session", session.workspace.sessions),
-            "hnd": Kind("handoff", Stamped(agents, session.workspace.hand_offs), _nothing),
-            "rcp": _filed("receipt", session.workspace.receipts),
-            "rsv": _filed("reservation", session.workspace.reservations),
+        self.kinds = {
+            kind.prefix: self._kind(kind) for kind in session.features.each("kinds") if kind.prefix and kind.name
         }
-        """The kinds, by the prefix of their ids; messages have none in theirs. A new kind is a line here."""
+        """The kinds, by the prefix of their ids; messages have none in theirs."""
+
+    def _kind(self, kind: KindOfFeature) -> Kind:
+        workspace, agents = self.workspace, self.workspace.registry.all
+        match kind.directory:
+            case "ipc":
+                return Kind(kind.name, Mailed(agents, workspace.mailbox), _no_message)
+            case "notifications":
+                return Kind(kind.name, Mailed(agents, workspace.notices), _no_message)
+            case "handoffs":
+                return Kind(kind.name, Stamped(agents, workspace.hand_offs), _nothing)
+        collection = workspace.collection(kind)
+        return Kind(kind.name, Collected(collection), collection.layout.missing)
 
     def full_id(self, text: str, *prefixes: str) -> str:
         """The id of one of these kinds that begins with `text`; `text` itself if there is none, which the caller
@@ -546,10 +548,6 @@ class Lookup(Service):
             names = [match.place.id for match in found[:NAMED_MAX]] + ["…"] * (len(found) > NAMED_MAX)
             raise InvalidArguments("ambiguous_id", id=text, ids=", ".join(names))
         return found
-
-
-def _filed(name: str, collection: Collection[Any]) -> Kind:
-    return Kind(name, Collected(collection), collection.layout.missing)
 
 
 def _nothing(text: str) -> Refusal:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.reservation import Reservation
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.features import Kind
     from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
 
     Notices = Inbox[Notification]
@@ -229,6 +230,11 @@ class Workspace:
             may_leave=self._has_told,
         )
         return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")
+
+    def collection(self, kind: Kind) -> Collection[Any]:
+        """The collection of a kind of entities."""
+        found: Collection[Any] = getattr(self, kind.directory)
+        return found
 
     def _has_told(self, task: Task) -> bool:
         """Returns whether the agent that a task's end concerns, if any, has its notification: until then the task stays

@@ -45,9 +45,10 @@ from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.domain.text import HIDDEN, one_line
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.system.file_events import TreeWatch
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
-from multi_agent_mcp.web.api import AT_THE_MACHINE, ENDPOINTS, Endpoint, overview
+from multi_agent_mcp.web.api import AT_THE_MACHINE, Endpoint, endpoints_of, overview
 from multi_agent_mcp.web.api.overview import homes
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import (
@@ -97,7 +98,7 @@ def create_app(console: Console) -> Starlette:
         routes=[
             Route("/open", partial(enter, console)),
             Route("/api/events", partial(stream, console)),
-            *(_api_route(console, *endpoint) for endpoint in ENDPOINTS),
+            *(_api_route(console, *endpoint) for endpoint in endpoints_of(console.services.session.features)),
             Route("/timeline.svg", partial(download, console)),
             *page_routes(
                 console.services, console.access, lambda: {"me": console.me.id, "event": console.live.position}
@@ -216,24 +217,7 @@ def _status(code: str) -> int:
 # reconnecting page passes the last number that it saw and gets every topic that changed since, or all topics if another
 # server has been started meanwhile.
 
-TOPIC_OF_DIRECTORY = {
-    "agents.json": "agents",
-    ".share": "machines",
-    "sessions": "agents",
-    "owner_wait": "agents",
-    "tasks": "tasks",
-    "notifications": "notifications",
-    "ipc": "messages",
-    ".doorbell": "messages",
-    "conversations": "conversations",
-    "delegations": "conversations",
-    "questions": "questions",
-    "executions": "executions",
-    "reservations": "files",
-    ".edits": "files",
-    ".workspaces": "files",
-    "audit": "agents",
-}
+TOPIC_OF_DIRECTORY = dict(ALL.each("topics"))
 TOPICS = tuple(sorted(set(TOPIC_OF_DIRECTORY.values())))
 GATHER_SECONDS = 0.04  # a send touches several files and is one event
 HEARTBEAT_SECONDS = 15.0  # detects the connections of dead pages
@@ -383,7 +367,8 @@ def page_routes(services: Services, access: Auth, now: Callable[[], dict[str, An
 
 
 def _page_names(services: Services) -> list[str]:
-    return [name for name in PAGES if name != "machines" or services.machine is not None]
+    on = set(services.session.features.each("pages"))
+    return [name for name in PAGES if name in on and (name != "machines" or services.machine is not None)]
 
 
 def _manifest(services: Services) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Tools for questions, conversations, delegations, and task operations from a chat session
-(docs/protocol.md, Questions, Conversations, Delegation, Chat-session operations)."""
+"""Tools for conversations, delegations, and task operations from a chat session
+(docs/protocol.md, Conversations, Delegation, Chat-session operations)."""
 
 from __future__ import annotations
 
@@ -8,54 +8,13 @@ from typing import Any, Literal
 from multi_agent_mcp.domain.message import Conversation, Delegation
 from multi_agent_mcp.domain.task import TaskPriority, TaskStatus
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import InvalidArguments, TaskNotFound
+from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Limit, Tool, written
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, as_answer, place_of
-from multi_agent_mcp.services.questions import Asking
 
 MESSAGES_LOOKED_AT = 500
 """Of each conversation in a list of them: more than fit."""
-
-
-def ask(
-    call: Call,
-    question: str,
-    to_id: str | None = None,
-    choices: list[str] | None = None,
-    default: str | None = None,
-    deadline_minutes: float | None = None,
-    park: bool = False,
-) -> Answer:
-    """Ask your superior (or to_id) for a decision. park: your task waits, you get other work.
-    default, one of the choices, is taken at the deadline."""
-    asking = Asking(
-        question=question,
-        to_id=to_id,
-        choices=choices or (),
-        default=default,
-        minutes=deadline_minutes,
-        park=park,
-    )
-    asked, instruction = call.services.next_action.ask(call.me, call.session, asking)
-    return {"question_id": asked.id, "to_id": asked.to_id, "instruction": instruction}
-
-
-def answer_question(
-    call: Call, question_id: str, answer: str | None = None, note: str | None = None, withdraw: bool = False
-) -> Answer:
-    """Answer a question to you or an agent below you, or withdraw your own."""
-    if withdraw and answer is not None:
-        raise InvalidArguments("answer_and_withdraw")
-    if withdraw:
-        settled = call.services.questions.withdraw(call.me, question_id, note)
-    else:
-        settled = call.services.questions.answer(call.me, question_id, answer or "", note)
-    return {"question_id": settled.id, "status": settled.status}
-
-
-# Tools for delegation, conversations, and task operations from a chat session
-# (docs/protocol.md, Delegation, Conversations, Chat-session operations).
 
 
 def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, context: str | None = None) -> Answer:
@@ -240,8 +199,6 @@ def _talk(call: Call, talk: Delegation | Conversation) -> dict[str, Any]:
 
 
 TOOLS = (
-    Tool(ask, "Ask"),
-    Tool(answer_question, "Answer question"),
     Tool(delegate_to_chat_session, "Delegate talk", purposes=TASK),
     Tool(get_task_conversations, "Task conversations", purposes=TASK, read_only=True),
     Tool(get_conversation_messages, "Read conversation", purposes=TASK, read_only=True),

@@ -201,11 +201,13 @@ def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
     return answer
 
 
-TOOLS = (
+IDENTITY = (
     Tool(authenticate, "Authenticate", roles=frozenset()),
     Tool(logout, "Log out"),
     Tool(register_agent_to_ipc, "Register agent", roles=LEADERS),
     Tool(list_agents, "List agents", read_only=True),
+)
+MAIL = (
     Tool(send_message, "Send message", always_load=True),
     Tool(read_messages, "Read mail", always_load=True),
     Tool(get_unread_count, "Count unread mail", read_only=True),

@@ -1,5 +1,4 @@
-"""Tools for an agent's own work: tasks, executions, logs, reserved files
-(docs/protocol.md, Executions, Hand-offs, Reservations)."""
+"""Tools for an agent's own work: tasks, executions, logs (docs/protocol.md, Executions, Hand-offs)."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from multi_agent_mcp.domain.agent import Execution, ExecutionStatus
 from multi_agent_mcp.domain.task import TaskStatus
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.server.calls import UNLISTED, Answer, Call, Limit, Tool, written
-from multi_agent_mcp.services.repository.reservations import reservation_answer
 from multi_agent_mcp.services.tasks.board import summary_of
 
 
@@ -106,39 +104,9 @@ def _summary(call: Call, execution: Execution) -> dict[str, Any]:
     }
 
 
-# Tools for agents that work in one repository (docs/protocol.md, Reservations).
-
-
-def reserve_files(call: Call, paths: list[str], reason: str | None = None, minutes: float | None = None) -> Answer:
-    """Reserve files before you edit them (patterns as in .gitignore), until released or your task ends."""
-    services = call.services
-    task = services.task_changes.in_hand(call.me.id, call.session.record.task_id)
-    made, conflicts = services.reservations.reserve(
-        call.me,
-        paths,
-        reason=reason,
-        minutes=minutes,
-        task_id=task.id if task is not None else None,
-        session_id=call.session.record.id,
-    )
-    answer = {
-        "reservation_id": made.id,
-        "expires_at": reservation_answer(made)["expires_at"],
-        "instruction": services.texts("reservation.shared" if conflicts else "reservation.made"),
-    }
-    return call.fitting(answer, "conflicts", list(map(reservation_answer, conflicts)))
-
-
-def release_files(call: Call, reservation_id: str | None = None) -> Answer:
-    """Release a reservation, or all of yours."""
-    return {"released": [one.id for one in call.services.reservations.release(call.me, reservation_id)]}
-
-
 TOOLS = (
     Tool(get_my_tasks, "My tasks", read_only=True),
     Tool(hand_off, "Hand off"),
     Tool(get_my_execution_history, "My executions", read_only=True),
     Tool(get_execution_log, "Execution log", read_only=True),
-    Tool(reserve_files, "Reserve files"),
-    Tool(release_files, "Release files"),
 )

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,7 +26,6 @@ from multi_agent_mcp.domain.text import display_id, named
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
-from multi_agent_mcp.services.doctor import tree
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, CheckContext, Finding, Track, Usage, untracked
 from multi_agent_mcp.services.overview.snapshot import (
     AWAY,
@@ -407,48 +406,19 @@ def reservations(context: CheckContext) -> Iterator[Finding]:
                 yield context.found("reservations", PROBLEM, one.id, "bad_pattern", **facts)
 
 
-# All checks, and the repairs of what they find.
+# Running the checks that the features name, and the repairs of what they find.
 
-Check = Callable[[CheckContext], Iterator[Finding]]
-
-CHECKS: dict[str, Check] = {
-    "registry": registry,
-    "keys": keys,
-    "hierarchy": hierarchy,
-    "panes": panes,
-    "hosts": hosts,
-    "host_files": host_files,
-    "hooks": hooks,
-    "notify_command": notify_command,
-    "misplaced": tree.misplaced,
-    "disk": tree.unreadable,
-    "tree": tree.tree,
-    "notifications": tree.notifications,
-    "undertakings": tree.operations,
-    "hard_links": tree.hard_links,
-    "sessions": sessions,
-    "locks": locks,
-    "supervisor": windows,
-    "waiting": waits,
-    "questions": questions,
-    "stuck": stuck,
-    "events": events,
-    "checks": checks,
-    "telemetry": telemetry,
-    "machines": machines,
-    "worktrees": worktrees,
-    "reservations": reservations,
-    "usage": usage,
-}
-VERIFY: dict[str, Check] = {"signatures": tree.signatures, "histories": tree.histories}
-"""Checks that read every message and every task, and run only when asked for."""
+Check = Callable[[CheckContext], Iterable[Finding]]
 
 
 class Doctor:
     """Examines a session; changes nothing unless asked to repair."""
 
-    def __init__(self, context: CheckContext) -> None:
+    def __init__(self, context: CheckContext, checks: Mapping[str, Check], verifications: Mapping[str, Check]) -> None:
         self.context = context
+        self.checks = checks
+        self.verifications = verifications
+        """Checks that read every message and every task, and run only when asked for."""
 
     @property
     def usage(self) -> Usage:
@@ -458,7 +428,7 @@ class Doctor:
     def examine(self, *, verify: bool = False, track: Track = untracked) -> list[Finding]:
         """Runs the checks and returns all findings, problems first. A check that fails is a finding, too."""
         self.context = replace(self.context, track=track, usage=Usage())
-        checks = {**CHECKS, **(VERIFY if verify else {})}
+        checks = {**self.checks, **(self.verifications if verify else {})}
         found: dict[tuple[str, str], Finding] = {}
         for name, check in checks.items():
             for finding in self._run(name, check):

@@ -25,6 +25,7 @@ from multi_agent_mcp.domain.reservation import Reservation
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import Reason, StorageError
+from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.codec import Unreadable, codec, parse
@@ -170,10 +171,7 @@ class CheckContext:
 
 # Checks of the tree: links, modes, quarantined files, leftovers, disk usage.
 
-KINDS = frozenset(
-    {"ipc", "notifications", "tasks", "sessions", "executions", "handoffs", "conversations", "delegations", "questions"}
-    | {"owner_wait", "secrets"}
-)
+KINDS = frozenset(kind.directory for feature in OURS for kind in feature.kinds)
 """The kinds of files that have a directory of their own in the session's (docs/format.md, The tree)."""
 DERIVED = (".doorbell", INDEXES, ".locks", ".tmp")
 SCRATCH_SECONDS = 3600.0

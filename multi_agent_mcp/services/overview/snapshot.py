@@ -404,6 +404,10 @@ class Machines(Service):
 
     agents: Agents
 
+    def still_open(self) -> list[str]:
+        """This machine's name, if the session is shared."""
+        return [name for name in (self.session.machine,) if name is not None]
+
     def look(self) -> TeamOfMachines | None:
         """The machines of the team; None for a session of one machine."""
         here = self.workspace.authority.here

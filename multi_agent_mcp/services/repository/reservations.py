@@ -71,6 +71,10 @@ class Reservations(Service):
     has_lost_pane: Callable[[Agent], bool]
     """Whether no program of the agent runs in a pane."""
 
+    def still_open(self) -> list[str]:
+        """The reservations that have not ended."""
+        return [one.id for one in self.open()]
+
     def open(self) -> list[Reservation]:
         """The reservations that are in force, oldest first. Changes nothing."""
         return sorted((one for one in self.workspace.reservations.open() if self._why_over(one) is None), key=age)

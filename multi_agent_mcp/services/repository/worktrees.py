@@ -47,6 +47,7 @@ from multi_agent_mcp.system.working_tree import (
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
 
 INCLUDED = ".worktreeinclude"
@@ -179,6 +180,15 @@ class Worktrees(Service):
         """The record of an agent's worktree, or None."""
         found: Worktree | None = _read(Worktree, self._record(agent_id))
         return found
+
+    def section(self, agent: Agent, _task: Task | None) -> str | None:
+        """The section of the briefing about the worktree in which an agent works."""
+        worktree = self.of(agent.id)
+        return None if worktree is None else self.texts("prompt.worktree", branch=worktree.branch).strip()
+
+    def still_open(self) -> list[str]:
+        """The agents that have a worktree."""
+        return [worktree.agent_id for worktree in self.all()]
 
     def all(self) -> list[Worktree]:
         names = self.workspace.files.names(self._place)

@@ -370,10 +370,6 @@ class HandOffs(Service):
 
 # The Owner's wait-lock: a file that names the Admin whose answer the Owner awaits.
 
-ALLOWED_WHILE_WAITING = frozenset(
-    {"read_messages", "get_unread_count", "unlock_owner_wait", "get_notifications", "answer_question"}
-    | {"logout", "authenticate"}
-)
 EMPTY_CHECKS_ALLOWED = 1
 
 
@@ -385,6 +381,7 @@ class OwnerWaits(Service):
         self._signatures = signatures
         self.standing = session.workspace.owner_waits
         self._archive = session.workspace.released_waits
+        self._allowed_while_waiting = frozenset(session.features.each("while_waiting"))
 
     def of(self, owner_id: str) -> OwnerWait | None:
         """The Owner's lock, or None when the Owner does not wait."""
@@ -411,7 +408,7 @@ class OwnerWaits(Service):
 
     def require_allowed(self, agent: Agent, tool: str) -> None:
         """Raises `OwnerWaiting` if the agent is a waiting Owner and may not call this tool meanwhile."""
-        if agent.role != "owner" or tool in ALLOWED_WHILE_WAITING:
+        if agent.role != "owner" or tool in self._allowed_while_waiting:
             return
         wait = self.of(agent.id)
         if wait is not None:

@@ -357,6 +357,21 @@ class Deliveries(Service):
         found = [task for task in self.workspace.tasks.open() if reviewer_id in open_reviews(task, agents).values()]
         return sorted(found, key=lambda task: task.status_since)
 
+    def section(self, agent: Agent, task: Task | None) -> str | None:
+        """The section of the briefing about what is to be proven of the agent's task, and what waits for its review."""
+        reviews = self.waiting_for(agent.id)
+        lines = []
+        if task is not None and task.done_when:
+            key = "briefing.examined" if task.is_examined else "briefing.done_when"
+            lines.append(self.texts(key, conditions=", ".join(task.done_when)))
+        if reviews:
+            lines.append(self.texts("briefing.reviews", count=len(reviews), task_id=reviews[0].id))
+        return "\n".join(lines) or None
+
+    def still_open(self) -> list[str]:
+        """The open tasks that are to be proven or reviewed."""
+        return [task.id for task in self.workspace.tasks.open() if task.done_when or task.status == "review"]
+
     def applied(self) -> Mapping[type[Operation], Apply]:
         return {SettleDelivery: self.apply}
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -119,10 +119,9 @@ class AnswerAction(Service):
     def has_more(self, agent: Agent) -> bool:
         return self._next(agent) is not None
 
-    def section(self, holds: Holds) -> str | None:
+    def section(self, agent: Agent, _task: Task | None) -> str | None:
         """The section of the briefing about open questions: those to the agent, then its own."""
-        agent_id = holds.row.agent.id
-        owed, asked = self.questions.owed_by(agent_id), self.questions.asked_by(agent_id)
+        owed, asked = self.questions.owed_by(agent.id), self.questions.asked_by(agent.id)
         lines = [self._line("owed", question) for question in owed] + [self._line("asked", item) for item in asked]
         if len(lines) > LINES_SHOWN:
             lines[LINES_SHOWN:] = [self.texts("briefing.more", count=len(lines) - LINES_SHOWN)]
@@ -574,8 +573,7 @@ def tells_end(message: Message, conversation: Conversation) -> bool:
 
 
 # The briefing: what an agent has to know to go on after its host has forgotten it, by a compaction, `/clear` or a
-# restart. It is one view of the snapshot that `watch` and the dashboard show. A subject that is to be in it adds a
-# section: a function from what the agent `Holds` to its lines.
+# restart. It is one view of the snapshot that `watch` and the dashboard show. Features add sections to it.
 
 T = TypeVar("T")
 
@@ -626,18 +624,19 @@ class Holds:
         return self.row.task is not None or any(waits)
 
 
-Section = Callable[[Holds], str | None]
-"""A part of the briefing, of a few lines; None if it has nothing to say. It is cut if the whole is too long."""
+Section = Callable[[Agent, Task | None], str | None]
+"""A part of the briefing of an agent with this task in hand, of a few lines; None if it has nothing to say. It is cut
+if the whole is too long."""
 
 
 @dataclass(eq=False)
 class Briefings(Service):
-    """Briefs the agents of one team. `further` are the sections of other subjects, between the task and the mail."""
+    """Briefs the agents of one team. `further` returns the sections of the features, between the task and the mail."""
 
     snapshots: Snapshots
     delegations: Delegations
     hand_offs: HandOffs
-    further: Sequence[Section] = ()
+    further: Callable[[], Iterable[Section]]
 
     def holds(self, agent_id: str, purpose: str = "task") -> Holds:
         """What the agent holds now. Raises `AgentNotFound`."""
@@ -667,16 +666,17 @@ class Briefings(Service):
         last = self.texts("briefing.nothing_begun" if nothing else f"briefing.go_on.{go_on}")
         kept = [part for part in (first, hand_off, last) if part]
         room = BRIEFING_CHARACTERS - sum(len(part) + 1 for part in kept)
-        between = [part for section in self._sections() if (part := section(holds))]
-        middle = _fitted(between, room)
+        middle = _fitted([part for part in self._between(holds) if part], room)
         return "\n".join(part for part in (first, *middle, hand_off, last) if part)
 
     def of(self, agent_id: str, purpose: str = "task", *, go_on: str = "hook") -> str:
         """The briefing of an agent. Raises `AgentNotFound`."""
         return self.text(self.holds(agent_id, purpose), go_on=go_on)
 
-    def _sections(self) -> tuple[Section, ...]:
-        return (self._task, self._stopped, self._given, *self.further, self._talks, self._unread)
+    def _between(self, holds: Holds) -> Iterator[str | None]:
+        yield from (self._task(holds), self._stopped(holds), self._given(holds))
+        yield from (section(holds.row.agent, holds.row.task) for section in self.further())
+        yield from (self._talks(holds), self._unread(holds))
 
     # The sections
 

@@ -25,6 +25,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import modified_at, signature_of
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.writing import Interrupts
     from multi_agent_mcp.services.usage.limits import Limits
 
@@ -260,6 +261,13 @@ class Budgets(Service):
         except Refusal as refusal:
             logger.warning("the budgets could not be checked: %s", refusal)
             return []
+
+    def section(self, agent: Agent, _task: Task | None) -> str | None:
+        """The section of the briefing about the agent's own budgets, and those below it that have met a usage limit."""
+        limits, agents = self.usage.limits, self.workspace.registry.all()
+        limited = (limit for limit in limits.all().values() if nearest_superior(limit.agent_id, agents) == agent)
+        lines = [*map(limits.sentence, limited), *map(self.sentence, self.of(agent))]
+        return "\n".join(lines) or None
 
     def of(self, agent: Agent) -> Iterator[Budget]:
         """Yields the agent's budgets with what it has used of them: its day's, and that of the task it works on."""

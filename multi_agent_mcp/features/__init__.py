@@ -1,0 +1,137 @@
+"""What one subject of the product brings, in one record: its kinds of files, tools, commands, pages, checks, …
+
+Whatever lists such things (`tools/list`, `--help`, `doctor`, `attention`, …) iterates over the records and keeps no
+list of its own. A record names code by text, `module:name`, which is imported when it is needed (modules of this
+package begin with a dot). So records are read at every start, and this module imports nothing that takes time.
+
+`features.ours` has the records of this package, core and optional ones alike, `features.chosen` those that are on in a
+session, and those of other packages (docs/first-change.md, A feature).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+GROUP = "multi_agent_mcp.features"
+"""The group of entry points by which other packages add features."""
+
+
+class Kind(NamedTuple):
+    """A kind of entities. `directory` is where they are in the session's directory, `prefix` that of their ids, `name`
+    what one is called in JSON (`task`); without it an id finds none of them. `travels` says how they reach other
+    machines (`hub.subjects.Rule`; "": not at all). `is_searched`: `search` reads them. `entity` is the class of a kind
+    of another package, whose files lie in the directory itself, each named by its id."""
+
+    directory: str
+    prefix: str = ""
+    name: str = ""
+    travels: str = ""
+    is_searched: bool = False
+    entity: str = ""
+
+
+class Command(NamedTuple):
+    """A command: its section in `--help`, the function, and its line there, for which nothing has to be imported."""
+
+    section: str
+    where: str
+    help: str
+
+
+class Endpoint(NamedTuple):
+    """An endpoint of the console's API: the path is below `/api`."""
+
+    method: str
+    path: str
+    where: str
+
+
+class Feature(NamedTuple):
+    """What one subject brings. Give every field by its name: more may come.
+
+    Code is named as `module:name`, or as `service.method` of one of our services (`wiring.Services`).
+    """
+
+    name: str
+    """Its name in `features:` of session.yaml."""
+    optional: bool = False
+    """Whether a session can do without it."""
+    kinds: tuple[Kind, ...] = ()
+    topics: Mapping[str, str] = {}
+    """Directories or files of the session → what pages of the console look at again when something there changes."""
+    operations: tuple[str, ...] = ()
+    """The services that finish what another process has begun (`services/operations.py`)."""
+    tools: tuple[str, ...] = ()
+    """Tuples of `server.calls.Tool`."""
+    arguments: Mapping[str, tuple[str, ...]] = {}
+    """Tools of other features → arguments that are its own; in items of a list as `tasks.done_when`."""
+    phrases: Mapping[str, tuple[str, ...]] = {}
+    """Tools of other features → what their descriptions say of it."""
+    while_waiting: tuple[str, ...] = ()
+    """The tools that an Owner may call who waits for an answer."""
+    commands: Mapping[str, Command] = {}
+    options: Mapping[str, tuple[str, ...]] = {}
+    """Commands of other features → parameters and commands below them that are its own."""
+    endpoints: tuple[Endpoint, ...] = ()
+    pages: tuple[str, ...] = ()
+    """The console's pages, by the names of their templates."""
+    checks: Mapping[str, str] = {}
+    """The checks of `doctor`: `check(context) -> Iterable[Finding]`."""
+    verifications: Mapping[str, str] = {}
+    """Those that read everything, and run only when asked for."""
+    attention: Mapping[str, int] = {}
+    """Kinds of items that wait for a person → their rank, the most serious lowest."""
+    items: tuple[str, ...] = ()
+    """What yields such items: `items(attention, person) -> Iterable[Item]`; `attention.session` is the session."""
+    briefing: tuple[str, ...] = ()
+    """Sections of the briefing: `service.method(agent, task in hand or None) -> text or None`, or a function of a
+    module that is given the session before."""
+    judges: tuple[str, ...] = ()
+    """What judges a tool call of a host before it is made: `judge(calls, agent, call) -> why not, or None`, where
+    `calls.session` is the session."""
+    texts: str = ""
+    """The texts of another package, by language and key: `{"en": {"finding.no_greeting": "…"}, "ja": …}`."""
+    still_open: str = ""
+    """What returns the ids of all that prevents switching it off: `service.method() -> Sequence[str]`, or a function of
+    a module that is given the session."""
+
+
+def load(where: str) -> Any:
+    """What a record names as `module:name`."""
+    module, _, name = where.partition(":")
+    return attrgetter(name)(import_module(module, "multi_agent_mcp"))
+
+
+class Features:
+    """The features of a session: `on`, and those that are `off`."""
+
+    def __init__(self, on: tuple[Feature, ...], off: tuple[Feature, ...] = ()) -> None:
+        self.on = on
+        self.off = off
+        self._names = frozenset(feature.name for feature in on)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the feature of this name is on."""
+        return name in self._names
+
+    def __iter__(self) -> Iterator[Feature]:
+        return iter(self.on)
+
+    @property
+    def all(self) -> tuple[Feature, ...]:
+        """Those that are on and off: files of one that is off are still there."""
+        return self.on + self.off
+
+    def each(self, field: str) -> Iterator[Any]:
+        """Everything in this field of the features that are on; of a mapping its items."""
+        for feature in self.on:
+            found = getattr(feature, field)
+            yield from found.items() if isinstance(found, Mapping) else found
+
+    def foreign(self, field: str, name: str) -> set[str]:
+        """What belongs to features that are off in something of this name that is not theirs: arguments and phrases of
+        a tool, options of a command."""
+        return {part for feature in self.off for part in getattr(feature, field).get(name, ())}

@@ -1,0 +1,363 @@
+"""The features of this package. Their order is that of whatever lists them."""
+
+from __future__ import annotations
+
+from multi_agent_mcp.features import Command, Endpoint, Feature, Features, Kind
+
+TEAM = Feature(
+    name="team",
+    kinds=(Kind("secrets"),),
+    topics={"agents.json": "agents", "audit": "agents"},
+    tools=(".server.tools.ipc:IDENTITY",),
+    while_waiting=("authenticate", "logout"),
+    commands={
+        "init": Command("Team", ".cli.setup:init", "Create a session, and a team.yaml if there is none."),
+        "up": Command("Team", ".cli.up_down:up", "Open the team in tmux and say what waits for you."),
+        "restart": Command("Team", ".cli.up_down:restart", "Start an agent's program anew in its window."),
+        "attach": Command("Team", ".cli.up_down:attach", "Show the team's windows in this terminal."),
+        "down": Command("Team", ".cli.up_down:down", "Close what `up` opened, or some agents' windows."),
+        "agent": Command("Team", ".cli.agents:agent", "Manage agents: add, set, list, remove."),
+        "supervise": Command(
+            "Team", ".cli.up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."
+        ),
+        "host-config": Command("Team", ".cli.setup:host_config", "Show or write a host's configuration for an agent."),
+        "host": Command("Team", ".cli.setup:host", "Learn a host that has no profile."),
+    },
+    endpoints=(
+        Endpoint("GET", "/session", ".web.api.overview:show_session"),
+        Endpoint("GET", "/team", ".web.api.overview:team"),
+        Endpoint("GET", "/agents", ".web.api.agents:tree"),
+        Endpoint("GET", "/agents/{agent_id}", ".web.api.agents:show"),
+        Endpoint("POST", "/agents/{agent_id}/interrupt", ".web.api.agents:interrupt"),
+        Endpoint("POST", "/agents/{agent_id}/resume", ".web.api.agents:resume"),
+        Endpoint("POST", "/agents/{agent_id}/release", ".web.api.agents:release"),
+        Endpoint("GET", "/agents/{agent_id}/files", ".web.api.agents:files"),
+        Endpoint("GET", "/agents/{agent_id}/pane", ".web.api.agents:pane"),
+        Endpoint("GET", "/agents/{agent_id}/scrollback", ".web.api.agents:scrollback"),
+        Endpoint("POST", "/agents/{agent_id}/answer", ".web.api.agents:answer_dialog"),
+        Endpoint("POST", "/agents/{agent_id}/line", ".web.api.agents:type_line"),
+    ),
+    pages=("board", "agents"),
+    checks={
+        "registry": ".services.doctor.doctor:registry",
+        "keys": ".services.doctor.doctor:keys",
+        "hierarchy": ".services.doctor.doctor:hierarchy",
+        "panes": ".services.doctor.doctor:panes",
+        "hosts": ".services.doctor.doctor:hosts",
+        "host_files": ".services.doctor.doctor:host_files",
+        "hooks": ".services.doctor.doctor:hooks",
+        "notify_command": ".services.doctor.doctor:notify_command",
+    },
+    attention={"dialog": 10, "login": 30, "tmux": 60, "stuck": 80, "paused": 140},
+    items=(".services.attention:Attention.paused",),
+)
+
+MAIL = Feature(
+    name="mail",
+    kinds=(
+        Kind("ipc", "msg", "message", is_searched=True),
+        Kind("notifications", "ntf", "notification"),
+        Kind("owner_wait"),
+    ),
+    topics={
+        "ipc": "messages",
+        ".doorbell": "messages",
+        "notifications": "notifications",
+        "owner_wait": "agents",
+    },
+    operations=("messages",),
+    tools=(".server.tools.ipc:MAIL",),
+    while_waiting=("read_messages", "get_unread_count", "unlock_owner_wait", "get_notifications"),
+    commands={
+        "send": Command("Mail", ".cli.mail:send", "Send a message and ring its receiver."),
+        "reply": Command("Mail", ".cli.mail:reply", "Answer a message."),
+        "read": Command("Mail", ".cli.mail:read", "Print unread mail and mark it read."),
+        "unread": Command("Mail", ".cli.mail:unread", "Say how much mail is unread, from whom and about what."),
+        "search": Command(
+            "Mail", ".cli.looking:search", "Find words in mail, tasks, questions, conversations and logs."
+        ),
+        "trace": Command("Mail", ".cli.mail:trace", "Show every step a message took."),
+    },
+    endpoints=(
+        Endpoint("GET", "/messages", ".web.api.messages:list_messages"),
+        Endpoint("POST", "/messages", ".web.api.messages:send"),
+        Endpoint("POST", "/messages/read", ".web.api.messages:mark_all_read"),
+        Endpoint("GET", "/messages/{message_id}", ".web.api.messages:show_message"),
+        Endpoint("POST", "/messages/{message_id}/read", ".web.api.messages:mark_read"),
+        Endpoint("POST", "/messages/{message_id}/reply", ".web.api.messages:reply"),
+        Endpoint("GET", "/search", ".web.api.overview:search"),
+    ),
+    pages=("messages",),
+    checks={"waiting": ".services.doctor.doctor:waits"},
+    attention={"undelivered": 160, "wait": 180, "mail": 190},
+    items=(".services.attention:Attention.wait",),
+)
+
+CHAT = Feature(
+    name="chat",
+    kinds=(
+        Kind("conversations", "cnv", "conversation", "shared", is_searched=True),
+        Kind("delegations", "dlg", "delegation", "shared"),
+    ),
+    topics={"conversations": "conversations", "delegations": "conversations"},
+    operations=("conversations",),
+    tools=(".server.tools.chat:TOOLS",),
+    commands={
+        "conversation": Command("Conversations", ".cli.mail:conversation", "Start one, say something in it, end it."),
+        "conversations": Command(
+            "Conversations", ".cli.mail:conversations", "List them, or print one with its messages."
+        ),
+        "say": Command("Conversations", ".cli.mail:say", "Say something in a conversation of yours."),
+        "end": Command("Conversations", ".cli.mail:end", "End a conversation of yours."),
+    },
+    endpoints=(
+        Endpoint("GET", "/conversations", ".web.api.messages:list_conversations"),
+        Endpoint("POST", "/conversations", ".web.api.messages:start_conversation"),
+        Endpoint("GET", "/conversations/{conversation_id}", ".web.api.messages:show_conversation"),
+        Endpoint("POST", "/conversations/{conversation_id}/messages", ".web.api.messages:say"),
+        Endpoint("POST", "/conversations/{conversation_id}/end", ".web.api.messages:end_conversation"),
+        Endpoint(
+            "GET",
+            "/conversations/{conversation_id}/messages/{message_id}",
+            ".web.api.messages:show_message_of_conversation",
+        ),
+    ),
+    pages=("conversations",),
+    attention={"conversation": 120},
+)
+
+TASKS = Feature(
+    name="tasks",
+    kinds=(Kind("tasks", "tsk", "task", "shared", is_searched=True),),
+    topics={"tasks": "tasks"},
+    operations=("task_creation", "task_changes", "interrupting", "deliveries", "next_action"),
+    tools=(".server.tools.tasks:TOOLS",),
+    commands={
+        "task": Command("Tasks", ".cli.tasks:task", "Tasks: add, list, show, move, assign, approve, verify."),
+        "send-task": Command("Tasks", ".cli.tasks:send_task", "Give an agent a task by mail."),
+        "interrupt": Command("Tasks", ".cli.tasks:interrupt", "Stop an agent at its next tool call."),
+        "resume": Command("Tasks", ".cli.tasks:resume", "Let a paused agent go on."),
+        "unlock": Command("Tasks", ".cli.tasks:unlock", "End the Owner's wait without an answer."),
+    },
+    endpoints=(
+        Endpoint("GET", "/tasks", ".web.api.tasks:board"),
+        Endpoint("POST", "/tasks", ".web.api.tasks:create"),
+        Endpoint("GET", "/tasks/groups", ".web.api.tasks:groups"),
+        Endpoint("GET", "/tasks/{task_id}", ".web.api.tasks:show"),
+        Endpoint("POST", "/tasks/{task_id}/status", ".web.api.tasks:set_status"),
+        Endpoint("POST", "/tasks/{task_id}/assignee", ".web.api.tasks:assign"),
+        Endpoint("POST", "/tasks/{task_id}/decision", ".web.api.tasks:decide"),
+    ),
+    checks={"stuck": ".services.doctor.doctor:stuck"},
+    attention={"request": 100, "blocked": 130},
+    items=(".services.attention:Attention.requests", ".services.attention:Attention.blocked"),
+)
+
+OVERVIEW = Feature(
+    name="overview",
+    commands={
+        "attention": Command(
+            "Looking", ".cli.attention:attention", "What waits for you, most serious first, and what helps."
+        ),
+        "answer": Command("Looking", ".cli.attention:answer", "Answer a question, or what a host asks in its pane."),
+        "show": Command("Looking", ".cli.looking:show", "Show anything by its id, or by its first digits."),
+        "watch": Command("Looking", ".cli.watch:watch", "Show agents, tasks and messages, live."),
+        "web": Command("Looking", ".cli.looking:web", "The same and more in a browser."),
+    },
+    endpoints=(
+        Endpoint("GET", "/attention", ".web.api.overview:attention"),
+        Endpoint("GET", "/health", ".web.api.overview:health"),
+    ),
+    pages=("health", "search"),
+)
+
+QUESTIONS = Feature(
+    name="questions",
+    optional=True,
+    kinds=(Kind("questions", "qst", "question", "shared", is_searched=True),),
+    topics={"questions": "questions"},
+    tools=(".server.tools.questions:TOOLS",),
+    phrases={"get_next_action": ("answer_question, ",)},
+    while_waiting=("answer_question",),
+    commands={
+        "questions": Command("Looking", ".cli.attention:questions", "Who owes whom an answer, and what was answered."),
+    },
+    endpoints=(
+        Endpoint("GET", "/questions", ".web.api.messages:list_questions"),
+        Endpoint("POST", "/questions/{question_id}/answer", ".web.api.messages:answer_question"),
+    ),
+    checks={"questions": ".services.doctor.doctor:questions"},
+    attention={"question": 20},
+    items=(".services.attention:Attention.questions_to",),
+    briefing=("answering.section",),
+    still_open="questions.still_open",
+)
+
+RESERVATIONS = Feature(
+    name="reservations",
+    optional=True,
+    kinds=(Kind("reservations", "rsv", "reservation", "shared"),),
+    topics={"reservations": "files", ".edits": "files"},
+    tools=(".server.tools.files:TOOLS",),
+    commands={
+        "edits": Command("Files", ".cli.agents:edits", "List who edits which files."),
+        "reservations": Command("Files", ".cli.agents:reservations", "List which files are reserved, and by whom."),
+        "reserve": Command("Files", ".cli.agents:reserve", "Reserve files, so that agents ask before editing them."),
+        "release": Command("Files", ".cli.agents:release", "End a reservation."),
+    },
+    checks={"reservations": ".services.doctor.doctor:reservations"},
+    judges=(".hooks.answers:reserved",),
+    still_open="reservations.still_open",
+)
+
+SESSIONS = Feature(
+    name="sessions",
+    kinds=(
+        Kind("sessions", "ses", "session", "state"),
+        Kind("executions", "exec", "execution", "state", is_searched=True),
+        Kind("handoffs", "hnd", "handoff", "copy", is_searched=True),
+    ),
+    topics={"sessions": "agents", "executions": "executions"},
+    tools=(".server.tools.work:TOOLS",),
+    commands={
+        "brief": Command("Looking", ".cli.agents:brief", "Print what an agent is told when it goes on."),
+        "sessions": Command("Looking", ".cli.mail:sessions", "List agent sessions: which agent runs, and for what."),
+        "log": Command("Looking", ".cli.tasks:log", "List executions, or print the log of one."),
+    },
+    endpoints=(
+        Endpoint("GET", "/executions", ".web.api.tasks:list_executions"),
+        Endpoint("GET", "/executions/{execution_id}/log", ".web.api.tasks:execution_log"),
+    ),
+    pages=("executions",),
+    checks={
+        "sessions": ".services.doctor.doctor:sessions",
+        "supervisor": ".services.doctor.doctor:windows",
+    },
+    attention={"down": 40, "ended": 50},
+)
+
+PROOF = Feature(
+    name="proof",
+    optional=True,
+    kinds=(Kind("receipts", "rcp", "receipt", "copy"),),
+    arguments={
+        "send_task": ("done_when",),
+        "create_tasks_batch": ("tasks.done_when",),
+        "approve_task_request": ("state",),
+    },
+    phrases={
+        "send_task": ("\ndone_when: checks' names, review, review:AGENT; it is done only when these are met.",),
+        "approve_task_request": (", or the result of one in review (state: its head)",),
+    },
+    commands={
+        "checks": Command("Tasks", ".cli.tasks:checks", "List what this machine runs when a task is called done."),
+    },
+    options={"task": ("verify",), "task add": ("done_when",), "send-task": ("done_when",)},
+    checks={"checks": ".services.doctor.doctor:checks"},
+    attention={"review": 110},
+    items=(".services.attention:Attention.reviews",),
+    briefing=("deliveries.section",),
+    still_open="deliveries.still_open",
+)
+
+WORKTREES = Feature(
+    name="worktrees",
+    optional=True,
+    topics={".workspaces": "files"},
+    operations=("worktrees", "merging"),
+    commands={"workspace": Command("Files", ".cli.agents:workspace", "Worktrees: add, list, merge, remove.")},
+    checks={"worktrees": ".services.doctor.doctor:worktrees"},
+    attention={"kept": 170},
+    items=(".services.attention:Attention.kept",),
+    briefing=("worktrees.section",),
+    judges=(".hooks.answers:guarded",),
+    still_open="worktrees.still_open",
+)
+
+USAGE = Feature(
+    name="usage",
+    optional=True,
+    commands={
+        "usage": Command("Looking", ".cli.statistics:usage", "Count the tokens that agents and tasks took."),
+    },
+    checks={"usage": ".services.doctor.doctor:usage"},
+    attention={"budget": 90, "limited": 150},
+    items=(".services.attention:Attention.limited",),
+    briefing=("budgets.section",),
+)
+
+TELEMETRY = Feature(name="telemetry", optional=True, checks={"telemetry": ".services.doctor.doctor:telemetry"})
+
+TIMELINE = Feature(
+    name="timeline",
+    optional=True,
+    commands={
+        "timeline": Command("Looking", ".cli.statistics:timeline", "Show what happened when, or draw it."),
+        "stats": Command("Looking", ".cli.statistics:stats", "Count what each agent did, and how long tasks took."),
+    },
+    endpoints=(
+        Endpoint("GET", "/timeline", ".web.api.overview:show_timeline"),
+        Endpoint("GET", "/stats", ".web.api.overview:statistics"),
+    ),
+    pages=("timeline", "stats"),
+)
+
+MACHINES = Feature(
+    name="machines",
+    optional=True,
+    topics={".share": "machines"},
+    commands={
+        "share": Command("Machines", ".cli.machines:share", "Let other machines take part in a session."),
+        "join": Command("Machines", ".cli.machines:join", "Take part in a session of another machine."),
+        "machines": Command("Machines", ".cli.machines:machines", "List the machines: their state, and what waits."),
+        "relay": Command("Machines", ".cli.machines:relay", "Exchange files with the other machines (`up` starts it)."),
+        "leave": Command("Machines", ".cli.machines:leave", "Leave the team, or exclude another machine."),
+    },
+    endpoints=(Endpoint("GET", "/machines", ".web.api.overview:machines"),),
+    pages=("machines",),
+    checks={"machines": ".services.doctor.doctor:machines"},
+    attention={"machine": 70},
+    items=(".services.attention:Attention.away",),
+    still_open="machines.still_open",
+)
+
+MAINTENANCE = Feature(
+    name="maintenance",
+    commands={
+        "demo": Command("Looking", ".demo.command:demo", "Play a scene with scripted agents."),
+        "help": Command("Looking", ".cli.main:help_command", "Explain a command."),
+        "doctor": Command(
+            "Maintenance", ".cli.maintenance:doctor", "Show what is wrong with a session, and repair it."
+        ),
+        "prune": Command("Maintenance", ".cli.maintenance:prune", "Delete old things that are finished."),
+        "trust": Command(
+            "Maintenance", ".cli.maintenance:trust", "Use a session or team.yaml that others own or may write to."
+        ),
+        "serve": Command("For hosts", ".cli.for_hosts.stubs:serve", "Run an agent's MCP server."),
+        "hook": Command("For hosts", ".cli.for_hosts.stubs:hook", "Answer a hook of a host."),
+    },
+    checks={
+        "misplaced": ".services.doctor.tree:misplaced",
+        "disk": ".services.doctor.tree:unreadable",
+        "tree": ".services.doctor.tree:tree",
+        "notifications": ".services.doctor.tree:notifications",
+        "undertakings": ".services.doctor.tree:operations",
+        "hard_links": ".services.doctor.tree:hard_links",
+        "locks": ".services.doctor.doctor:locks",
+        "events": ".services.doctor.doctor:events",
+    },
+    verifications={
+        "signatures": ".services.doctor.tree:signatures",
+        "histories": ".services.doctor.tree:histories",
+    },
+    attention={"doctor": 200},
+)
+
+OURS = (
+    *(TEAM, MAIL, CHAT, TASKS, OVERVIEW, QUESTIONS, RESERVATIONS, SESSIONS, PROOF, WORKTREES, USAGE, TELEMETRY),
+    *(TIMELINE, MACHINES, MAINTENANCE),
+)
+SECTIONS = ("Team", "Mail", "Tasks", "Files", "Conversations", "Looking", "Machines", "Maintenance", "For hosts")
+"""The sections of `--help`, in order; those of other packages follow."""
+ALL = Features(OURS)
+"""All of them, for whatever belongs to no session."""
