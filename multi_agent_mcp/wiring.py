@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction, Section
     from multi_agent_mcp.services.turn.reading import Reading, Reports
+    from multi_agent_mcp.services.turn.reminders import Reminders
     from multi_agent_mcp.services.upkeep import Upkeep
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.services.usage.usage import Budgets, Usage
@@ -471,6 +472,14 @@ class Services:
             writer=self.notice_writer,
             settle=self.settle_reservations,
             next_deadline=lambda: self.question_effects.next_deadline(),
+        )
+
+    @part
+    def reminders(self) -> Reminders:
+        from multi_agent_mcp.services.turn.reminders import Reminders
+
+        return Reminders(
+            self.session, sessions=self.sessions, derived=self.derived_notices, task_changes=self.task_changes
         )
 
     @part

@@ -121,6 +121,8 @@ REVIEW_REQUESTED, REVIEW_REJECTED = "review_requested", "review_rejected"
 CONTENT = frozenset({"title", "description", "priority"})
 """The fields of a task whose change its assignee must know while it works on the task."""
 REASON_CHARACTERS = 1_000
+REMINDERS = 2
+"""How often an idle assignee is told again of a task that it has not begun."""
 
 
 class Arrival(NamedTuple):
@@ -262,10 +264,12 @@ def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notifi
         if task.status != "in_progress" and finished is not None and (finished.completed_at or at) >= at:
             at, by = finished.completed_at or at, _giver(arrival, finished, task)
             known = by == task.assignee_id
-    if known:
-        return None
+    return None if known else _assignment(arrival.notice_id, task, at, by)
+
+
+def _assignment(notice_id: str, task: Task, at: datetime, by: str | None) -> Notification:
     return Notification(
-        id=arrival.notice_id,
+        id=notice_id,
         target_agent_id=str(task.assignee_id),
         target_purpose="task",
         type="status_change",
@@ -274,6 +278,29 @@ def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notifi
         created_at=at,
         sender_id=by,
     )
+
+
+def announcement_of(task: Task) -> Notification | None:
+    """What tells an assignee of a task that waits for it, or was given back by a reviewer, whether it knows or not;
+    None for one that does not wait."""
+    arrival = arrival_of(task)
+    if arrival is None:
+        return rejection_of(task)
+    return _assignment(arrival.notice_id, task, arrival.at, None if arrival.by == task.assignee_id else arrival.by)
+
+
+def reminders_of(told: Notification, at: datetime) -> list[Notification]:
+    """The notifications, in this order, by which an assignee is told again at `at` of a task that it has not begun."""
+    return [replace(told, id=reminder_id, created_at=at) for reminder_id in _reminder_ids(told.id)]
+
+
+def _reminder_ids(notice_id: str) -> list[str]:
+    return [derived_id(notice_id, "again", number) for number in range(REMINDERS)]
+
+
+def tells(notice_id: str, present: str) -> bool:
+    """Whether a notification is the one with the id `present`, or a reminder of it."""
+    return notice_id == present or notice_id in _reminder_ids(present)
 
 
 def update_of(task: Task) -> Notification | None:

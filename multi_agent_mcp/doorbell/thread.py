@@ -69,12 +69,16 @@ class DoorbellThread:
         purpose: str,
         prepare: Callable[[], Mapping[str, Any]],
         silence: Silence | None = None,
+        remind: Callable[[], timedelta | None] = lambda: None,
     ) -> None:
+        """`remind` is called when nothing is unread: it may write something, and returns after what time to call it
+        again, None if that is not before a file changes."""
         self._doorbell = doorbell
         self._agent_id = agent_id
         self._purpose = purpose
         self._prepare = prepare
         self._silence = silence
+        self._remind = remind
         self._place: Mapping[str, Any] = {}
         self._wake = threading.Event()
         self._closing = False
@@ -148,10 +152,11 @@ class DoorbellThread:
         return self._later(deferrals)
 
     def _after_silence(self, pause: timedelta | None, deferrals: int) -> tuple[timedelta | None, int]:
-        """As `_attempt`, when nothing is due to be rung about: a prompt that was not heard is repeated."""
+        """As `_attempt`, when nothing is due to be rung about: a prompt that was not heard is repeated, an idle agent
+        reminded of a task."""
         prompt = self._silence.prompt() if self._silence is not None and pause is None else None
         if self._silence is None or prompt is None:
-            return pause, 0
+            return (self._remind() if pause is None else pause), 0
         remaining = self._silence.remaining()
         if remaining is None:
             return self._later(deferrals)

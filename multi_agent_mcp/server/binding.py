@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -268,6 +269,7 @@ class Binding:
             session.record.purpose,
             prepare=self._prepare,
             silence=Silence(self._unheard_prompt, self._screen_state),
+            remind=self._remind,
         )
         self._doorbell.claim()
         return session
@@ -347,6 +349,12 @@ class Binding:
         pane = {key: value for key, value in self._place.items() if key != THREAD}
         seen = self.services.host_in_pane(replace(self.agent(), **pane))
         return None if seen is None else seen[1]
+
+    def _remind(self) -> timedelta | None:
+        """Reminds the agent of a task, in its task session."""
+        if self._agent_id is None or self.session is None or self.session.record.purpose != "task":
+            return None
+        return self.services.reminders.look(self._agent_id, self._screen_state)
 
     def _directory_changed(self, directory: Path) -> None:
         with suppress(Refusal):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from multi_agent_mcp.bootstrap import LocalConsequences
@@ -24,7 +26,11 @@ def are_read(machine: Machine, agent_id: str, task_id: str) -> bool:
 
 
 def same(desk: Machine, laptop: Machine, agent_id: str, task_id: str) -> bool:
-    return notices(desk, agent_id, task_id) == notices(laptop, agent_id, task_id)
+    """Whether both machines have the same; that it was settled is known at its agent's home alone."""
+    here, there = (
+        [replace(item, settled=None) for item in notices(machine, agent_id, task_id)] for machine in (desk, laptop)
+    )
+    return here == there
 
 
 def reassign(machine: Machine, task_id: str, agent_id: str) -> None:

@@ -30,6 +30,7 @@ from multi_agent_mcp.domain.notification import (
     TASK_UPDATED,
     TASK_WITHDRAWN,
     Notification,
+    announcement_of,
     arrival_of,
     assignment_of,
     blocks_of,
@@ -39,6 +40,7 @@ from multi_agent_mcp.domain.notification import (
     rejection_of,
     review_requests_of,
     still_stops,
+    tells,
     update_of,
     was_reopened,
     withdrawal_of,
@@ -178,7 +180,7 @@ class DerivedNotices(Service):
         """As `ensure`, for several tasks, but never raises: the next reader tries again."""
         try:
             notices = {notice.id: notice for task in tasks for notice in self._of(task, self._written)}
-            self.writer.put_all((notice, _text_of(notice)) for notice in notices.values())
+            self.writer.put_all((notice, text_of(notice)) for notice in notices.values())
             self._written.update(notices)
         except Refusal as refusal:
             logger.warning("not everybody who must be notified of a task has been: %s", refusal)
@@ -285,9 +287,9 @@ class DerivedNotices(Service):
             return True
         if notice.action == TASK_ASSIGNED:
             arrival = arrival_of(task)
-            return arrival is not None and arrival.notice_id == notice.id
+            return arrival is not None and tells(notice.id, arrival.notice_id)
         if (present := self._present(notice, task)) is not None:
-            return any(found is not None and found.id == notice.id for found in present)
+            return any(found is not None and tells(notice.id, found.id) for found in present)
         return not notice.interrupts or _interrupt_applies(notice, task)
 
     def _present(self, notice: Notification, task: Task) -> Iterable[Notification | None] | None:
@@ -357,11 +359,11 @@ class DerivedNotices(Service):
             name
             for name, notice in (*inbox.unread(), *inbox.in_force())
             if about is None or notice.task_id in about
-            if not self.applies(notice) or notice.id in told
+            if not self.applies(notice) or any(tells(notice.id, known) for known in told)
         ]
 
     def _put(self, notice: Notification) -> Notification:
-        written = self.writer.put(notice, _text_of(notice))
+        written = self.writer.put(notice, text_of(notice))
         self._written.add(notice.id)
         return written
 
@@ -401,11 +403,15 @@ class DerivedNotices(Service):
     def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
         """The task's assignment, or None; None, too, if it is `written` already, to save reading the dependencies."""
         arrival = arrival_of(task)
-        if arrival is None or arrival.notice_id in written or self._is_worked_on(task):
+        if arrival is None or arrival.notice_id in written or self._has_execution(task):
             return None
         return assignment_of(task, {key: self._found(key) for key in task.dependencies})
 
-    def _is_worked_on(self, task: Task) -> bool:
+    def is_begun(self, task: Task) -> bool:
+        """Whether a task in progress is in its assignee's hands: it has begun it, rather than others moved it there."""
+        return announcement_of(task) is None or self._has_execution(task)
+
+    def _has_execution(self, task: Task) -> bool:
         """Whether the assignee is working on the task. A block ends that, even if its report is still awaited, as does
         its return to `todo`."""
         if task.status != "in_progress":
@@ -445,8 +451,8 @@ def _ids_told_by(task: Task) -> set[str]:
     return {*([arrival.notice_id] if arrival else []), *(notice.id for notice in told if notice is not None)}
 
 
-def _text_of(notice: Notification) -> str:
-    """The key of the notification's texts."""
+def text_of(notice: Notification) -> str:
+    """The key of the texts of a notification that follows from a task or a delegation."""
     kind = "interrupt" if notice.interrupts else "notice"
     return f"{kind}.{notice.action}"
 
