@@ -151,7 +151,8 @@ def test_mail_from_the_ends_of_the_calendar_is_read_searched_and_traced(
     name = f"{year[:10].replace('-', '')}_{year[11:19].replace(':', '')}_01234567.md"
     head = f"id: {message_id}\nsender_id: admin\nreceiver_id: owner\nmessage_type: request\ncreated_at: '{year}'\n"
     (session / "ipc" / "owner" / name).write_text(f"---\n{head}---\nhello\n")
-    for command in (("unread",), ("search", "hello"), ("read",), ("timeline",), ("watch", "--once")):
+    reading = (("unread",), ("search", "hello"), ("read",), ("timeline",), ("trace", message_id), ("watch", "--once"))
+    for command in reading:
         shown = run(*command)
         assert shown.exit_code == 0, (command, shown.output, shown.exception)
     monkeypatch.undo()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import pytest
 import multi_agent_mcp.web
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.web.api import ENDPOINTS
 from tests.end_to_end.support import Team
+from tests.services.support import send
+from tests.services.tasks_support import running
 from tests.web.support import Guest, Visitor
 
 STATIC = Path(multi_agent_mcp.web.__file__).parent / "static"
@@ -538,3 +543,49 @@ def test_pages_of_a_session_that_was_removed_say_so_and_are_there_again_with_it(
     assert not team.path.exists()
     away.rename(team.path)
     assert guest.get("/").status == 200
+
+
+DATE = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z")
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
+@pytest.mark.parametrize("date", [b"9999-12-31T23:59:59.999999Z", b"0001-01-01T00:00:00.000000Z"])
+def test_dates_at_the_ends_of_the_calendar_break_no_endpoint(
+    team: Team, monkeypatch: pytest.MonkeyPatch, zone: str, date: bytes
+) -> None:
+    services = team.services
+    owner, admin = services.agents.get("owner"), services.agents.get("admin")
+    task = running(services)
+    message_id = send(services, "admin", "owner").message_id
+    services.questions.ask(admin, Asking(question="Which colour?", to_id="owner"), None)
+    talk, _ = services.human_conversations.start(owner, "admin", "hello")
+    execution = services.executions.begin(services.sessions.open("worker-a", "task").record, task.id)
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
+    for path in services.workspace.path.rglob("*.md"):
+        path.write_bytes(DATE.sub(date, path.read_bytes()))
+    ids = {"task_id": task.id, "agent_id": "worker-a", "message_id": message_id}
+    ids |= {"conversation_id": talk.id, "execution_id": execution.id}
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        guest = Guest(team)
+        for place in [place for method, place, _ in ENDPOINTS if method == "GET"]:
+            assert guest.get(f"/api{place.format(**ids)}").status < 500, place
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_the_timeline_says_times_by_this_machine_s_clock(
+    team: Team, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team.post("owner", "hello")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        shown = guest.get("/timeline.svg").text
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert " JST" in shown
+    assert "UTC" not in shown
