@@ -29,6 +29,19 @@ class Unreadable(ValueError):
     at the end."""
 
 
+def patterns_of(text: str) -> list[str]:
+    """The patterns of a file like .gitignore: one on each line, without comments and blanks at the ends."""
+    lines = (_without_end(line.rstrip("\r")) for line in text.split("\n"))
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _without_end(line: str) -> str:
+    """The line without the blanks at its end; a backslash before the first of them keeps that one."""
+    kept = line.rstrip(" ")
+    is_escaped = (len(kept) - len(kept.rstrip("\\"))) % 2 == 1
+    return line[: len(kept) + is_escaped]
+
+
 def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     """A function that tells whether the patterns match a path relative to the working tree."""
     found = expressions(patterns)

@@ -148,13 +148,11 @@ def is_worktree(path: str, branch: str) -> bool:
         return False
 
 
-def copy_untracked(source: Path, target: Path, patterns: str, *, but: Path) -> None:
-    """Copies the untracked files of a working tree that match the patterns in its file `patterns` (as in .gitignore) to
-    another one, except where something is already, and what is below `but`. Raises `GitFailed`, `StorageError`."""
-    if not (source / patterns).is_file():
-        return
-    listed = git(source, "ls-files", "--others", "--ignored", f"--exclude-from={patterns}", "-z").split("\0")
-    for name in filter(None, listed):
+def copy_untracked(source: Path, target: Path, is_included: Callable[[str], bool], *, but: Path) -> None:
+    """Copies the untracked files of a working tree whose path there is included to another one, except where something
+    is already, and what is below `but`. Raises `GitFailed`, `StorageError`."""
+    listed = git(source, "ls-files", "--others", "-z").split("\0")
+    for name in filter(is_included, filter(None, listed)):
         found, copy = source / name, target / name
         if found.is_symlink() or not found.is_file() or copy.exists() or found.is_relative_to(but):
             continue

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import SHARED, WORKTREE, working_directory
+from multi_agent_mcp.domain.patterns import matcher, patterns_of
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.session import Service
@@ -32,6 +33,7 @@ from multi_agent_mcp.system.git import (
     plain_environment,
     uncommitted,
 )
+from multi_agent_mcp.system.other_files import read_external
 from multi_agent_mcp.system.working_tree import (
     Unmerged,
     files_of,
@@ -381,9 +383,16 @@ class Worktrees(Service):
         """Makes the worktree, with copies of what `.worktreeinclude` names, then its record."""
         tree, path, branch = operation.tree, operation.path, operation.branch
         add_worktree(tree, path, branch, operation.base, again=run.again)
-        copy_untracked(Path(tree), Path(path), INCLUDED, but=self.workspace.root)
+        self._copy_included(Path(tree), Path(path))
         made = Worktree(operation.agent_id, path, branch, operation.base, operation.port_base, place=operation.place)
         return self._note(made)
+
+    def _copy_included(self, tree: Path, path: Path) -> None:
+        """Copies what `.worktreeinclude` names. Its patterns are matched by us: git takes for ever for some."""
+        place = tree / INCLUDED
+        text = (read_external(place) or b"").decode(errors="surrogateescape") if place.is_file() else ""
+        if patterns := patterns_of(text):
+            copy_untracked(tree, path, matcher(patterns), but=self.workspace.root)
 
     def apply_removal(self, operation: RemoveWorktree, run: Run) -> None:  # noqa: ARG002
         """Moves the directory aside in one step, unless it holds something by now, and removes it there; then the

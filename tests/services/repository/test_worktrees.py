@@ -155,6 +155,19 @@ def test_a_setup_that_fails_is_said_and_tried_again(
     assert made(services).setup == "done"
 
 
+def test_untracked_files_are_copied_as_gitignore_would_name_them(services: Services, project: Path) -> None:
+    for name in ("keys/a.pem", "keys/b.txt", "deep/keys/c.pem", "out/d.env", "#e", "f "):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(name)
+    deep = "a/" * 30
+    (project / deep).mkdir(parents=True)
+    (project / deep / "z").touch()
+    patterns = ["# keys", "keys/*.pem  ", "out/", "!*.txt", "\\#e", "f\\ ", "", "**/a/" * 50 + "b", "[a-"]
+    (project / ".worktreeinclude").write_text("\r\n".join(patterns))
+    copied = git(made(services).path, "ls-files", "--others", "-z").split("\0")
+    assert sorted(filter(None, copied)) == ["#e", "f ", "keys/a.pem", "out/d.env"]
+
+
 def test_of_what_a_setup_prints_the_end_is_kept(
     services: Services, project: Path, reopened: Callable[..., Services]
 ) -> None:
