@@ -88,7 +88,7 @@ def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, ho
         boxes = zip((mail, notices), ("ipc", "notifications"), state["seen"], now, strict=False)
         changed = ((kind, before, after) for unchanged, kind, before, after in boxes if not unchanged)
         return tasks and not any(
-            after < before or _has_news(f"{session_path}/{kind}/{agent_id}", before) for kind, before, after in changed
+            after < before or _has_news(session_path, kind, agent_id, before) for kind, before, after in changed
         )
     except (KeyError, TypeError, ValueError, OSError):
         return False  # damaged by hand, or not written yet
@@ -109,9 +109,26 @@ def changed_since(directory: str, moment: int) -> list[str]:
     return changed
 
 
-def _has_news(directory: str, moment: int) -> bool:
-    """Whether a file that has changed since `moment` may be unread, by the files' heads."""
-    return not all(_is_read(f"{directory}/{name}") for name in changed_since(directory, moment))
+def _has_news(session_path: str, kind: str, agent_id: str, moment: int) -> bool:
+    """Whether a file that has changed since `moment` may be unread: by the files' heads, and by what the agent's
+    running sessions say that they have handed out, as a read file that was put back is new."""
+    directory = f"{session_path}/{kind}/{agent_id}"
+    names = changed_since(directory, moment)
+    if not all(_is_read(f"{directory}/{name}") for name in names):
+        return True
+    handed_out = _sessions_of(session_path, agent_id) if names else b""
+    return not all(name.encode() in handed_out for name in names)
+
+
+def _sessions_of(session_path: str, agent_id: str) -> bytes:
+    """The files of the agent's running sessions, one after the other."""
+    content = []
+    with os.scandir(f"{session_path}/sessions/{agent_id}") as found:
+        for item in found:
+            if item.name.endswith(".md"):
+                with open(item.path, "rb", opener=careful) as file:
+                    content.append(file.read())
+    return b"".join(content)
 
 
 def _is_read(path: str) -> bool:

@@ -62,6 +62,22 @@ def test_reading_what_was_announced_is_no_news(services: Services) -> None:
     assert not is_silent(services, "PostToolUse")
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_read_letter_that_was_put_back_is_news(services: Services, held: bool) -> None:
+    send(services, "admin", AGENT)
+    settle(services)
+    said(services, "PostToolUse")
+    session = services.sessions.open(AGENT) if held else None
+    read(services, AGENT, session.lease if session else None)
+    if session:  # what it has handed out lies in the mailbox still
+        assert is_silent(services, "PostToolUse")
+    settle(services)
+    assert said(services, "PostToolUse") is None
+    by_hand(services, AGENT, "back.md", "---\nsender_id: admin\nread_at: '2026-11-27T09:00:00Z'\n---\n\nx")
+    assert not is_silent(services, "PostToolUse")
+    assert said(services, "PostToolUse") == "[IPC] New message: request from admin"
+
+
 @pytest.mark.parametrize("kind", ["ipc", "notifications", "tasks"])
 def test_what_is_written_into_a_file_that_was_empty_at_a_look_is_no_secret(services: Services, kind: str) -> None:
     path = services.path / kind / AGENT / "new.md"
