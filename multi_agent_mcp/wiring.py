@@ -536,7 +536,13 @@ class Services:
     def merging(self) -> Merging:
         from multi_agent_mcp.services.repository.merging import Merging
 
-        return Merging(self.session, worktrees=self.worktrees, messages=self.messages, operations=self.operations)
+        return Merging(
+            self.session,
+            worktrees=self.worktrees,
+            messages=self.messages,
+            operations=self.operations,
+            deliveries=self.deliveries,
+        )
 
     @part
     def guard(self) -> Guard:
@@ -548,6 +554,15 @@ class Services:
         """The directory of an agent's worktree; a stat(2) where there are none."""
         found = self.worktrees.of(agent_id) if (self.path / ".workspaces").is_dir() else None
         return Path(found.directory) if found is not None and Path(found.path).is_dir() else None
+
+    def worktree_head(self, agent_id: str) -> str | None:
+        """The commit that an agent's worktree is at; a stat(2) where there are none."""
+        if (place := self.worktree_directory(agent_id)) is None:
+            return None
+        from multi_agent_mcp.system.git import NO_HEAD, head_of
+
+        found = head_of(place)
+        return None if found == NO_HEAD else found
 
     def report_delivery(self, task: Task, *, failed: bool = False) -> None:
         """Records what a task delivers by its assignee's report; a stat(2) where there are no worktrees."""
@@ -600,6 +615,7 @@ class Services:
             interrupts=self.interrupts,
             derived=self.derived_notices,
             operations=self.operations,
+            head_of=self.worktree_head,
         )
 
     @part

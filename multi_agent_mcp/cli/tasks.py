@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -157,6 +157,17 @@ def _reason(task: Task) -> dict[str, str]:
     return {"blocked_reason": task.blocked_reason} if task.blocked_reason else {}
 
 
+def _delivery_key(task: Task, delivered: Mapping[str, Any]) -> str:
+    """The key of the sentence about what a task delivers from a worktree."""
+    if delivered["ahead"] == 0:
+        return "task.nothing_delivered"
+    if delivered["merged"]:
+        return "task.merged"
+    if task.status != "done":
+        return "task.examined"
+    return "task.delivered" if delivered["returned"] is None else "task.returned"
+
+
 @task.command()
 @TASK_ID
 @session_command()
@@ -169,9 +180,9 @@ def show(context: SessionContext, task_id: str) -> None:
     checked = [line for receipt in receipts for line in ("", *_receipt_lines(receipt, context.texts))]
     delivered = context.services.worktrees.delivered(task.id)
     if delivered is not None:
-        key = "task.merged" if delivered["merged"] else "task.delivered"
-        key = "task.nothing_delivered" if delivered["ahead"] == 0 else key
+        key = _delivery_key(task, delivered)
         named = {"commit": delivered["commit"][:10], "branch": delivered["branch"] or "-", "task_id": task.id}
+        named["agent_id"] = delivered["agent_id"]
         record |= {"delivery": {**(task.delivery or {}), **delivered}}
         named_files = ", ".join(delivered["files"])
         left = [context.texts("task.uncommitted", count=delivered["uncommitted"], files=named_files)]

@@ -169,6 +169,8 @@ class Change:
     question_id: str | None = None
     proof: Mapping[str, Any] | None = None
     """Why a task with conditions may become done: `receipts` and `reviews`, or `overruled`."""
+    head: str | None = None
+    """Where work begins: the commit that the assignee's worktree is at."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Change:
@@ -196,6 +198,7 @@ class Change:
             "intent_id": self.intent_id,
             QUESTION: self.question_id,
             "proof": self.proof,
+            HEAD: self.head,
         }
         return {**{key: value for key, value in facts.items() if value is not None}, **changed}
 
@@ -246,6 +249,8 @@ _STATUS_RANKS = {
 }
 REFUSED = "refused"
 """The key of a history entry that holds the reason why a report was not applied."""
+HEAD = "head"
+"""The key of a history entry with which work begins that holds the commit at which the assignee's worktree was."""
 PROOF = "proof"
 """The key of a history entry that holds why a task with conditions became done."""
 BROUGHT_BY = "brought_by"
@@ -285,7 +290,7 @@ def history_entry(written: Any) -> Mapping[str, Any]:
 @dataclass(frozen=True, kw_only=True)
 class Task(Identified):
     BODY: ClassVar[str | None] = "description"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery", "traceparent", "reported_at"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery", "traceparent", "reported_at", "base"})
 
     id: str
     title: str = ""
@@ -322,6 +327,8 @@ class Task(Identified):
     """The trace of the call that created it."""
     reported_at: datetime | None = None
     """When its assignee reported its end, until that takes effect: the assignee has nothing more to do for it."""
+    base: str | None = None
+    """The commit at which its assignee's worktree was when its work began; None for work elsewhere."""
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -373,6 +380,11 @@ class Task(Identified):
         """The ids of the receipts that prove the checks of a task that is done or in review."""
         ids = self._proof().get("receipts")
         return list(map(str, ids)) if isinstance(ids, (list, tuple)) else []
+
+    @property
+    def proven_head(self) -> str | None:
+        """The commit that was examined before it became done; None if nobody knows one."""
+        return commit_in(self._proof().get("head")) if self.status == "done" else None
 
     def _proof(self) -> Mapping[str, Any]:
         _, line = self.latest("status") or (-1, {})
@@ -472,6 +484,7 @@ class Task(Identified):
             interrupt_id=None,
             delivery=self.delivery if status == "review" else None,
             reported_at=None,
+            base=self.base or (change.head if status == "in_progress" else None),
         )
         return moved.recorded(change, status=[self.status, status], **noted)
 
@@ -488,10 +501,15 @@ class Task(Identified):
         next_steps: str | None,
         traceparent: str | None = None,
         head: str | None = None,
+        *,
+        resolves: bool = False,
     ) -> Task:
         """The task after its assignee has said that it is done: in progress, until its conditions are examined. `head`
-        names what is delivered (`state_name`): of another state everything is examined and reviewed again. Raises
-        `InvalidStatusTransition` as `move_to("done")`."""
+        names what is delivered (`state_name`): of another state everything is examined and reviewed again. A task that
+        is done is delivered again only where that `resolves` what kept it from being merged; what was said of it then
+        is kept, if nothing else is said. Raises `InvalidStatusTransition` as `move_to("done")`."""
+        if resolves:
+            summary, next_steps = summary or self.completion_summary, next_steps or self.next_steps
         said = {"summary": summary, "next_steps": next_steps}
         if self.delivery is not None and (self.is_examined or self.status == "review"):
             kept = {**self.delivery, **{key: value for key, value in said.items() if value is not None}}
@@ -500,11 +518,17 @@ class Task(Identified):
             if commit_in(head) is not None and head == kept.get("head"):
                 return replace(self, delivery=kept).recorded(change, said=True)
         begun = self if self.status == "blocked" else _through_in_progress(self, change)
+        begun = self._taken_up_again(change) if resolves and self.status == "done" else begun
         if begun.status != "in_progress":
             return begun.move_to("done", change)  # raises
         more = {"traceparent": traceparent, "head": head}
         said |= {key: value for key, value in more.items() if value is not None}
         return replace(begun, delivery={"at": format_time(change.at), **said}).recorded(change, delivered=True)
+
+    def _taken_up_again(self, change: Change) -> Task:
+        """The task that was done, in progress again: the only way back from there, which no status tool takes."""
+        again = replace(self, status="in_progress", status_changed_by=change.by, status_changed_at=change.at)
+        return replace(again, completed_at=None).recorded(change, status=[self.status, "in_progress"])
 
     def settled(self, status: str, change: Change) -> Task:
         """The delivered task after its checks have passed (`review`, or `done` with its result) or failed
@@ -574,7 +598,7 @@ class Task(Identified):
         self.require_open()
         task = self.move_to("in_progress", change) if self.status == "review" else self
         task = task.move_to("todo", change) if task.status == "in_progress" else task
-        return replace(task, assignee_id=assignee_id, interrupt_id=None, reported_at=None).recorded(
+        return replace(task, assignee_id=assignee_id, interrupt_id=None, reported_at=None, base=None).recorded(
             change, assignee_id=[self.assignee_id, assignee_id]
         )
 
@@ -609,9 +633,10 @@ class Task(Identified):
 
     @property
     def reopened(self) -> int:
-        """How often the task left `blocked`, or a report was not applied; after each, its end is reported again."""
+        """How often the task left `blocked` or `done`, or a report was not applied; after each, its end is reported
+        again."""
         lines = self.history.having("status", REFUSED)
-        return sum(old_value(entry, "status") == "blocked" or REFUSED in entry for entry in lines)
+        return sum(old_value(entry, "status") in ("blocked", "done") or REFUSED in entry for entry in lines)
 
 
 def require_no_cycle(dependencies: Mapping[str, Sequence[str]]) -> None:

@@ -169,15 +169,16 @@ def head_of(place: str | Path) -> str:
         return NO_HEAD
 
 
-def uncommitted(tree: str | Path) -> list[str]:
-    """The files of a working tree that are not committed, new ones too, whatever its settings hide. Starts no program
-    of the repository's choice. Raises `GitFailed`."""
-    shown = ("--untracked-files=normal", "--no-renames", "--ignore-submodules=none")
-    listed = git(tree, *_without_filters(tree), "status", "--porcelain", "-z", *shown).split("\0")
-    return [entry[3:] for entry in listed if len(entry) > 3]
+def is_ancestor(place: str | Path, first: str, second: str) -> bool:
+    """Whether the second commit contains the first one; False for commits that are not known."""
+    try:
+        git(place, "merge-base", "--is-ancestor", first, second)
+    except GitFailed:
+        return False
+    return True
 
 
-def _without_filters(tree: str | Path) -> list[str]:
+def without_filters(tree: str | Path) -> list[str]:
     """Options for a call of git that is to start no filter (gitattributes(5)): whoever asks what has changed, such as a
     reviewer, runs no program of the repository's choice. The files are compared as they are."""
     found = git(tree, "config", "--null", "--name-only", "--get-regexp", r"^filter\..*", ok=(0, 1)).split("\0")
@@ -257,7 +258,7 @@ def _of_repository(top: Path, head: str, outside: Sequence[Path]) -> WorkState:
     paths = ["--", ".", *(f":(exclude,literal){path}" for path in within)]
     plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--binary", "--full-index")
     submodules = ("--submodule=diff", "--ignore-submodules=none")
-    dirty = _stream(digest.update, top, *_without_filters(top), "diff", *plain, *submodules, head, *paths)
+    dirty = _stream(digest.update, top, *without_filters(top), "diff", *plain, *submodules, head, *paths)
     for line in _names(top, "ls-files", "-z", "-v", *paths):
         if line[:1].islower() or line[:1] == b"S":
             _add_file(digest.update, top / os.fsdecode(line[2:]), os.fsdecode(line[2:]))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from multi_agent_mcp.system.file_status import common_directory
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import LEFT_OUT, GitFailed, git
+from multi_agent_mcp.system.git import LEFT_OUT, GitFailed, git, without_filters
 
 _IN_PROGRESS = {
     "rebase-merge": "rebase",
@@ -48,20 +48,27 @@ class Unmerged(NamedTuple):
 
 
 def files_of(path: str) -> Files:
-    """The files of a working tree that differ from its commit. What git was told not to look at (`update-index
-    --assume-unchanged`, `--skip-worktree`) is looked at, too. Raises `GitFailed`."""
+    """The files of a working tree that differ from its commit, and those that git ignores. Raises `GitFailed`."""
     how = ("--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=none", "--no-renames")
-    listed = [entry for entry in git(path, "status", "--porcelain", "-z", *how).split("\0") if entry]
-    changed = [entry[3:] for entry in listed if not entry.startswith("!!")]
-    ignored = [entry[3:] for entry in listed if entry.startswith("!!")]
-    return Files(list(dict.fromkeys([*changed, *_hidden_changes(path)])), ignored)
+    listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *how).split("\0")
+    return Files(uncommitted(path), [entry[3:] for entry in listed if entry.startswith("!!")])
 
 
-def _hidden_changes(path: str) -> list[str]:
-    """Compares the files that git is told not to look at, by a copy of the index without those marks."""
+def uncommitted(path: str | Path) -> list[str]:
+    """The files of a working tree that are not committed, new ones too, whatever its settings hide; what git was told
+    not to look at (`update-index --assume-unchanged`, `--skip-worktree`) is looked at, too. Starts no program of the
+    repository's choice. Raises `GitFailed`."""
+    shown = ("--untracked-files=normal", "--no-renames", "--ignore-submodules=none")
+    listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *shown).split("\0")
+    return list(dict.fromkeys([*(entry[3:] for entry in listed if entry), *_hidden_changes(path)]))
+
+
+def _hidden_changes(path: str | Path) -> list[str]:
+    """Compares the files that git is told not to look at, by a copy of the index without those marks. What a sparse
+    checkout leaves out is no change."""
     listed = git(path, "ls-files", "-z", "-v").split("\0")
-    marked = [entry[2:] for entry in listed if entry[:1].islower() or entry[:1] == "S"]
-    names = "\0".join(name for name in marked if os.path.lexists(Path(path, name)))
+    marked = [entry for entry in listed if entry[:1].islower() or entry[:1] == "S"]
+    names = "\0".join(entry[2:] for entry in marked if entry[:1] not in "sS" or os.path.lexists(Path(path, entry[2:])))
     if not names:
         return []
     with tempfile.TemporaryDirectory() as scratch:
@@ -69,8 +76,10 @@ def _hidden_changes(path: str) -> list[str]:
         shutil.copyfile(Path(path, git(path, "rev-parse", "--git-path", "index")), index)
         for mark in ("--no-assume-unchanged", "--no-skip-worktree"):
             git(path, "update-index", mark, "-z", "--stdin", text=names, GIT_INDEX_FILE=index)
-        git(path, "update-index", "-q", "--refresh", ok=(0, 1), GIT_INDEX_FILE=index)
-        return list(filter(None, git(path, "diff-files", "--name-only", "-z", GIT_INDEX_FILE=index).split("\0")))
+        plain = without_filters(path)
+        git(path, *plain, "update-index", "-q", "--refresh", ok=(0, 1), GIT_INDEX_FILE=index)
+        listed = git(path, *plain, "diff-files", "--name-only", "-z", GIT_INDEX_FILE=index).split("\0")
+        return list(filter(None, listed))
 
 
 def only_here(path: str, ignored: Sequence[str], original: Path) -> list[str]:
@@ -151,15 +160,27 @@ def _tips(project: Path, path: str) -> Iterator[tuple[str, str]]:
     ).splitlines():
         commit, _, name = line.partition(" ")
         yield name, commit
-    log = git(path, "log", "--walk-reflogs", "--format=%H %gs", "HEAD", "--", ok=(0, 128)).splitlines() if head else []
-    entries = [line.partition(" ")[::2] for line in log]
+    entries = _reflog(path) if head else []
     for left in dict.fromkeys(found[1] for _, words in entries if (found := _LEFT.match(words)) is not None):
         if _is_commit(project, left) and not _has_ref(project, left):
             yield left[:10], left
-    if made := {commit for commit, words in entries if _MADE.match(words)}:
+    if made := made_in(path):
         listed = git(project, "log", "--branches", "--source", "--format=%H %S", "--not", "HEAD").splitlines()
         for ref in dict.fromkeys(ref for commit, _, ref in (line.partition(" ") for line in listed) if commit in made):
             yield ref.removeprefix("refs/heads/"), ref
+
+
+def made_in(path: str) -> set[str]:
+    """The commits that were made in a worktree, as far as git has kept a note of it; else none."""
+    return (
+        {commit for commit, words in _reflog(path) if _MADE.match(words)} if os.path.lexists(f"{path}/.git") else set()
+    )
+
+
+def _reflog(path: str) -> list[tuple[str, str]]:
+    """Where a worktree's HEAD has been, and what led there, the newest first."""
+    lines = git(path, "log", "--walk-reflogs", "--format=%H %gs", "HEAD", "--", ok=(0, 128)).splitlines()
+    return [(commit, words) for commit, _, words in (line.partition(" ") for line in lines)]
 
 
 def _is_commit(place: Path, commit: str) -> bool:

@@ -750,8 +750,14 @@ ELSEWHERE: Mapping[str, str] = {
         "workspace.submodules",
     ),
     **by(
-        "services/repository/test_worktrees.py::test_a_conflict_goes_to_its_author_and_its_resolution_is_merged",
-        "merge.conflict",
+        "services/repository/test_proven.py::"
+        "test_a_conflict_that_is_resolved_as_its_mail_says_is_checked_and_reviewed_again",
+        *("merge.conflict", "error.not_resolved", "task.returned"),
+    ),
+    **by(
+        "services/repository/test_worktrees.py::"
+        "test_commits_of_a_task_that_never_reported_keep_what_lies_above_from_being_merged",
+        "error.contains_unfinished",
     ),
     **by(
         "services/repository/test_proven.py::"

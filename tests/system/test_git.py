@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.git import NO_HEAD, checked_out, head_of, state_of, uncommitted
+from multi_agent_mcp.system.git import NO_HEAD, checked_out, head_of, state_of
+from multi_agent_mcp.system.working_tree import uncommitted
 from tests.lies.lies import git
 from tests.programs import ran
 

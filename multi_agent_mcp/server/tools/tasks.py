@@ -56,7 +56,8 @@ def report_task_completion(
 ) -> Answer:
     """Tell your Admin that a task is completed or failed; no send_message is needed."""
     services = call.services
-    if status == "completed" and (found := services.task_changes.get(task_id)).done_when and not found.final:
+    found = services.task_changes.get(task_id)
+    if status == "completed" and services.deliveries.is_delivered(found):
         examined = _delivered(call, found.id, summary or message)
         return {
             "task_id": found.id,
@@ -142,9 +143,9 @@ def report_completed(
     task, only_obeys = call.services.next_action.reported_task(call.me, call.session, result, task_id)
     if task is None or only_obeys:
         call.services.next_action.obey(call.session, task)
-    elif result == "success" and task.done_when and not task.final:
+    elif result == "success" and call.services.deliveries.is_delivered(task):
         delivered = _delivered(call, task.id, summary, next_steps)
-        task, examined = delivered.task, delivered.as_answer()
+        task, examined = delivered.task, delivered.as_answer() if delivered.task.done_when else {}
         if going_on := _what_next(call, delivered):
             return {"task_id": task.id, "status": task.status, **examined, **going_on}
     else:
@@ -220,7 +221,8 @@ def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_rea
     """Move a task. blocked stops its assignee and blocks its open subtasks."""
     if status in ("done", "review"):
         task = call.services.task_changes.get(task_id)
-        if task.done_when and task.assignee_id == call.me.id and task.status != "review" and not task.final:
+        is_mine = task.assignee_id == call.me.id and task.status != "review"
+        if is_mine and call.services.deliveries.is_delivered(task):
             examined = _delivered(call, task.id, None)
             moved = {"task_id": task.id, "previous_status": task.status, "new_status": examined.task.status}
             return {**moved, **examined.as_answer(), **_what_next(call, examined)}

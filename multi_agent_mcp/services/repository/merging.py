@@ -5,7 +5,8 @@ project's checkout, which was clean, follows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.domain.text import one_line, quoted
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.repository.unfinished import unfinished
 from multi_agent_mcp.services.repository.worktrees import some
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.checkout import follow, hooks_of, in_the_way, is_untouched, seen_by_hook
-from multi_agent_mcp.system.git import GitFailed, git
+from multi_agent_mcp.system.git import GitFailed, git, is_ancestor
+from multi_agent_mcp.system.working_tree import made_in
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.mail import Messages
     from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.tasks.delivered import Delivery
+    from multi_agent_mcp.services.tasks.deliveries import Deliveries
 
 FILES_SHOWN = 100
 NOBODY = ("-c", "user.name=multi-agent-mcp", "-c", "user.email=multi-agent-mcp@localhost")
@@ -68,22 +72,25 @@ class Merging(Service):
     worktrees: Worktrees
     messages: Messages
     operations: Operations
+    deliveries: Deliveries
 
     def merge(self, actor: Agent, task: Task) -> Merge:
-        """Merges the commit that the done task delivered. What conflicts goes to its author, by mail from `actor`.
-        Raises `InvalidArguments` if nothing was delivered, it contains commits of tasks that are not done, the checkout
-        is dirty or on no branch, or a setting of the person's git forbids it; then nothing has moved."""
+        """Merges the commit that the done task delivered. What conflicts goes to its author, by mail from `actor`; once
+        the author has committed a merge of both, that is delivered again, with the task's checks and reviews, and
+        merged. Raises `InvalidArguments` if nothing was delivered, it contains commits of tasks that are not done, the
+        checkout is dirty or on no branch, or a setting of the person's git forbids it; then nothing has moved."""
         delivery = self.worktrees.delivery(task.id)
         if delivery is None or task.status != "done":
             raise InvalidArguments("nothing_delivered", task_id=task.id, status=task.status)
         if delivery.ahead == 0:
             raise InvalidArguments("nothing_committed", task_id=task.id, commit=delivery.commit[:10])
         with self.workspace.locks.held("worktrees"):
-            delivery = self._resolved(delivery)
             if self.worktrees.is_merged(delivery):
                 return Merge(delivery, git(self.worktrees.project, "rev-parse", "HEAD"), was_there=True)
-            self._require_only_done(delivery)
-            merged = self._merged(delivery, task)
+            if (resolution := self._resolution(delivery)) is None:
+                merged = self._merged(delivery, task)
+        if resolution is not None:  # its checks run without the lock
+            return self.merge(actor, self.deliveries.resolve(task, resolution))
         return merged if merged.commit is not None else self._sent_back(actor, task, merged)
 
     def applied(self) -> Mapping[type[Operation], Apply]:
@@ -108,17 +115,19 @@ class Merging(Service):
             raise StorageError(path=tree, reason=str(failed)) from failed
 
     def _merged(self, delivery: Delivery, task: Task) -> Merge:
+        self._require_only_done(delivery)
         project = self.worktrees.project
         ref = _branch_of(project)
         old = git(project, "rev-parse", ref)
-        if _only_fast_forward(project) and not _is_ancestor(project, old, delivery.commit):
+        if _only_fast_forward(project) and not is_ancestor(project, old, delivery.commit):
+            self.worktrees.records.note(replace(delivery, returned=old))
             raise InvalidArguments("no_fast_forward", branch=ref.removeprefix("refs/heads/"), task_id=task.id)
         found = git(project, "merge-tree", "--write-tree", "--name-only", "-z", old, delivery.commit, ok=(0, CONFLICTS))
         tree, *names = found.split("\0")
         files = names[: names.index("")] if "" in names else names
         if files:
             _require_room(project, old, old)
-            self.worktrees.records.note(replace(delivery, returned=old))
+            delivery = self.worktrees.records.note(replace(delivery, returned=old))
             return Merge(delivery, conflicts=tuple(files))
         _require_room(project, old, delivery.commit if _only_fast_forward(project) else tree)
         new = delivery.commit if _only_fast_forward(project) else self._committed(project, tree, old, delivery, task)
@@ -147,33 +156,55 @@ class Merging(Service):
             raise InvalidArguments("not_signed", said=failed.values["said"]) from failed
 
     def _require_only_done(self, delivery: Delivery) -> None:
-        """Raises `InvalidArguments` if the delivered commit contains commits that other tasks have reported, which are
-        not done. A commit that several have reported is that of the first."""
+        """Raises `InvalidArguments` if the delivered commit contains commits of other tasks, which are not done; its
+        author may then deliver it again without them."""
+        project = self.worktrees.project
+        tasks = {task.id: task for task in [*self._reported_below(delivery), *self._begun_below(delivery)]}
+        if open_ones := [task for task in tasks.values() if task.id != delivery.task_id]:
+            base = git(project, "merge-base", "HEAD", delivery.commit, ok=(0, 1))
+            self.worktrees.records.note(replace(delivery, returned=base or delivery.commit))
+            named = ", ".join(f"{task.id} ({task.status})" for task in open_ones)
+            facts = {"agent_id": delivery.agent_id, "tasks": named, "path": shlex.quote(str(project))}
+            raise InvalidArguments(
+                "contains_unfinished", task_id=delivery.task_id, commit=delivery.commit[:10], **facts
+            )
+
+    def _reported_below(self, delivery: Delivery) -> Iterator[Task]:
+        """Tasks that are not done and have reported a commit that is contained. A commit that several have reported is
+        that of the first."""
         project, reported = self.worktrees.project, self.worktrees.records.reported()
         done = [one for task, one in reported if task.status == "done"]
-        open_ones = []
         for task, one in reported:
-            if task.status == "done" or not _is_ancestor(project, one.commit, delivery.commit):
+            if task.status == "done" or not is_ancestor(project, one.commit, delivery.commit):
                 continue
             others = {other.commit for other in done if other.commit != one.commit or other.at <= one.at}
-            before = [other for other in others if _is_ancestor(project, other, one.commit)]
+            before = [other for other in others if is_ancestor(project, other, one.commit)]
             if git(project, "rev-list", "--max-count=1", one.commit, "--not", "HEAD", *before):
-                open_ones.append(f"{task.id} ({task.status})")
-        if open_ones:
-            facts = {"commit": delivery.commit[:10], "tasks": ", ".join(open_ones)}
-            raise InvalidArguments("contains_unfinished", task_id=delivery.task_id, **facts)
+                yield task
 
-    def _resolved(self, delivery: Delivery) -> Delivery:
-        """After a conflict: the delivery at the first commit of the author's branch that has what it was in conflict
-        with; the same one if there is none yet."""
-        if delivery.returned is None:
-            return delivery
-        project, branch = self.worktrees.project, f"refs/heads/{delivery.branch}"
-        later = git(project, "rev-list", "--reverse", "--first-parent", f"{delivery.returned}..{branch}", ok=(0, 128))
-        for commit in later.split():
-            if _is_ancestor(project, delivery.returned, commit):
-                return self.worktrees.records.note(replace(delivery, commit=commit, returned=None))
-        return delivery
+    def _begun_below(self, delivery: Delivery) -> list[Task]:
+        """Tasks that are not done and during which contained commits were made."""
+        tips = {one.agent_id: self.worktrees.head(one) for one in self.worktrees.all()}
+        own = tips.get(delivery.agent_id, "")
+        if not is_ancestor(self.worktrees.project, delivery.commit, own):
+            own = delivery.commit
+        tips[delivery.agent_id] = own
+        made = {one.agent_id: made_in(one.path) for one in self.worktrees.all()}
+        return unfinished(self.worktrees.project, delivery.commit, tips, made, self.workspace.tasks.all())
+
+    def _resolution(self, delivery: Delivery) -> Delivery | None:
+        """After a conflict: the first commit of its author that has merged what was delivered with what that was in
+        conflict with; None if there is none, or no conflict."""
+        project, returned = self.worktrees.project, delivery.returned
+        worktree = self.worktrees.of(delivery.agent_id)
+        if returned is None or worktree is None or is_ancestor(project, returned, delivery.commit):
+            return None
+        head = self.worktrees.head(worktree)
+        later = git(project, "rev-list", "--reverse", "--first-parent", head, f"^{delivery.commit}", ok=(0, 128))
+        for commit in later.split() if is_ancestor(project, delivery.commit, head) else ():
+            if is_ancestor(project, returned, commit):
+                return replace(delivery, commit=commit, returned=None, uncommitted=0, files=())
+        return None
 
     def _sent_back(self, actor: Agent, task: Task, merged: Merge) -> Merge:
         files = "\n".join(f"- {one_line(name)}" for name in merged.conflicts[:FILES_SHOWN])
@@ -185,6 +216,7 @@ class Merging(Service):
             subject=self.texts("subject.merge_conflict", title=quoted(task.title)),
             priority="high",
             metadata={"task_id": task.id, "conflicts": list(merged.conflicts[:FILES_SHOWN])},
+            idempotency_key=f"conflict:{task.id}:{merged.delivery.commit}:{merged.delivery.returned}",
         )
         sent = self.messages.send(actor, draft)
         return replace(merged, message_id=sent.message_id)
@@ -231,11 +263,3 @@ def _went_back(tree: Path, ref: str, old: str, new: str) -> bool:
 
 def _only_fast_forward(project: Path) -> bool:
     return git(project, "config", "merge.ff", ok=(0, 1)) == "only"
-
-
-def _is_ancestor(project: Path, first: str, second: str) -> bool:
-    try:
-        git(project, "merge-base", "--is-ancestor", first, second)
-    except GitFailed:
-        return False
-    return True

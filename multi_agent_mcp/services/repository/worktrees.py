@@ -31,7 +31,6 @@ from multi_agent_mcp.system.git import (
     forget_worktree,
     git,
     plain_environment,
-    uncommitted,
 )
 from multi_agent_mcp.system.other_files import read_external
 from multi_agent_mcp.system.working_tree import (
@@ -44,6 +43,7 @@ from multi_agent_mcp.system.working_tree import (
     only_here,
     remove_aside,
     set_aside,
+    uncommitted,
     unmerged,
 )
 
@@ -200,9 +200,7 @@ class Worktrees(Service):
     def state(self, worktree: Worktree) -> State:
         """The worktree's state. Raises `GitFailed`."""
         project, path = self.project, worktree.path
-        is_there = Path(path, ".git").exists()
-        head = git(path, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)) if is_there else ""
-        head = head or self._tip(worktree) or worktree.base
+        is_there, head = Path(path, ".git").exists(), self.head(worktree)
         behind, ahead = git(project, "rev-list", "--left-right", "--count", f"HEAD...{head}").split()
         dirty = tuple(uncommitted(path)[:DIRTY_SHOWN]) if is_there else ()
         return State(worktree, head, int(ahead), int(behind), dirty, is_there)
@@ -222,6 +220,13 @@ class Worktrees(Service):
             tuple(only_here(path, files.ignored, project)),
             is_locked(path),
         )
+
+    def head(self, worktree: Worktree) -> str:
+        """The commit that the worktree is at, or was when its directory went. Raises `GitFailed`."""
+        path = worktree.path
+        is_there = Path(path, ".git").exists()
+        found = git(path, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)) if is_there else ""
+        return found or self._tip(worktree) or worktree.base
 
     def _tip(self, worktree: Worktree) -> str:
         """The newest commit of the worktree's branch; "" if there is no such branch."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from multi_agent_mcp.domain.agent import Agent, is_superior, nearest_superior, report_recipient
@@ -95,6 +95,8 @@ class TaskChanges(Service):
     interrupts: Interrupts
     derived: DerivedNotices
     operations: Operations
+    head_of: Callable[[str], str | None]
+    """The commit that an agent's worktree is at; None without one. Never raises."""
 
     def get(self, task_id: object) -> Task:
         """The task with this id. Raises `InvalidId` or `TaskNotFound`."""
@@ -345,9 +347,11 @@ class TaskChanges(Service):
             previous.append(task.status)
             if task.has_taken(change.intent_id):
                 return task
+            begins = status == "in_progress" != task.status and task.assignee_id is not None
+            at = replace(change, head=self.head_of(str(task.assignee_id))) if begins else change
             edited = task.edited(change, **fields)
             released = edited.move_to("todo", change) if from_backlog and task.status == "backlog" else edited
-            return self._moved(released, status, change)
+            return self._moved(released, status, at)
 
         return self.workspace.tasks.update(task_id, move), previous[-1]
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.task import Line, Task, new_value, old_value
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
-from multi_agent_mcp.system.git import git, uncommitted
+from multi_agent_mcp.system.git import git, is_ancestor
+from multi_agent_mcp.system.working_tree import uncommitted
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,9 @@ FILES_SHOWN = 20
 class Delivery:
     """What a task delivers: the `commit` at which its agent's worktree was at the last report, on whatever `branch`
     (None for none), and how many files were `uncommitted` then, of which `files` names the first. `number`: how many
-    lines the task's history had. `returned`: the commit of the project with which it was in conflict. `ahead`: how many
-    commits the project did not have then; with 0 nothing was committed for it."""
+    lines the task's history had. `returned`: it could not be merged as it is; it is delivered again with a commit that
+    contains this one, such as the project's with which it was in conflict. `ahead`: how many commits the project did
+    not have then; with 0 nothing was committed for it."""
 
     task_id: str
     agent_id: str
@@ -116,9 +118,30 @@ class DeliveryRecords(Service):
             logger.warning("what %s delivers is not known: %s", task.id, refusal)
 
     def of(self, task: Task) -> Delivery | None:
-        """What the task delivers by its last report, or delivered; None if nothing, or that was dropped."""
+        """What the task delivers by its last report, or delivered; None if nothing, or that was dropped. What was
+        examined before a task became done counts, whatever a killed process has recorded since."""
         found = Delivery.of(self._record(task.id).read())
-        return found if found is not None and found.is_of(task) else None
+        if found is None or not found.is_of(task):
+            return None
+        return found if task.proven_head in (None, found.commit) else replace(found, commit=str(task.proven_head))
+
+    def is_returned(self, task: Task) -> bool:
+        """Whether the task is done, and its assignee may deliver it again, as it could not be merged."""
+        found = self.of(task) if task.status == "done" else None
+        return found is not None and found.returned is not None
+
+    def resolution(self, task: Task) -> Delivery | None:
+        """What a task that is done delivers now in place of what could not be merged; None for any other task. Raises
+        `InvalidArguments` if that could not be merged either, and `GitFailed`."""
+        known = self.of(task) if task.status == "done" else None
+        if known is None or known.returned is None or (found := self.look(task)) is None:
+            return None
+        place = Path(str(self.worktree_of(known.agent_id)))
+        if found.commit == known.commit or not is_ancestor(place, known.returned, found.commit):
+            raise InvalidArguments(
+                "not_resolved", task_id=task.id, commit=found.commit[:10], returned=known.returned[:10]
+            )
+        return found
 
     def note(self, delivery: Delivery) -> Delivery:
         self._record(delivery.task_id).write(asdict(delivery))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks, Verdict
+    from multi_agent_mcp.services.tasks.delivered import Delivery
     from multi_agent_mcp.store.records import Record
 
 PASSED, FAILED, CHECKING = "passed", "failed", "checking"
@@ -84,29 +85,45 @@ class Deliveries(Service):
     derived: DerivedNotices
     operations: Operations
 
-    def deliver(self, assignee: Agent, task_id: str, summary: str | None, next_steps: str | None = None) -> Task:
-        """Writes down that the assignee calls its task done; what its conditions say of that is examined afterwards.
-        Raises `Unauthorized`, `InvalidStatusTransition`, and as `require_sendable`."""
+    def is_delivered(self, task: Task) -> bool:
+        """Whether the assignee delivers the task by calling it done: one with conditions, or one that is done and could
+        not be merged."""
+        return (bool(task.done_when) and not task.final) or self.checks.records.is_returned(task)
+
+    def deliver(
+        self,
+        assignee: Agent,
+        task_id: str,
+        summary: str | None,
+        next_steps: str | None = None,
+        *,
+        resolution: Delivery | None = None,
+    ) -> Task:
+        """Writes down that the assignee calls its task done; what its conditions say of that is examined afterwards. A
+        task that is done is delivered again with the `resolution` of what kept it from being merged, or what the
+        worktree is at. Raises `Unauthorized`, `InvalidStatusTransition`, `InvalidArguments` for no resolution, and as
+        `require_sendable`."""
         self.task_reports.require_sendable(summary)
         require_text("next_steps", next_steps)
         change = Change(by=assignee.id, at=self.clock())
         found = self.task_changes.get(task_id)
         found.require_assignee(assignee.id)
-        head = None if found.final else self._head(found, change)
+        resolution = resolution or self.checks.records.resolution(found)
+        head = None if found.final and resolution is None else self._head(found, change, resolution)
 
         def deliver(task: Task) -> Task:
             task.require_assignee(assignee.id)
-            return task.delivered(change, summary, next_steps, current(), head)
+            return task.delivered(change, summary, next_steps, current(), head, resolves=resolution is not None)
 
         return self.workspace.tasks.update(found.id, deliver)
 
-    def _head(self, task: Task, change: Change) -> str:
+    def _head(self, task: Task, change: Change, resolution: Delivery | None) -> str:
         """The name of what a task delivers now, whose commit is recorded. Raises `NotCommitted`, `GitFailed`."""
         records = self.checks.records
-        if (found := records.look(task)) is None:
+        if (found := resolution or records.look(task)) is None:
             commit = head_of(self.checks.directory_of(task.assignee_id))
             return state_name(commit, format_time(change.at), is_whole=False)
-        if found.files:
+        if found.files and task.done_when:
             raise self._not_committed(task, found.files, change)
         return state_name(records.note(found).commit, found.at, is_whole=True)
 
@@ -316,6 +333,8 @@ class Deliveries(Service):
         previous = task.status
         if previous == "review" and status in ("done", "in_progress") and self._reviews(actor, task):
             return self.review(actor, task_id, approve=status == "done", reason=reason), previous
+        if status == "done" and actor.id == task.assignee_id and task.final and self.is_delivered(task):
+            return self._deliver_here(actor, task, reason), previous
         if status == "done" and actor.id == task.assignee_id and not task.done_when:
             self.task_reports.delivered(task)
         if status not in ("done", "review") or not task.done_when:
@@ -329,13 +348,28 @@ class Deliveries(Service):
             raise NotCommitted(task_id=task.id, files=", ".join(found.files))
         return self.settle(task, actor.id, status=status).task, previous
 
-    def _deliver_here(self, assignee: Agent, task: Task, summary: str | None) -> Task:
-        """Delivers a task for a person or an agent at a command line, and runs its checks in this process."""
-        task = self.deliver(assignee, task.id, summary)
+    def _deliver_here(
+        self, assignee: Agent, task: Task, summary: str | None, resolution: Delivery | None = None
+    ) -> Task:
+        """Delivers a task for a person or an agent at a command line, and runs its checks in this process; the assignee
+        is told what became of a `resolution`."""
+        task, told = self.deliver(assignee, task.id, summary, resolution=resolution), resolution is not None
         if task.is_examined and task.checks:
-            self.examine(task.id, self.checks.directory_of(assignee.id), lambda: False)
+            self.examine(task.id, self.checks.directory_of(assignee.id), lambda: False, lambda: told)
             return self.task_changes.get(task.id)
-        return self.settle(task).task
+        return self.settle(task, told=told).task
+
+    def resolve(self, task: Task, resolution: Delivery) -> Task:
+        """Delivers a done task again with a resolution that its assignee has committed, and nobody has reported.
+        Returns the task if it is done again. Raises `InvalidArguments` while that waits for a review, or if a check has
+        failed."""
+        assignee = self.task_changes.agents.get(resolution.agent_id)
+        task = self._deliver_here(assignee, task, None, resolution)
+        if task.status != "done":
+            key = "resolution_waits" if task.status == "review" else "resolution_failed"
+            facts = {"agent_id": assignee.id, "commit": resolution.commit[:10], "status": task.status}
+            raise InvalidArguments(key, task_id=task.id, **facts)
+        return task
 
     def overrule(self, person: Agent, task_id: str, reason: str | None) -> tuple[Task, str]:
         """Makes a task `done` although its conditions are not met, because a person says so. Raises `Unauthorized` for

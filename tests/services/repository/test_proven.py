@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import NotCommitted, NotProven
+from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven
 from multi_agent_mcp.services.repository.worktrees import Worktree
 from multi_agent_mcp.services.tasks.deliveries import Examined
 from multi_agent_mcp.system.git import git
@@ -17,6 +19,7 @@ from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.server.seat import Seat
 from tests.services.repository.test_worktrees import commit, made
+from tests.services.support import read
 from tests.services.tasks_support import again, moved, new, shown
 
 CHECK = 'test "$(cat a.txt)" = good'
@@ -201,3 +204,138 @@ def test_what_a_check_makes_is_in_nobody_s_way_and_what_it_changes_is(
         "failed",
         [True, True],
     )
+
+
+def in_conflict(services: Services, task: Task, project: Path) -> Task:
+    """The done task, after the project has changed the same file and the merge was tried."""
+    (project / "a.txt").write_text("mine\n")
+    git(project, "commit", "-qam", "mine")
+    assert services.merging.merge(services.agents.get("owner"), task).conflicts == ("a.txt",)
+    return again(services, task)
+
+
+def resolve(worktree: Worktree, content: str) -> str:
+    subprocess.run(["git", "merge", "-q", "main"], cwd=worktree.path, check=False, capture_output=True)
+    return commit(worktree, "a.txt", content)
+
+
+def test_a_conflict_that_is_resolved_as_its_mail_says_is_checked_and_reviewed_again(
+    services: Services, admin: Agent, project: Path, worktree: Worktree, tmp_path: Path
+) -> None:
+    owner = services.agents.get("owner")
+    task = begun(services, "tests", "review")
+    commit(worktree, "a.txt", "good\n")
+    says_done(services, task, tmp_path)
+    task = in_conflict(services, services.deliveries.decide(admin, task.id, approve=True), project)
+    assert (task.status, task.proof) == ("done", "proven")
+    (mail,) = [one for one in read(services, "worker-a")["messages"] if task.id in one["content"]]
+    assert f'report_completed(result="success", task_id="{task.id}")' in mail["content"]
+    with pytest.raises(InvalidArguments, match="not_resolved"):
+        says_done(services, task, tmp_path)
+    resolve(worktree, "bad\n")
+    failed = says_done(services, task, tmp_path)
+    assert (failed.check, failed.task.status) == ("failed", "in_progress")
+    with pytest.raises(InvalidArguments, match="nothing_delivered"):
+        services.merging.merge(owner, failed.task)
+    good = commit(worktree, "a.txt", "good\n")
+    assert says_done(services, task, tmp_path, "resolved").task.status == "review"
+    (notice,) = [one for one in shown(services, "admin") if one["action"] == "review_requested"]
+    assert (notice["head"], notice["reason"]) == (good, "resolved")
+    done = services.deliveries.decide(admin, task.id, approve=True, state=good)
+    assert (done.proof, done.completion_summary) == ("proven", "resolved")
+    assert services.merging.merge(owner, done).commit is not None
+    assert (project / "a.txt").read_text() == "good\n"
+
+
+def test_a_resolution_that_nobody_has_reported_is_delivered_by_the_merge_with_its_checks(
+    services: Services, project: Path, worktree: Worktree, tmp_path: Path
+) -> None:
+    owner = services.agents.get("owner")
+    task = begun(services, "tests")
+    commit(worktree, "a.txt", "good\n")
+    task = in_conflict(services, says_done(services, task, tmp_path).task, project)
+    assert services.merging.merge(owner, task).conflicts == ("a.txt",)  # nothing is resolved yet
+    assert len([one for one in read(services, "worker-a")["messages"] if "Conflict" in one["subject"]]) == 1
+    resolve(worktree, "bad\n")
+    with pytest.raises(InvalidArguments, match="resolution_failed"):
+        services.merging.merge(owner, task)
+    assert [one["action"] for one in shown(services, "worker-a") if one["task_id"] == task.id] == ["check_failed"]
+    assert (project / "a.txt").read_text() == "mine\n"
+    commit(worktree, "a.txt", "good\n")
+    done = says_done(services, task, tmp_path).task
+    assert (done.status, done.proof, done.completion_summary) == ("done", "proven", "good now")
+    assert services.merging.merge(owner, done).commit is not None
+
+
+def test_a_resolution_that_waits_for_its_review_is_not_merged(
+    services: Services, admin: Agent, project: Path, worktree: Worktree, tmp_path: Path
+) -> None:
+    owner = services.agents.get("owner")
+    task = begun(services, "review")
+    commit(worktree, "a.txt", "good\n")
+    says_done(services, task, tmp_path)
+    task = in_conflict(services, services.deliveries.decide(admin, task.id, approve=True), project)
+    resolved = resolve(worktree, "both\n")
+    commit(worktree, "later.txt", "of the next task\n")
+    with pytest.raises(InvalidArguments, match="resolution_waits"):
+        services.merging.merge(owner, task)
+    services.deliveries.decide(admin, task.id, approve=True, state=resolved)
+    services.merging.merge(owner, again(services, task))
+    assert (project / "a.txt").read_text() == "both\n"
+    assert not (project / "later.txt").exists()
+
+
+def test_a_report_of_a_resolution_that_was_cut_off_leaves_what_was_proven(
+    services: Services, project: Path, worktree: Worktree, tmp_path: Path
+) -> None:
+    task = begun(services, "tests")
+    first = commit(worktree, "a.txt", "good\n")
+    task = in_conflict(services, says_done(services, task, tmp_path).task, project)
+    resolve(worktree, "bad\n")
+    found = services.delivery_records.resolution(task)
+    assert found is not None
+    services.delivery_records.note(found)  # and killed before the task says so
+    assert services.worktrees.delivered(task.id) == {
+        **asdict(replace(found, commit=first)),
+        "files": (),
+        "merged": False,
+    }
+    owner = services.agents.get("owner")
+    assert services.merging.merge(owner, task).conflicts == ("a.txt",)
+    with pytest.raises(InvalidArguments, match="resolution_failed"):
+        services.merging.merge(owner, task)
+    assert (project / "a.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("tool", ["report_completed", "report_task_completion", "update_task_status"])
+def test_a_task_without_conditions_is_delivered_again_too_however_that_is_said(
+    services: Services, project: Path, worktree: Worktree, tool: str
+) -> None:
+    seat = Seat(services, "worker-a")
+    task = begun(services)
+    commit(worktree, "a.txt", "good\n")
+    task = in_conflict(services, moved(services, task, "done"), project)
+    said: dict[str, dict[str, Any]] = {
+        "report_completed": {"result": "success", "summary": "both now"},
+        "report_task_completion": {"status": "completed", "message": "both now"},
+        "update_task_status": {"status": "done"},
+    }
+    git(worktree.path, "checkout", "-q", "--detach")
+    resolved = resolve(worktree, "both\n")
+    seat.call(tool, task_id=task.id, **said[tool])
+    delivered = services.worktrees.delivery(task.id)
+    assert delivered is not None
+    assert (again(services, task).status, delivered.commit, delivered.branch) == ("done", resolved, None)
+    assert services.merging.merge(services.agents.get("owner"), again(services, task)).commit is not None
+
+
+def test_a_resolution_by_rebase_is_what_was_reported(services: Services, project: Path, worktree: Worktree) -> None:
+    task = begun(services)
+    commit(worktree, "a.txt", "good\n")
+    commit(worktree, "b.txt", "more\n")
+    task = in_conflict(services, moved(services, task, "done"), project)
+    git(worktree.path, "rebase", "-q", "-X", "theirs", "main")
+    assert services.merging.merge(services.agents.get("owner"), task).conflicts == ("a.txt",)
+    services.deliveries.set_status(services.agents.get("worker-a"), task.id, "done")
+    services.merging.merge(services.agents.get("owner"), again(services, task))
+    assert ((project / "a.txt").read_text(), (project / "b.txt").read_text()) == ("good\n", "more\n")

@@ -25,7 +25,7 @@ from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.system.git import GitFailed, git
 from multi_agent_mcp.wiring import Services
-from tests.conftest import TEAM
+from tests.conftest import TEAM, Clock
 from tests.server.seat import Seat
 from tests.services.repository.conftest import NAMED
 from tests.services.support import read
@@ -323,6 +323,78 @@ def test_what_contains_work_of_a_task_that_is_not_done_is_not_merged(services: S
     services.delivery_records.report(again(services, first))
     moved(services, moved(services, again(services, first), "in_progress"), "done")
     assert services.merging.merge(services.agents.get("owner"), second).commit is not None
+
+
+@pytest.mark.parametrize("end", ["blocked", "todo", "cancelled", "in_progress", "reassigned"])
+def test_commits_of_a_task_that_never_reported_keep_what_lies_above_from_being_merged(
+    services: Services, clock: Clock, project: Path, end: str
+) -> None:
+    worktree, admin = made(services), services.agents.get("admin")
+    first = running(services)
+    commit(worktree, "half.txt", "x\n")
+    clock.advance(1)
+    if end == "reassigned":
+        services.task_changes.assign(admin, first.id, "worker-b")
+    elif end != "in_progress":
+        services.task_changes.set_status(admin, first.id, end)
+    second = running(services, title="second")
+    clock.advance(1)
+    commit(worktree, "good.txt", "x\n")
+    second = moved(services, second, "done")
+    assert second.base == git(worktree.path, "rev-parse", "HEAD~1")
+    with pytest.raises(InvalidArguments) as refusal:
+        services.merging.merge(services.agents.get("owner"), second)
+    said = services.texts.sentence(refusal.value)
+    assert f"{first.id} ({again(services, first).status})" in said
+    assert not (project / "half.txt").exists()
+    subprocess.run(["/bin/sh", "-c", said.split("`")[-2]], check=True, capture_output=True)
+    assert services.merging.merge(services.agents.get("owner"), second).was_there
+    assert (project / "half.txt").exists()
+
+
+def test_commits_of_an_unfinished_task_are_taken_out_as_the_refusal_says(services: Services, project: Path) -> None:
+    worktree, owner = made(services), services.agents.get("owner")
+    first = running(services)
+    commit(worktree, "half.txt", "x\n")
+    services.task_changes.set_status(services.agents.get("admin"), first.id, "cancelled")
+    second = running(services, title="second")
+    commit(worktree, "good.txt", "x\n")
+    second = moved(services, second, "done")
+    with pytest.raises(InvalidArguments, match="contains_unfinished"):
+        services.merging.merge(owner, second)
+    git(worktree.path, "rebase", "-q", "--onto", "HEAD~2", "HEAD~1")
+    services.deliveries.set_status(services.agents.get("worker-a"), second.id, "done")
+    assert services.merging.merge(owner, again(services, second)).commit is not None
+    assert (project / "good.txt").exists()
+    assert not (project / "half.txt").exists()
+
+
+def test_a_commit_made_during_two_tasks_is_held_against_neither(
+    services: Services, clock: Clock, project: Path
+) -> None:
+    worktree = made(services)
+    first, second = running(services), running(services, title="second")
+    commit(worktree, "good.txt", "x\n")
+    clock.advance(1)
+    first = moved(services, first, "done")
+    assert services.merging.merge(services.agents.get("owner"), first).commit is not None
+    assert again(services, second).status == "in_progress"
+
+
+def test_commits_of_another_agent_s_unfinished_task_are_seen_and_those_of_done_ones_are_welcome(
+    services: Services, project: Path
+) -> None:
+    mine, theirs, owner = made(services), made(services, "worker-b"), services.agents.get("owner")
+    other = running(services, assignee_id="worker-b")
+    commit(theirs, "theirs.txt", "x\n")
+    task = running(services)
+    git(mine.path, "merge", "-q", theirs.branch)
+    commit(mine, "mine.txt", "x\n")
+    task = moved(services, task, "done")
+    with pytest.raises(InvalidArguments, match=other.id):
+        services.merging.merge(owner, task)
+    moved(services, other, "done")
+    assert services.merging.merge(owner, task).commit is not None
 
 
 def test_a_task_for_which_nothing_was_committed_is_never_called_merged(services: Services, project: Path) -> None:
