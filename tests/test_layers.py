@@ -42,7 +42,8 @@ LAYERS = (
     ("bootstrap",),
     ("windows",),
     ("server", "web"),
-    ("cli",),
+    ("cli", "toolkit"),
+    ("pytest_plugin",),
     ("demo",),
     ("__main__",),
 )
@@ -75,6 +76,7 @@ LIBRARIES = {
     "cryptography": {"hub"},
     "nacl": {"domain"},
     "pathspec": {"domain"},
+    "pytest": {"pytest_plugin"},
     "rich": {"cli"},
     "mcp": {"server"},
     "mcp_types": {"server"},
@@ -90,7 +92,7 @@ LIBRARIES = {
 }
 """Library → the packages that may import it."""
 
-DOORS = {"cli", "web", "server"}
+DOORS = {"cli", "web", "server", "toolkit", "pytest_plugin"}
 
 FILE_CALLS = {
     "unlink", "write_text", "write_bytes", "read_text", "read_bytes", "mkdir", "rmdir", "iterdir", "glob", "rglob",

@@ -36,7 +36,7 @@ from multi_agent_mcp import __version__
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments, Refusal, system_error
 from multi_agent_mcp.server.binding import Binding
-from multi_agent_mcp.server.calls import Middleware, outcome, refused
+from multi_agent_mcp.server.calls import Middleware, refused
 from multi_agent_mcp.server.tools import UNBOUND, tools_for, tools_of
 from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 from multi_agent_mcp.system.process import end_of
@@ -114,12 +114,9 @@ class App:
             if not confirmation.begin():
                 return types.CallToolResult(content=[])  # the call was cancelled
             confirmation.wait_for_cancelled(LAST_CALLS_SECONDS)
-            confirmation.wait_for_turn()
-            self.binding.note_thread((params.meta or {}).get("threadId"))
-            with self.binding.services.telemetry.call(params.name, (params.meta or {}).get(TRACEPARENT)) as called:
-                result = self.middleware.answer(params.name, params.arguments or {}, confirmation)
-                called.error, called.attributes = outcome(result), self.binding.identity
-            return result
+            meta = params.meta or {}
+            self.binding.note_thread(meta.get("threadId"))
+            return self.middleware.call(params.name, params.arguments or {}, confirmation, meta.get(TRACEPARENT))
         finally:
             confirmation.give_turn()
 

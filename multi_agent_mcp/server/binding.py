@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -63,10 +63,27 @@ class Briefing:
             self._services.hooks.briefed(record.agent_id, record.purpose)
 
 
-class Binding:
-    """The process's identity. `session` is None while no agent is bound."""
+def _end_process() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
-    def __init__(self, services: Services, *, pane: TmuxPane | None = None, purpose: str | None = None) -> None:
+
+class Binding:
+    """The agent that a process acts for. `session` is None while no agent is bound.
+
+    A program that acts for several agents (`toolkit`) has a binding for each of their sessions. `disown` is called when
+    the agent's key was replaced; without it the process ends. Without `rings` ringing is left to whoever writes to the
+    agent."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        pane: TmuxPane | None = None,
+        purpose: str | None = None,
+        directory: Path | None = None,
+        rings: bool = True,
+        disown: Callable[[], None] | None = None,
+    ) -> None:
         self.services = services
         self.session: LiveSession | None = None
         self.changed = threading.Event()
@@ -88,7 +105,9 @@ class Binding:
         self._doorbell: DoorbellThread | None = None
         self._watch: Watch | None = None
         self._checking: Checking | None = None
-        self._directory = working_directory()
+        self._directory = directory or working_directory()
+        self._rings = rings
+        self._disown = disown or _end_process
         self._mutex = services.sessions.binding_mutex
 
     def bind_process(self, agent_id: str, passkey: str | None) -> None:
@@ -203,10 +222,13 @@ class Binding:
         """Starts watching and ringing, once. Called after the first answer: the imports needed would delay it, and a
         host waits only a second (docs/protocol.md, Host life cycle)."""
         with self._mutex:
-            if self._doorbell is None or self._watch is not None:
+            if self.session is None or self._watch is not None:
                 return
             self._watch = Watch(self.services.directories_of(self._agent_id or ""), self._directory_changed)
-            self._doorbell.start()
+            if self._doorbell is not None:
+                self._doorbell.start()
+            else:
+                self._start_watch(self._watch)
 
     def note_thread(self, thread_id: object) -> None:
         """Records the thread that Codex sends with every call; `codex queue` needs it to wake the agent
@@ -263,15 +285,16 @@ class Binding:
         session = self._open(agent.id, self._purpose)
         self._agent_id, self._thread_id, self._place = agent.id, None, {}
         self._briefing, self._bound_at = Briefing(self.services), self.services.clock()
-        self._doorbell = DoorbellThread(
-            self.services.doorbell,
-            agent.id,
-            session.record.purpose,
-            prepare=self._prepare,
-            silence=Silence(self._unheard_prompt, self._screen_state),
-            remind=self._remind,
-        )
-        self._doorbell.claim()
+        if self._rings:
+            self._doorbell = DoorbellThread(
+                self.services.doorbell,
+                agent.id,
+                session.record.purpose,
+                prepare=self._prepare,
+                silence=Silence(self._unheard_prompt, self._screen_state),
+                remind=self._remind,
+            )
+            self._doorbell.claim()
         return session
 
     def _open(self, agent_id: str, purpose: str | None) -> LiveSession:
@@ -281,18 +304,20 @@ class Binding:
         return self.session
 
     def _release(self, state: str = "ended", *, confirm: bool = True) -> None:
-        if self.session is not None:
-            self.session.end(state, confirm=confirm)
+        try:
+            if self.session is not None:
+                self.session.end(state, confirm=confirm)
+        finally:
             self.session = None
-        if self._doorbell is not None:
-            self._doorbell.close()
-            self._doorbell = None
-        if self._watch is not None:
-            self._watch.__exit__()
-            self._watch = None
-        if self._checking is not None:
-            self._checking.close()
-            self._checking = None
+            if self._doorbell is not None:
+                self._doorbell.close()
+                self._doorbell = None
+            if self._watch is not None:
+                self._watch.__exit__()
+                self._watch = None
+            if self._checking is not None:
+                self._checking.close()
+                self._checking = None
 
     def _prepare(self) -> Mapping[str, Any]:
         """Runs in the doorbell's thread: registers the pane, starts the watch. Returns `_place`."""
@@ -301,9 +326,12 @@ class Binding:
             return self._place
         self._place.update(self._register_pane(agent_id) or {})
         if self._watch is not None:
-            self._watch.__enter__()
-            self.checking.wake()  # what an earlier server has left, or came before the watch
+            self._start_watch(self._watch)
         return self._place
+
+    def _start_watch(self, watch: Watch) -> None:
+        watch.__enter__()
+        self.checking.wake()  # what an earlier server has left, or came before the watch
 
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
@@ -360,7 +388,7 @@ class Binding:
         with suppress(Refusal):
             self.require_key()
         if self.disowned.is_set():
-            os.kill(os.getpid(), signal.SIGTERM)  # ends without a call, before it rings for the agent
+            self._disown()  # it ends without a call, before it rings for the agent
             return
         if self._doorbell is not None:
             self._doorbell.wake()

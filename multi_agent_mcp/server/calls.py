@@ -400,6 +400,19 @@ class Middleware:
         self.tools = tools
         self._nothing, self._something = (self._texts(f"notification.{key}") for key in ("none", "some"))
 
+    def call(
+        self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation, traceparent: object = None
+    ) -> types.CallToolResult:
+        """Runs one call in its turn, as a span, and returns its answer; never raises."""
+        try:
+            confirmation.wait_for_turn()
+            with self.services.telemetry.call(name, traceparent) as called:
+                result = self.answer(name, arguments, confirmation)
+                called.error, called.attributes = outcome(result), self.binding.identity
+            return result
+        finally:
+            confirmation.give_turn()
+
     def answer(self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation) -> types.CallToolResult:
         """Runs one call and returns its answer; never raises."""
         try:

@@ -8,6 +8,8 @@ import os
 import pty
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,6 +63,30 @@ def test_a_sender_rings_a_recipient_without_a_server(team: Team, pane: Pane) -> 
     assert team.delivery("worker-a") == ("submitted", None)
     assert _lines(pane, 1) == [line()]
     assert pane.screen.splitlines()[0] == line()
+
+
+RINGING = """\
+import sys
+from multi_agent_mcp import Team
+with Team.open(sys.argv[1]) as team:
+    admin, worker = team["admin"], team["worker-a"]
+    print(admin.send_message(receiver_id="worker-a", content="one")["delivery"]["worker-a"]["state"], flush=True)
+    worker.read_messages()
+    admin.send_message(receiver_id="worker-a", content="two")
+    print(team.rings, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_program_rings_a_pane_as_every_other_process_and_for_its_own_agents(team: Team, pane: Pane) -> None:
+    command = [sys.executable, "-c", RINGING, str(team.root)]
+    with subprocess.Popen(
+        command, env=team.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+    ) as program:
+        assert _lines(pane, 2) == [line(), line()]
+        said, _ = program.communicate("")
+    assert (said, program.returncode) == ("submitted\n[]\n", 0)
+    assert not team.services.sessions.everywhere()
 
 
 def test_a_pane_is_registered_by_hand(team: Team, terminal: Terminal) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp import Refused, Team
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.services.turn.reading import Query
@@ -34,6 +35,25 @@ def test_a_full_disk_refuses_with_a_code_and_loses_nothing(mounted: Callable[[st
     nothing_is_half_done(root)
     assert entities(root) == before
     assert set(tried(context(root)).values()) == {"done"}
+
+
+def test_a_program_is_refused_on_a_full_disk_and_goes_on_once_there_is_room(mounted: Callable[[str], Path]) -> None:
+    root = mounted("rw")
+    with Team.open(root, doorbell=False) as team, Team.open(root, doorbell=False) as other:
+        assert other["owner"].get_unread_count()["success"]
+        filler = root / "filler"
+        filler.write_bytes(bytes(os.statvfs(root).f_bavail * os.statvfs(root).f_frsize))
+        with pytest.raises(Refused, match="storage_error"):
+            team["admin"].send_message("hello", "worker-b")
+        with pytest.raises((Refused, OSError), match="No space left on device"):
+            Team.create(root.parent / "new", {"owner": "owner"})
+        with pytest.raises(Refused, match="storage_error"):
+            other.close()
+        assert sorted(path.name for path in root.parent.iterdir()) == ["root"]
+        filler.unlink()
+        assert team["admin"].send_message("hello", "worker-b")["success"]
+        assert team["worker-a"].read_messages()["messages"][0]["content"] == "first"
+    Team.create(root.parent / "new", {"owner": "owner"}).close()
 
 
 @pytest.mark.parametrize("kilobytes", range(4, 132, 16))

@@ -14,6 +14,7 @@ from multi_agent_mcp.texts import LANGUAGES, skill
 from releasing import facts
 from releasing.plugins import PROGRAM, SCHEMA, generated, outdated
 from releasing.ready import missing
+from releasing.stub import STUB, stub
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "releasing"
 
@@ -26,6 +27,10 @@ def _schema() -> Any:
 def test_the_plugins_and_server_json_are_current() -> None:
     assert outdated() == []
     assert {path.parts[1] for path in generated() if path.parts[0] == "plugins"} == set(hosts())
+
+
+def test_the_types_of_an_agents_methods_are_current() -> None:
+    assert STUB.read_text(encoding="utf-8") == stub(), "run scripts/stub"
 
 
 def test_server_json_is_valid_by_its_published_schema() -> None:

@@ -261,7 +261,7 @@ class LiveSession:
             left = _without(self.record.unconfirmed, confirmed)
             self.record = self.record.touch(now).with_unconfirmed(left)
             recent = is_recent(self._written.last_activity_at, now, self._sessions.activity_written_every)
-            if confirmed or not (recent and self._written.called):
+            if left != self._written.unconfirmed or not (recent and self._written.called):
                 self._write(sync=False)
 
     def _confirm(self) -> tuple[str, ...]:
@@ -291,6 +291,14 @@ class LiveSession:
             except BaseException:
                 self.record = before
                 raise
+
+    def handed_over(self) -> None:
+        """Confirms the files of answers that were written without waiting for another call, for a caller in this
+        process, which has them as soon as its call returns. The session's file names them until the next call: whoever
+        dies before has moved them, and nothing comes again."""
+        confirmed = self._confirm()
+        with self._mutex:
+            self.record = self.record.with_unconfirmed(_without(self.record.unconfirmed, confirmed))
 
     def refuse_leases(self) -> None:
         """Makes `lease` raise from now on; called before the session ends."""
@@ -535,6 +543,12 @@ class Confirmation:
         if cancelled:
             self._take_back()
         return handed_out
+
+    def handed_over(self) -> None:
+        """Called instead of `written` for a caller in this process: its answer needs no further confirmation."""
+        self.written()
+        if self._session is not None and self._files:
+            self._session.handed_over()
 
     def written(self) -> None:
         """Called when the answer's last byte was written; the next call, or a regular end, confirms its arrival."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -21,12 +21,11 @@ from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.proof import require_conditions
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
-from multi_agent_mcp.store.workspace import Workspace
+from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.session import Session
+from multi_agent_mcp.store.workspace import Workspace, made_aside
 from multi_agent_mcp.system.ownership import require_own
-from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
 _CHOICES: Mapping[str, Sequence[str | None]] = {
@@ -87,6 +86,12 @@ class Team:
         return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
 
 
+SETTINGS = frozenset({spec.name for spec in fields(Team)} - {"agents", "session", "repository"}).union(
+    config.REPOSITORY_KEYS
+)
+"""The keys of team.yaml that become those of session.yaml."""
+
+
 def read_team(path: Path) -> Team:
     """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId`, and
     `UntrustedSession` for one that somebody else may write, as it names programs."""
@@ -95,10 +100,16 @@ def read_team(path: Path) -> Team:
         data = config.load_yaml(path)
     except (OSError, *config.NOT_YAML) as error:
         raise InvalidArguments("bad_team", file=path.name, reason=config.yaml_problem(error)) from error
+    return team_of(data, path.name)
+
+
+def team_of(data: Any, name: str = "team") -> Team:
+    """The team that the content of a team.yaml describes, `name` for messages. Raises `InvalidArguments` or
+    `InvalidId`."""
     try:
         return _team(data)
     except _Unusable as error:
-        raise InvalidArguments("bad_team", file=path.name, reason=error.reason) from error
+        raise InvalidArguments("bad_team", file=name, reason=error.reason) from error
 
 
 def _team(data: Any) -> Team:
@@ -240,6 +251,18 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
         workspace.files.create(workspace.settings_path, text.encode())
     workspace.keep_out_of_git()
     return workspace.path
+
+
+def create_team(root: Path, session: str, team: Team) -> None:
+    """Makes a session with its agents, whole or not at all. Raises `FileExistsError` if it exists, `OSError` for a
+    directory that cannot be written, and as `create_session`, `Agents.add` and `Agents.superiors`."""
+    name = session_name(session)
+    with made_aside(root, name) as aside:
+        path = create_session(aside, name, team, team.language)
+        settings = config.read_settings(path / "session.yaml")
+        agents = Agents(Session(Workspace(aside, name), settings, catalogue(settings.language), now))
+        for agent_id in add_missing(agents, team):
+            agents.superiors(agent_id)
 
 
 def add_missing(agents: Agents, team: Team) -> list[str]:

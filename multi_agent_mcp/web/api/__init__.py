@@ -1,4 +1,4 @@
-"""The JSON API that the page itself uses (docs/api.md): one function per endpoint, from an `ApiRequest` to a JSON
+"""The JSON API that the page itself uses (docs/json-api.md): one function per endpoint, from an `ApiRequest` to a JSON
 object."""
 
 from __future__ import annotations

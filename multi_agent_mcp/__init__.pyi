@@ -1,0 +1,5 @@
+from multi_agent_mcp.toolkit.agent import Interrupted as Interrupted
+from multi_agent_mcp.toolkit.agent import Refused as Refused
+from multi_agent_mcp.toolkit.team import Team as Team
+
+__version__: str

@@ -1,0 +1,1 @@
+"""The door for Python programs (docs/python.md)."""

@@ -1,0 +1,50 @@
+"""The tools as methods of an agent (docs/python.md). What they take and say is in `methods.pyi`, which `scripts/stub`
+writes from the tools themselves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.server.calls import Tool
+
+
+class ToolMethods:
+    """An object that has a method for every tool that a bound agent may have."""
+
+    @property
+    def _tools(self) -> Mapping[str, Tool]:
+        raise NotImplementedError
+
+    def _call(self, tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
+        tool = None if name.startswith("_") else self._tools.get(name)
+        if tool is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return _method(self, tool)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._tools})
+
+
+def _method(agent: ToolMethods, tool: Tool) -> Callable[..., dict[str, Any]]:
+    """The tool as a method of the agent, with its signature and its description. What is wrong with named arguments is
+    said by the call, as to every host: a loop that passes on what a model wrote gets an answer for it."""
+    whole = inspect.signature(tool.fn)
+    _, *parameters = whole.parameters.values()
+    signature = whole.replace(parameters=[each for each in parameters if each.name not in tool.lacks])
+
+    def method(*positional: Any, **named: Any) -> dict[str, Any]:
+        given = signature.bind_partial(*positional).arguments
+        if twice := given.keys() & named:
+            raise TypeError(f"{tool.name}() got multiple values for argument {min(twice)!r}")
+        return agent._call(tool, given | named)
+
+    method.__name__ = method.__qualname__ = tool.name
+    method.__doc__ = tool.description
+    method.__signature__ = signature  # type: ignore[attr-defined]
+    return method
