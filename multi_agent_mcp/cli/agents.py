@@ -219,11 +219,14 @@ def _alive(record: dict[str, Any], texts: Texts) -> str:
 
 def _pane_here() -> str:
     from multi_agent_mcp.config import read_environment
+    from multi_agent_mcp.doorbell.tmux.client import own_pane
 
-    here = read_environment().pane
-    if here is None:
+    named = read_environment().pane
+    if named is not None and own_pane() is None:
+        raise InvalidArguments("pane_not_here", pane=named.pane_id)
+    if named is None:
         raise InvalidArguments("no_pane_here")
-    return here.pane_id
+    return named.pane_id
 
 
 def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:

@@ -336,21 +336,21 @@ class Binding:
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
         live session, or a server of the other purpose, which keeps the registered pane while a program runs there.
-        Where tmux does not answer, only this process knows it."""
+        None where this process does not run in the pane that its environment names, or tmux does not answer."""
         if self._pane is None:
             return None
-        from multi_agent_mcp.doorbell.tmux.client import pane_place
+        from multi_agent_mcp.doorbell.tmux.client import pane_place, runs_in
         from multi_agent_mcp.doorbell.tmux.snapshot import probe
         from multi_agent_mcp.doorbell.tmux.team_panes import USABLE
 
         try:
-            place = pane_place(self._pane.socket_path, self._pane.pane_id)
+            place = pane_place(*self._pane) if runs_in(os.getpid(), self._pane) else None
         except TmuxTimeout as silent:
             logger.warning("pane %s is not registered: %s", self._pane.pane_id, silent)
-            nobody = {"pane_pid": None, "tmux_pid": None}
-            return {"socket_path": self._pane.socket_path, "pane_id": self._pane.pane_id, **nobody}
+            return None
         if place is None:
-            logger.warning("pane %s was not found on its tmux server", self._pane.pane_id)
+            advice = f"name its own: multi-agent-mcp agent set {agent_id} --pane %N"
+            logger.warning("this does not run in pane %s, which TMUX_PANE names; %s", self._pane.pane_id, advice)
             return None
         own = self.session.record.id if self.session is not None else ""
         sessions = self.services.sessions

@@ -137,6 +137,8 @@ def _parent_and_name(pid: int) -> tuple[int, str]:
 # The foreground processes of a terminal: one of them reads what is typed there.
 
 CALL_SECONDS = 2.0
+_PSEUDO_TERMINALS = 136
+"""Their major device number on Linux (devices.txt of the kernel, Unix98 PTY slaves)."""
 _PROC = Path("/proc")
 _VALUED = frozenset(
     ("-W", "-X", "-r", "-o", "+o", "-O", "+O", "--rcfile", "--init-file", "--require", "--import", "--loader")
@@ -253,10 +255,9 @@ class Proc:
         return [pid for pid in pids if _reads_terminal(pid)]
 
     def outsiders(self, session_leader: int) -> list[int]:
-        number = next(map(int, stat_fields(session_leader)[6:7]), 0)
-        terminal = f"/dev/pts/{(number & 0xFF) | (number >> 12 & 0xFFF00)}"
+        terminal = terminal_of(session_leader)
         pids = [pid for pid in _pids() if _link(f"{_PROC}/{pid}/fd/0") == terminal]
-        return [pid for pid in pids if stat_fields(pid)[6:7] != [str(number)]]
+        return [pid for pid in pids if terminal_of(pid) != terminal]
 
     def command(self, pid: int) -> tuple[str, tuple[str, ...], bool]:
         file = _link(_PROC / str(pid) / "exe").removesuffix(" (deleted)")  # replaced by an update while it runs
@@ -336,6 +337,11 @@ SYSTEM: ProcessTable = Proc() if sys.platform == "linux" else Portable()
 def directory_of(pid: int) -> str | None:
     """The directory in which a process works; None for one that is gone or another user's."""
     return _told(pid, lambda process: process.cwd())
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The variables with which a process was started; none of one that has ended or is another user's."""
+    return dict((_told(pid, lambda process: process.as_dict(["environ"])) or {}).get("environ") or {})
 
 
 def foreground(session_leader: int, table: ProcessTable = SYSTEM) -> Foreground | None:
@@ -535,8 +541,22 @@ def is_below(pid: int, ancestors: Collection[int]) -> bool:
     while pid > 1:
         if pid in ancestors:
             return True
-        pid = host_of(pid)
+        pid = _parent_and_name(pid)[0]
     return False
+
+
+def terminal_of(pid: int) -> str | None:
+    """The path of a process's controlling terminal, as the system names pseudo-terminals; None without one."""
+    if sys.platform == "linux":
+        return _terminal(next(map(int, stat_fields(pid)[6:7]), 0))
+    return _told(pid, lambda process: process.terminal())
+
+
+def _terminal(number: int) -> str | None:
+    """The pseudo-terminal with this device number (proc(5), `tty_nr`); None for another terminal, or none."""
+    if number >> 8 & 0xFFF != _PSEUDO_TERMINALS:
+        return None
+    return f"/dev/pts/{(number & 0xFF) | (number >> 12 & 0xFFF00)}"
 
 
 def end(pid: int, number: signal.Signals, seconds: float) -> bool:

@@ -17,7 +17,7 @@ from multi_agent_mcp.config import child_environment, expanded, python, read_env
 from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSession
 from multi_agent_mcp.domain.delivery import OFFLINE
 from multi_agent_mcp.domain.question import Dialog
-from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place, require_tmux, withheld
+from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, own_pane, pane_place, require_tmux, withheld
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, load_profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topic
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, probe, take_snapshot
@@ -52,7 +52,7 @@ from multi_agent_mcp.wiring import Services
 READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "open", "elsewhere"
 ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
 NO_COMMAND, NO_PROGRAM, REFUSED, UNCONFIGURED = "no_command", "no_program", "refused", "unconfigured"
-DIALOG, LIMITED = "dialog", "limited"
+DIALOG, LIMITED, UNTYPED = "dialog", "limited", "untyped"
 RESUME_ASKED = "dialog:resume"
 """Its host asks how to go on with its conversation."""
 FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
@@ -238,6 +238,9 @@ class Readiness:
         if snapshot.facts.dead and not is_served:
             return replace(item, state=ENDED, last_lines=last_lines(item.socket_path, item.pane_id))
         state = self._state(item, snapshot, is_served=is_served) if is_agent else OPEN
+        if state == READY and (reason := snapshot.facts.refusal(self.services.agents.get(item.agent_id))) is not None:
+            why = self.services.people.words_of(reason)
+            return replace(item, state=UNTYPED, facts={"reason": why}, last_lines=())
         limit = self.services.limits.now(item.agent_id) if state == READY else None
         if limit is not None:
             return replace(item, state=LIMITED, facts={"until": limit.until_said}, last_lines=())
@@ -302,7 +305,7 @@ class Attachment:
     @property
     def is_here(self) -> bool:
         """Whether this terminal is a pane of that server."""
-        here = read_environment().pane
+        here = own_pane()
         return here is not None and here.socket_path == self.socket_path
 
     @property
@@ -590,8 +593,7 @@ def _open_own(windows: TeamWindows, slot: Slot, command: str, *, remains: bool) 
 
 def _is_here(pane: OwnPane) -> bool:
     """Returns whether this process runs in the pane, which is then closed last."""
-    here = read_environment().pane
-    return here is not None and here.pane_id == pane.pane_id
+    return is_below(os.getpid(), [pane.pane_pid])
 
 
 AT_ONCE = max(2, os.cpu_count() or 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,7 @@ SESSION = "demo"
 PATIENCE_SECONDS = 60.0
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "multi_agent_mcp")
+INSIDE = (sys.executable, "-I", "-S", str(REPOSITORY / "tests" / "end_to_end" / "inside.py"))
 UP = ("up", "--no-wait", "--no-watch")
 """`up` for agents that have no server, and for tests that count windows."""
 
@@ -248,14 +250,19 @@ class Team:
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         before: Callable[[], None] | None = None,
+        inside: Pane | None = None,
     ) -> Ran:
-        """The command line on this team."""
-        environment = {**self.env, "MULTI_AGENT_MCP_ROOT": str(self.root), **(env or {})}
-        return run([*COMMAND, *arguments], env=environment, cwd=self.base, stdin=stdin, before=before)
+        """The command line on this team, `inside` a pane or outside of tmux."""
+        root = {"MULTI_AGENT_MCP_ROOT": str(self.root)}
+        environment = {**self.env, **root, **(inside.env if inside else {}), **(env or {})}
+        starter = inside.starter if inside else ()
+        return run((*starter, *COMMAND, *arguments), env=environment, cwd=self.base, stdin=stdin, before=before)
 
-    def ask(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def ask(
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None, inside: Pane | None = None
+    ) -> dict[str, Any]:
         """A command's JSON answer; it must have succeeded."""
-        ran = self.run(*arguments, "--json", env=env)
+        ran = self.run(*arguments, "--json", env=env, inside=inside)
         assert ran.code == 0, ran
         assert ran.stderr == ""
         assert ran.json["success"] is True
@@ -309,13 +316,17 @@ class Team:
         env: Mapping[str, str] | None = None,
         on_message: MessageHandlerFnT | None = None,
         cwd: Path | None = None,
+        inside: Pane | None = None,
     ) -> AsyncIterator[Agent]:
-        """Starts `serve` as a host does. Its standard error must never hold a traceback."""
+        """Starts `serve` as a host does, `inside` a pane or outside of tmux. Its standard error must never hold a
+        traceback."""
         self.started += 1
         errors = self.base / f"server-{self.started}.stderr"
         arguments = [*COMMAND[1:], "serve", "--root", str(self.root), "--session", self.session, *options]
         arguments += ["--agent", agent_id] if agent_id else []
-        parameters = StdioServerParameters(command=COMMAND[0], args=arguments, env={**self.env, **(env or {})}, cwd=cwd)
+        program, *words = (inside.starter if inside else ()) + (COMMAND[0], *arguments)
+        environment = {**self.env, **(inside.env if inside else {}), **(env or {})}
+        parameters = StdioServerParameters(command=program, args=words, env=environment, cwd=cwd)
         with errors.open("w", encoding="utf-8") as file:
             client = Client(stdio_client(parameters, file), mode=mode, message_handler=on_message)
             failed: Exception | None = None
@@ -356,11 +367,14 @@ class Terminal:
         assert done.returncode == 0, (arguments, done.stderr)
         return done.stdout.rstrip("\n")
 
-    def pane(self, command: str | None = None) -> Pane:
-        """A window whose program writes every line that is submitted to it into a file."""
+    def pane(self, command: str | None = None, *, starts: bool = False) -> Pane:
+        """A window whose program writes every line that is submitted to it into a file. With `starts` other programs
+        can be started inside."""
         self._panes += 1
         log = self._directory / f"lines-{self._panes}"
-        pane_id = self("new-window", "-d", "-P", "-F", "#{pane_id}", command or f"exec tee {log}")
+        starter = shlex.join([*INSIDE, f"{log}.s"])
+        before = f"{starter} </dev/null & " if starts else ""
+        pane_id = self("new-window", "-d", "-P", "-F", "#{pane_id}", before + (command or f"exec tee {log}"))
         return self._ready(Pane(self, pane_id, log))
 
     def split(self, beside: Pane) -> Pane:
@@ -373,7 +387,8 @@ class Terminal:
     def _ready(self, pane: Pane) -> Pane:
         """Waits until the shell through which tmux starts a window's command has become the program."""
         wait_until(lambda: pane.fact("pane_current_command") != "", "the pane's program runs")
-        if pane.fact("pane_start_command").strip('"').startswith("exec tee"):
+        start = pane.fact("pane_start_command").strip('"')
+        if start.startswith("exec tee") or start.endswith(f"& exec tee {pane.log}"):
             wait_until(lambda: pane.fact("pane_current_command") == "tee" and pane.log.exists(), "tee runs")
         return pane
 
@@ -402,6 +417,12 @@ class Pane:
     def env(self) -> dict[str, str]:
         """The variables that tmux sets for programs in this pane."""
         return {"TMUX": f"{self.terminal.socket},{self.fact('pid')},0", "TMUX_PANE": self.id}
+
+    @property
+    def starter(self) -> tuple[str, ...]:
+        """The words that have a command started inside."""
+        wait_until(Path(f"{self.log}.s").exists, "programs can be started in the pane")
+        return (*INSIDE, f"{self.log}.s")
 
     def fact(self, name: str) -> str:
         return self.terminal("display-message", "-p", "-t", self.id, f"#{{{name}}}")

@@ -697,15 +697,15 @@ async def test_a_task_sent_at_the_command_line_makes_the_owners_server_wait_unti
 async def test_words_of_a_conversation_ring_in_the_chat_sessions_pane_other_mail_in_the_task_sessions(
     team: Team, terminal: Terminal
 ) -> None:
-    task_pane = terminal.pane()
-    chat_pane = terminal.pane()
+    task_pane = terminal.pane(starts=True)
+    chat_pane = terminal.pane(starts=True)
     async with (
-        team.server("worker-a", "--purpose", "task", env=task_pane.env),
+        team.server("worker-a", "--purpose", "task", inside=task_pane),
         team.server("worker-b", "--purpose", "chat") as partner,
     ):
         registry = team.services.workspace.registry
         await eventually(lambda: registry.get("worker-a").pane_id == task_pane.id, "the task session's pane is known")
-        async with team.server("worker-a", "--purpose", "chat", env=chat_pane.env) as chat:
+        async with team.server("worker-a", "--purpose", "chat", inside=chat_pane) as chat:
             words = {"target_agent_id": "worker-a", "initial_message": "りんご"}
             await partner.call("start_conversation", **words)
             await eventually(lambda: chat_pane.lines == [line("worker-b", "conversation")], "the chat session is rung")

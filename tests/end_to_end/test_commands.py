@@ -152,8 +152,8 @@ def test_an_agents_pane_is_set_as_doctor_advises(team: Team, terminal: Terminal)
     team.ask(*command[1].split(), "--pane", pane.id, "--socket", terminal.socket)
     agent = team.services.agents.get("worker-a")
     assert (agent.pane_id, agent.socket_path, str(agent.pane_pid)) == (pane.id, terminal.socket, pane.fact("pane_pid"))
-    here = terminal.pane()
-    team.ask("agent", "set", "worker-a", "--here", env=here.env)
+    here = terminal.pane(starts=True)
+    team.ask("agent", "set", "worker-a", "--here", inside=here)
     assert team.services.agents.get("worker-a").pane_id == here.id
     _refused(team.run("agent", "set", "worker-a", "--pane", "%99", "--socket", terminal.socket), "invalid_arguments")
     assert team.services.agents.get("worker-a").pane_id == here.id

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -105,10 +106,10 @@ def test_a_pane_is_registered_by_hand(team: Team, terminal: Terminal) -> None:
 async def test_a_recipients_own_server_registers_its_pane_and_rings_there(
     team: Team, terminal: Terminal, given: str
 ) -> None:
-    pane = terminal.pane()
-    explicit = {"MULTI_AGENT_MCP_SOCKET": terminal.socket, "MULTI_AGENT_MCP_PANE": pane.id}
+    pane = terminal.pane(starts=True)
+    explicit = {"MULTI_AGENT_MCP_SOCKET": terminal.socket, "MULTI_AGENT_MCP_PANE": pane.id, "TMUX_PANE": ""}
     async with (
-        team.server("worker-a", env=pane.env if given == "tmux" else explicit) as worker,
+        team.server("worker-a", inside=pane, env={} if given == "tmux" else explicit) as worker,
         team.server("admin") as admin,
     ):
         await _registered(team, "worker-a", pane)
@@ -132,11 +133,11 @@ async def test_a_recipients_own_server_registers_its_pane_and_rings_there(
 async def test_a_server_registers_its_pane_although_another_session_lives_if_the_registered_one_is_gone(
     team: Team, terminal: Terminal
 ) -> None:
-    former, pane = terminal.pane(), terminal.pane()
-    async with team.server("worker-a", env=former.env):
+    former, pane = terminal.pane(starts=True), terminal.pane(starts=True)
+    async with team.server("worker-a", inside=former):
         await _registered(team, "worker-a", former)
         terminal("kill-pane", "-t", former.id)
-        async with team.server("worker-a", env=pane.env):
+        async with team.server("worker-a", inside=pane):
             await _registered(team, "worker-a", pane)
 
 
@@ -144,8 +145,8 @@ async def test_only_one_doorbell_is_outstanding_and_a_new_one_follows_the_readin
     team: Team, terminal: Terminal
 ) -> None:
     pane = terminal.pane()
-    async with team.server("worker-a", env=pane.env) as worker:
-        await _registered(team, "worker-a", pane)
+    pane.belongs_to(team, "worker-a")
+    async with team.server("worker-a") as worker:
         for sender in ("admin", "worker-b", "owner"):
             team.send("worker-a", sender=sender)
             await eventually(lambda: pane.lines == [line()], "the first message rings")
@@ -168,9 +169,9 @@ def test_senders_do_not_ring_again_while_a_doorbell_is_outstanding(team: Team, p
 
 async def test_no_doorbell_rings_for_the_rest_of_what_is_just_being_read(team: Team, terminal: Terminal) -> None:
     pane = terminal.pane()
+    pane.belongs_to(team, "worker-a")
     services = team.services
-    async with team.server("worker-a", env=pane.env) as worker:
-        await _registered(team, "worker-a", pane)
+    async with team.server("worker-a") as worker:
         with _kept_awake(team, "worker-a"):
             for number in range(1, 7):
                 services.messages.send(services.agents.get("admin"), Draft(content="rings", receiver_id="worker-a"))
@@ -208,14 +209,15 @@ async def test_mail_that_waited_for_the_server_rings_once_with_its_count(team: T
     for sender in ("admin", "worker-b", "owner"):
         team.send("worker-a", sender=sender)
     pane = terminal.pane()
-    async with team.server("worker-a", env=pane.env):
+    pane.belongs_to(team, "worker-a")
+    async with team.server("worker-a"):
         await eventually(lambda: pane.lines == [count_line(3)], "the waiting mail is announced")
 
 
 async def test_nothing_unread_rings_nothing(team: Team, terminal: Terminal) -> None:
     pane = terminal.pane()
-    async with team.server("worker-a", env=pane.env) as worker, team.server("admin") as admin:
-        await _registered(team, "worker-a", pane)
+    pane.belongs_to(team, "worker-a")
+    async with team.server("worker-a") as worker, team.server("admin") as admin:
         assert (await worker.call("read_messages"))["messages"] == []
         await worker.call("send_message", receiver_id="admin", content="from me, not to me")
         team.notify("worker-a", "told.md", sender_id="worker-a", action="task_blocked", message="its own doing")
@@ -231,10 +233,10 @@ async def test_a_file_written_by_hand_rings_and_can_claim_no_text_for_the_line(
     team: Team, terminal: Terminal, tmp_path: Path
 ) -> None:
     pane = terminal.pane()
+    pane.belongs_to(team, "worker-a")
     inbox = team.path / "ipc" / "worker-a"
     note = tmp_path / "note.md"
-    async with team.server("worker-a", env=pane.env) as worker:
-        await _registered(team, "worker-a", pane)
+    async with team.server("worker-a") as worker:
         note.write_text("---\nsender_id: worker-b\n---\n\nby hand\n", encoding="utf-8")
         shutil.copy(note, inbox)
         await eventually(lambda: pane.lines == [line("worker-b")], "the hand-written file rings")
@@ -271,8 +273,8 @@ def test_a_pane_in_copy_mode_is_left_alone(team: Team, terminal: Terminal, pane:
 
 async def test_a_line_put_off_by_copy_mode_is_delivered_after_it(team: Team, terminal: Terminal) -> None:
     pane = terminal.pane()
-    async with team.server("worker-a", env=pane.env):
-        await _registered(team, "worker-a", pane)
+    pane.belongs_to(team, "worker-a")
+    async with team.server("worker-a"):
         terminal("copy-mode", "-t", pane.id)
         sent = team.send("worker-a")
         await eventually(lambda: _steps(team, sent["message_id"]) == ["stored", "deferred"], "the line is put off")
@@ -509,8 +511,8 @@ def test_a_pane_that_must_not_be_typed_into_gets_nothing_and_the_reason_is_told(
 
 async def test_a_server_survives_the_loss_of_its_tmux_server(team: Team, terminal: Terminal) -> None:
     pane = terminal.pane()
-    async with team.server("worker-a", env=pane.env) as worker:
-        await _registered(team, "worker-a", pane)
+    pane.belongs_to(team, "worker-a")
+    async with team.server("worker-a") as worker:
         terminal("kill-server")
         sent = team.send("worker-a")
         await eventually(lambda: _steps(team, sent["message_id"]) == ["stored", "deferred"], "ringing is given up")
@@ -560,9 +562,42 @@ async def test_a_broadcast_rings_every_pane(team: Team, terminal: Terminal) -> N
 
 async def test_a_sender_rings_again_once_the_recipients_server_has_been_killed(team: Team, terminal: Terminal) -> None:
     pane = terminal.pane()
-    async with team.server("worker-a", env=pane.env) as worker:
-        await _registered(team, "worker-a", pane)
+    pane.belongs_to(team, "worker-a")
+    async with team.server("worker-a") as worker:
         worker.kill()
         await worker.gone()
         assert await eventually(lambda: team.delivery("worker-a"), "a delivery") == ("submitted", None)
         assert pane.lines == [line()]
+
+
+async def test_a_server_that_was_started_from_a_pane_but_outside_of_it_has_no_pane(
+    team: Team, terminal: Terminal
+) -> None:
+    somebodys = terminal.pane(starts=True)
+    there = {**somebodys.env, "PYTHONHASHSEED": "0"}  # starts it cold: `doctor` looks at its environment
+    async with team.server("worker-a", inside=somebodys), team.server("worker-b", env=there):
+        await _registered(team, "worker-a", somebodys)  # an editor's terminal that was opened from there
+        assert team.delivery("worker-b") == ("stored", "recipient_server_rings")
+        said = team.base / "server-2.stderr"
+        await eventually(
+            lambda: f"does not run in pane {somebodys.id}" in said.read_text(encoding="utf-8"), "it says so"
+        )
+        assert "multi-agent-mcp agent set worker-b --pane %N" in said.read_text(encoding="utf-8")
+        assert team.services.agents.get("worker-b").pane_id is None
+        (finding,) = (
+            item
+            for item in team.run("doctor", "--json").json["findings"]
+            if (item["check"], item["subject"]) == ("panes", "worker-b")
+        )
+        assert somebodys.id in finding["finding"]
+        own = terminal.pane()
+        advice = re.search(r"multi-agent-mcp (agent set \S+ --pane )%N", finding["repair"])
+        assert advice is not None
+        team.ask(*advice[1].split(), own.id, "--socket", terminal.socket)
+        team.services.workspace.registry.update("worker-b", host="plain")
+        team.send("worker-b")
+        await eventually(lambda: own.lines != [], "it is rung there")
+    assert somebodys.lines == []
+    refused = team.run("agent", "set", "worker-b", "--here", env=somebodys.env)
+    assert "invalid_arguments" in refused.stderr
+    assert f"TMUX_PANE の示すペイン {somebodys.id} の中では動いていません" in refused.stderr

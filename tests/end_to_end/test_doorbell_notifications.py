@@ -58,8 +58,8 @@ async def test_an_idle_agents_server_rings_and_fifty_assignments_are_at_most_thr
     team: Team, terminal: Terminal
 ) -> None:
     pane = terminal.pane()
-    async with team.server("worker-a", env=pane.env) as worker:
-        await seated(team, "worker-a", pane)
+    pane.belongs_to(team, "worker-a")
+    async with team.server("worker-a") as worker:
         assign(team, by="worker-a")
         for _ in range(5):
             assign(team, 10)
@@ -75,16 +75,16 @@ async def test_an_idle_agents_server_rings_and_fifty_assignments_are_at_most_thr
 async def test_a_delegation_rings_the_pane_of_the_chat_session_and_an_interrupt_that_of_the_task_session(
     team: Team, terminal: Terminal
 ) -> None:
-    task_pane, chat_pane = terminal.pane(), terminal.pane()
+    task_pane, chat_pane = terminal.pane(starts=True), terminal.pane(starts=True)
     assign(team)
-    async with team.server("worker-a", "--purpose", "task", env=task_pane.env) as worker:
+    async with team.server("worker-a", "--purpose", "task", inside=task_pane) as worker:
         await seated(team, "worker-a", task_pane)
         await eventually(lambda: task_pane.lines == [ASSIGNED], "the assignment rings")
         assert (await worker.call("get_next_action"))["action"] == "work"
         before = len(task_pane.lines)
         await worker.call("delegate_to_chat_session", target_agent_id="worker-b", purpose="ask")
         assert steps(team, told(team, "delegation")) == ["stored", "deferred"]
-        async with team.server("worker-a", "--purpose", "chat", env=chat_pane.env):
+        async with team.server("worker-a", "--purpose", "chat", inside=chat_pane):
             delegated = [notice_line("delegation", "worker-a")]
             await eventually(lambda: chat_pane.lines == delegated, "the delegation rings")
             team.ask("interrupt", "worker-a", "--action", "pause", "--as", "admin")
@@ -95,13 +95,13 @@ async def test_a_delegation_rings_the_pane_of_the_chat_session_and_an_interrupt_
 async def test_an_idle_task_session_is_rung_for_what_its_chat_session_starts_and_changes(
     team: Team, terminal: Terminal
 ) -> None:
-    task_pane, chat_pane = terminal.pane(), terminal.pane()
-    async with team.server("worker-a", "--purpose", "task", env=task_pane.env) as worker:
+    task_pane, chat_pane = terminal.pane(starts=True), terminal.pane(starts=True)
+    async with team.server("worker-a", "--purpose", "task", inside=task_pane) as worker:
         await seated(team, "worker-a", task_pane)
         (task_id,) = assign(team)
         await eventually(lambda: task_pane.lines == [ASSIGNED], "the assignment rings")
         await worker.call("get_notifications")  # and its turn ends without taking the task up
-        async with team.server("worker-a", "--purpose", "chat", env=chat_pane.env) as chat:
+        async with team.server("worker-a", "--purpose", "chat", inside=chat_pane) as chat:
             asked = {"task_id": task_id, "requester_id": "admin"}
             assert (await chat.call("start_task_from_chat", **asked))["previous_status"] == "todo"
             started = notice_line("task_assigned", "worker-a")
@@ -143,9 +143,9 @@ async def test_an_interrupt_whose_writer_was_killed_before_it_notified_rings_an_
     team: Team, terminal: Terminal
 ) -> None:
     pane = terminal.pane()
+    pane.belongs_to(team, "worker-a")
     (task_id,) = assign(team)
-    async with team.server("worker-a", env=pane.env) as worker:
-        await seated(team, "worker-a", pane)
+    async with team.server("worker-a") as worker:
         await eventually(lambda: pane.lines == [ASSIGNED], "the assignment rings")
         await worker.call("get_notifications")
         services = team.services

@@ -62,6 +62,23 @@ def panes(terminal: Terminal) -> dict[str, str]:
     return {name: dead for _, name, dead in found}
 
 
+def test_up_calls_nobody_ready_into_whose_pane_it_could_not_type(bare: Team, terminal: Terminal) -> None:
+    plain = {"command": ACTOR, "host": "plain"}
+    team = made(bare, a=plain, b=plain, c=plain, d=plain)
+    up = ("up", "--socket", terminal.socket, "--no-supervisor", "--no-watch")
+    places = {item["agent_id"]: item["pane_id"] for item in team.ask(*up)["agents"]}
+    terminal("set-option", "-w", "-t", places["b"], "synchronize-panes", "on")
+    terminal("select-pane", "-d", "-t", places["c"])
+    terminal("copy-mode", "-t", places["d"])
+    ran = team.run(*up, "--json")
+    assert (ran.code, ran.json["ready"]) == (1, False)
+    said = {item["agent_id"]: (item["state"], item["note"]) for item in ran.json["agents"]}
+    assert said["a"] == ("ready", "ready")
+    for agent_id, why in (("b", "synchronized"), ("c", "no input (select-pane -d)"), ("d", "scrolling")):
+        assert said[agent_id][0] == "untyped"
+        assert why in said[agent_id][1]
+
+
 def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare: Team, terminal: Terminal) -> None:
     broken = "sh -c 'echo no such model >&2; sleep 1; exit 3'"  # tmux may lose what comes in the very last moment
     team = made(

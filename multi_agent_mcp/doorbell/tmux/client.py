@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.config import TmuxPane, child_environment, read_environment
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
-from multi_agent_mcp.system.process import Process, foreground, identity
+from multi_agent_mcp.system.process import Process, environment_of, foreground, identity, is_below, terminal_of
 
 CALL_SECONDS = 2.0
 SILENT_SECONDS = 10.0
@@ -152,23 +154,54 @@ _PLACE = {name: name for name in ("session_name", "window_index", "pane_index", 
     "tmux_pid": "pid"
 }
 """The registry's pane fields and tmux's names for them."""
+_TEXTS = {"session_name", "pane_id", "pane_tty"}
 
 
 def pane_place(socket_path: str, pane_id: str) -> dict[str, Any] | None:
     """The registry's pane fields for a pane, or None when there is no such pane (probed by
     `list-panes`: Pane identity). Raises `TmuxTimeout`."""
+    place = _asked(socket_path, pane_id, _PLACE)
+    if place is None:
+        return None
+    program, server = _program(place["pane_pid"]), identity(place["tmux_pid"])
+    return {**place, "socket_path": socket_path, "pane_program": program, "tmux_server": server}
+
+
+def runs_in(pid: int, pane: TmuxPane) -> bool:
+    """Whether a process runs in the pane that its environment names: it descends from the pane's first process, or
+    the pane is its controlling terminal. Whatever it inherited the variables from is no proof (docs/protocol.md, Pane
+    identity). Raises `TmuxTimeout`."""
+    found = _asked(*pane, {name: name for name in ("pane_id", "pane_pid", "pane_tty")})
+    return found is not None and (is_below(pid, [found["pane_pid"]]) or terminal_of(pid) == found["pane_tty"])
+
+
+def own_pane() -> TmuxPane | None:
+    """The pane in which this process runs; None outside of tmux, and where it cannot be verified."""
+    named = read_environment().pane
+    with suppress(TmuxTimeout):
+        return named if named is not None and runs_in(os.getpid(), named) else None
+    return None
+
+
+def misnamed(pid: int) -> str | None:
+    """The pane that a process's environment names although it does not run there; None for one that names none."""
+    named = read_environment(environment_of(pid)).pane
+    with suppress(TmuxTimeout):
+        return named.pane_id if named is not None and not runs_in(pid, named) else None
+    return None
+
+
+def _asked(socket_path: str, pane_id: str, columns: Mapping[str, str]) -> dict[str, Any] | None:
+    """What tmux says of a pane in these columns, our names and its; None when there is no such pane. Raises
+    `TmuxTimeout`."""
     if not PANE_ID.fullmatch(pane_id):
         return None
-    wanted = ("-f", pane_filter(pane_id), "-F", columns_format(_PLACE.values()))
+    wanted = ("-f", pane_filter(pane_id), "-F", columns_format(columns.values()))
     listed = Tmux(socket_path).cmd("list-panes", "-a", *wanted)
     if listed.failure == TIMEOUT:
         raise TmuxTimeout(socket_path=socket_path)
-    for line in listed.stdout:
-        place = parse_columns(line, tuple(_PLACE), _PLACE.keys() - {"session_name", "pane_id"})
-        if place is not None and place["pane_id"] == pane_id:
-            program, server = _program(place["pane_pid"]), identity(place["tmux_pid"])
-            return {**place, "socket_path": socket_path, "pane_program": program, "tmux_server": server}
-    return None
+    places = (parse_columns(line, tuple(columns), columns.keys() - _TEXTS) for line in listed.stdout)
+    return next((place for place in places if place is not None and place["pane_id"] == pane_id), None)
 
 
 def _program(pane_pid: int) -> list[str] | None:

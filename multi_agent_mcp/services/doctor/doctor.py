@@ -228,7 +228,10 @@ def panes(context: CheckContext) -> Iterator[Finding]:
         yield context.found("panes", PROBLEM, ids[-1], "shared_pane", **facts)
     for agent in agents.values():
         if agent.pane_id is None:
-            if agent.role != "owner":
+            named = next(filter(None, (context.misnamed(one.pid) for one in context.sessions.running(agent.id))), None)
+            if named is not None:
+                yield context.found("panes", PROBLEM, agent.id, "misnamed_pane", agent_id=agent.id, pane=named)
+            elif agent.role != "owner":
                 kind = "no_pane" if agent.command else "no_pane_no_command"
                 yield context.found("panes", NOTE, agent.id, kind, agent_id=agent.id)
         elif (reason := reasons[agent.id]) and reason != TmuxTimeout.code:

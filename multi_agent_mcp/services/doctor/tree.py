@@ -121,7 +121,8 @@ class Finding:
 @dataclass(frozen=True)
 class CheckContext:
     """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `program`
-    the files that run there; `look_at` the host in the pane; `hosts` are the names of the usable profiles,
+    the files that run there; `look_at` the host in the pane; `misnamed` the pane that a process's environment
+    names although it does not run there; `hosts` are the names of the usable profiles,
     `profiles_left_out` the unusable files and why. `dialog` reads the question in an agent's pane; `hooks_ran` tells
     whether a session's host has run a hook of ours. `uncounted` returns the agents whose usage is not known,
     `outdated_files` hosts' files with the host, an agent and what writes them again. `track` is passed items of which
@@ -142,6 +143,7 @@ class CheckContext:
     probe: Callable[[Agent], str | None]
     program: Callable[[Agent], str]
     look_at: LookAtPane
+    misnamed: Callable[[int], str | None]
     hosts: Sequence[str]
     profiles_left_out: Mapping[str, str]
     worktrees: Worktrees
