@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import add_missing, create_session
@@ -81,14 +82,31 @@ class Run:
         if delivery is None:
             self.wrong.append(f"the delivery of {task.id} is lost")
         elif not services.worktrees.is_merged(delivery):
-            return "merge", lambda: services.merging.merge(services.agents.get("owner"), task)
+            return "merge", lambda: self._merge(services, task, Path(worktree.path))
         self.task_id = None
         return self._next(services)
 
+    def _merge(self, services: Services, task: Task, directory: Path) -> None:
+        """Merges what was delivered; a conflict is resolved by its author, and the resolution merged."""
+        owner = services.agents.get("owner")
+        if services.merging.merge(owner, task).conflicts:
+            git(directory, "merge", "--no-commit", "-X", "ours", "main", ok=(0, 1, 128))
+            git(directory, "commit", "-q", "-m", "resolved", ok=(0, 1, 128))
+            services.deliveries.set_status(services.agents.get(AGENT), task.id, "done")
+            services.merging.merge(owner, services.task_changes.get(task.id))
+
     def _begin(self, services: Services, directory: Path) -> None:
-        """Commits something in the worktree for a new task."""
+        """Commits something in the worktree for a new task: on its branch or on none,
+        every third time in conflict with the project."""
         number = len(self.commits)
+        git(directory, "merge", "--abort", ok=(0, 128))
+        if number % 2:
+            git(directory, "checkout", "-q", "--detach")
         (directory / f"{number}.txt").write_text(str(number))
+        if number % 3 == 0:
+            (self.project / f"{number}.txt").write_text("mine")
+            git(self.project, "add", "-A")
+            git(self.project, "commit", "-q", "-m", f"mine {number}")
         git(directory, "add", "-A")
         git(directory, "commit", "-q", "-m", str(number))
         self.commits.append(git(directory, "rev-parse", "HEAD"))
