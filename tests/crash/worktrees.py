@@ -24,8 +24,8 @@ from multi_agent_mcp.wiring import Services
 from tests.conftest import TEAM
 from tests.crash.stage import context
 
-AGENT, BRANCH = "worker-a", "mam/demo/worker-a"
-LONGEST = {"add": 0.15, "deliver": 0.06, "merge": 0.3, "remove": 0.15}
+AGENT = "worker-a"
+LONGEST = {"add": 0.15, "deliver": 0.06, "merge": 0.5, "remove": 0.15}
 """The seconds within which each is killed, about as long as it takes."""
 REMOVED = 0.3
 """The share of a worktree's lives that end before it has delivered anything."""
@@ -137,13 +137,16 @@ class Run:
         return True
 
     def _complaints(self, services: Services) -> Iterator[str]:
-        known = services.worktrees.of(AGENT) is not None
-        listed = f"refs/heads/{BRANCH}" in git(self.project, "worktree", "list", "--porcelain")
+        worktree = services.worktrees.of(AGENT)
+        known = worktree is not None
+        places = git(self.project, "worktree", "list", "--porcelain").splitlines()
+        listed = any(line.endswith(f"-worktrees/demo-{AGENT}") for line in places if line.startswith("worktree "))
         if known != listed:
             yield f"git has the worktree: {listed}, the session: {known}"
         if not known and git(self.project, "branch", "--list", "mam/*"):
             yield "a branch is left without a worktree"
-        kept = git(self.project, "rev-list", "--branches").split()
+        heads = [] if worktree is None else [services.worktrees.head(worktree)]
+        kept = git(self.project, "rev-list", "--branches", *heads).split()
         yield from (f"commit {commit} is lost" for commit in self.commits if commit not in kept)
         if changed := git(self.project, "status", "--porcelain"):
             yield f"the main checkout is changed: {changed}"
