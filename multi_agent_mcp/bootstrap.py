@@ -6,19 +6,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import find_session, is_without_settings, read_environment, read_settings, session_names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.entity import session_name
-from multi_agent_mcp.errors import NoSuchSession, Refusal
+from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Refusal
+from multi_agent_mcp.features.chosen import chosen, require_sound, texts_of
 from multi_agent_mcp.services.team.upgrade import upgrade
 from multi_agent_mcp.session import Session
 from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_entered, require_own, require_root_entered
-from multi_agent_mcp.texts import catalogue
+from multi_agent_mcp.texts import Texts, catalogue
 from multi_agent_mcp.wiring import Services
 
 if TYPE_CHECKING:
@@ -124,5 +125,14 @@ def open_session(
         )
     upgrade(workspace)
     settings = read_settings(workspace.settings_path, language)
-    texts = catalogue(settings.language)
-    return Services(Session(workspace, settings, texts, clock), notifier)
+    features, wrong = chosen(settings.features)
+    texts = Texts(settings.language, texts_of(features, settings.language)) | catalogue(settings.language)
+    return Services(Session(workspace, settings, texts, clock, features, wrong), notifier)
+
+
+def require_features(services: Services, wanted: Any) -> None:
+    """Raises `InvalidArguments` if something is wrong with these `features:`, or if a feature is to be off of which
+    something is open."""
+    features = require_sound(wanted)
+    for feature, ids in services.still_open(features).items():
+        raise InvalidArguments("feature_in_use", name=feature, ids=", ".join(ids))

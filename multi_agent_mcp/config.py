@@ -151,6 +151,8 @@ class Settings:
     """Where spans are exported to; None: nowhere, and OpenTelemetry is not loaded."""
     shell: str = "sh"
     """What reads agents' commands: `sh`, or `default`, the shell of the person whose tmux it is."""
+    features: Any = None
+    """What is on and off, as it is written there; see `features.chosen`."""
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -413,6 +415,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_repository(data),
         parse_telemetry(data.get("telemetry")),
         parse_shell(data.get("shell")),
+        data.get("features"),
     )
 
 

@@ -15,6 +15,7 @@ from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.errors import InvalidArguments
     from multi_agent_mcp.features import Features
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -29,6 +30,8 @@ class Session:
     texts: Texts
     clock: Callable[[], datetime]
     features: Features = ALL
+    wrong_features: tuple[InvalidArguments, ...] = ()
+    """What is wrong with `features:` in session.yaml."""
 
     @property
     def name(self) -> str:

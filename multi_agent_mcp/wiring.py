@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.features import load
+from multi_agent_mcp.features import called
 from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import Texts
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
     from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
+    from multi_agent_mcp.features import Features
     from multi_agent_mcp.hooks.answers import Hooks, ToolCalls
     from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
@@ -205,7 +206,13 @@ class Services:
 
     def named(self, where: str) -> Callable[..., Any]:
         """What a feature names: `service.method` of a service here, or a function of a module, given the session."""
-        return partial(load(where), self.session) if ":" in where else attrgetter(where)(self)
+        return partial(called, where, self.session) if ":" in where else attrgetter(where)(self)
+
+    def still_open(self, features: Features) -> dict[str, Sequence[str]]:
+        """The features that are known here, and are not among these, of which something is open, with its ids."""
+        left_out = (one for one in self.session.features.all if one.name not in features and one.still_open)
+        found = {one.name: self.named(one.still_open)() for one in left_out}
+        return {name: ids for name, ids in found.items() if ids}
 
     def sections(self) -> Iterator[Section]:
         """The sections of the briefing that the features add."""
@@ -281,10 +288,12 @@ class Services:
             hooks_ran=lambda session: self.hooks.have_run(session),
             uncounted=self.usage.unread_agents,
             outdated_files=self.host_configurations.outdated,
+            still_open=lambda: self.still_open(self.session.features),
         )
         features = self.session.features
         checks, verifications = (
-            {name: load(where) for name, where in features.each(field)} for field in ("checks", "verifications")
+            {name: partial(called, where) for name, where in features.each(field)}
+            for field in ("checks", "verifications")
         )
         return Doctor(context, checks, verifications)
 
@@ -363,14 +372,14 @@ class Services:
     @property
     def exports_spans(self) -> bool:
         """Whether spans are exported: if not, most commands need not import what makes them."""
-        return self.settings.telemetry is not None
+        return self.settings.telemetry is not None and "telemetry" in self.session.features
 
     @part
     def telemetry(self) -> Telemetry:
         from multi_agent_mcp.telemetry.recording import Telemetry
 
         destination = self.settings.telemetry
-        if destination is None:
+        if destination is None or not self.exports_spans:
             return Telemetry(open_exporter=None)
 
         def opened() -> Export:

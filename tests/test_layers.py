@@ -107,6 +107,7 @@ TOUCH_FILES = {
     "system": "other programs' files, and what every write is made of",
     "config": "session.yaml, before there is a session",
     "texts": "the catalogue in the package",
+    "features.at_hand": "whether session.yaml says anything of features, before YAML is imported",
     "hosts": "the descriptions of hosts in the package",
     "doorbell.tmux.profiles": "profiles of hosts beside the sessions",
     "hooks.first_look": "the hook's own state: `hook` cannot wait for what `store` imports",
@@ -298,7 +299,7 @@ def loaded_by(*arguments: str, given: str = "") -> set[str]:
 def test_the_list_of_commands_imports_none_of_them() -> None:
     loaded = loaded_by("--help")
     own = {name for name in loaded if name.startswith(f"{NAME}.")}
-    table = ("features", "features.ours")
+    table = ("features", "features.at_hand", "features.ours")
     assert own <= {f"{NAME}.{name}" for name in ("__main__", "cli", "cli.main", "environment", "errors", *table)}
     assert "yaml" not in loaded
 
@@ -370,6 +371,7 @@ def test_only_the_settings_read_the_environment() -> None:
         f"{NAME}.cli.context",
         f"{NAME}.cli.main",
         f"{NAME}.cli.for_hosts.serve",
+        f"{NAME}.features.at_hand",
     }  # they speak the language of the locale
     assert (
         users

@@ -208,6 +208,8 @@ def open_context(
             services = open_session(where, environment.session if session is None else session)
             services.agents.publish_keys()
             services.operations.finish()
+        for wrong in services.session.wrong_features:
+            print_error(services.people.sentence(wrong))
         context = SessionContext(services, acting, as_json=as_json)
         if acting is not None:
             context.agent(acting)  # also where the command turns out not to need it

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
+from functools import partial
 from io import StringIO
 from itertools import takewhile
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -17,6 +19,7 @@ from multi_agent_mcp import __version__
 from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.features import Features, load
+from multi_agent_mcp.features.at_hand import features_at_hand
 from multi_agent_mcp.features.ours import ALL, SECTIONS
 
 PROGRAM = "multi-agent-mcp"
@@ -27,25 +30,33 @@ def commands_of(features: Features) -> dict[str, dict[str, tuple[str, str]]]:
     modules."""
     found: dict[str, dict[str, tuple[str, str]]] = {section: {} for section in SECTIONS}
     for name, (section, where, line) in features.each("commands"):
-        found.setdefault(section, {})[name] = (where, line)
+        found.setdefault(section, {})[name] = (where, features.said(name, line))
     return {section: commands for section, commands in found.items() if commands}
 
 
 COMMANDS = commands_of(ALL)
 
 
+ARGUMENTS = f"{__name__}.arguments"
+
+
 class LazyGroup(click.Group):
-    """A group that imports a command's module only when the command is run, as in click's documentation."""
+    """A group that imports a command's module only when the command is run, as in click's documentation. It has the
+    commands of the session at hand."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [name for commands in COMMANDS.values() for name in commands]
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = tuple(args)
+        return super().parse_args(ctx, args)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        where = next((commands[cmd_name][0] for commands in COMMANDS.values() if cmd_name in commands), None)
-        if where is None:
-            return None
-        command: click.Command = load(where)
-        return command
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for commands in commands_of(_features(ctx)).values() for name in commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        features = _features(ctx)
+        where = next(
+            (commands[cmd_name][0] for commands in commands_of(features).values() if cmd_name in commands), None
+        )
+        return None if where is None else _reduced(load(where), cmd_name, features)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -56,10 +67,33 @@ class LazyGroup(click.Group):
         except click.NoSuchCommand as error:
             raise click.NoSuchCommand(error.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from error
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        for subject, commands in COMMANDS.items():
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for subject, commands in commands_of(_features(ctx)).items():
             with formatter.section(subject):
                 formatter.write_dl([(name, line) for name, (_, line) in commands.items()], col_max=14)
+
+
+def _features(context: click.Context) -> Features:
+    """The features of the session that the command line is about."""
+    return features_at_hand(context.meta.get(ARGUMENTS, ()))
+
+
+def _reduced(command: click.Command, path: str, features: Features) -> click.Command:
+    """The command without what belongs to features that are off: parameters, which it is given as None, and commands
+    below it."""
+    reduced, lacks = copy(command), features.foreign("options", path)
+    reduced.params = [parameter for parameter in command.params if parameter.name not in lacks]
+    if without := [parameter.name for parameter in command.params if parameter.name in lacks]:
+        reduced.callback = partial(_callback(command), **dict.fromkeys(map(str, without)))
+    reduced.help = features.said(path, command.help or "") or None
+    if isinstance(reduced, click.Group):
+        below = {name: found for name, found in reduced.commands.items() if name not in lacks}
+        reduced.commands = {name: _reduced(found, f"{path} {name}", features) for name, found in below.items()}
+    return reduced
+
+
+def _callback(command: click.Command) -> Callable[..., Any]:
+    return command.callback or (lambda **_: None)
 
 
 def _show_completion(context: click.Context, _: click.Parameter, shell: str | None) -> None:
@@ -133,7 +167,7 @@ def help_command(context: click.Context, command: tuple[str, ...], as_man: bool)
     """Explain a command."""
     root = context.find_root()
     if as_man:
-        click.echo(man_page(PROGRAM, __version__, app, COMMANDS), nl=False)
+        click.echo(man_page(PROGRAM, __version__, app, commands_of(_features(context.find_root()))), nl=False)
         return
     root.command.main([*command, "--help"], prog_name=root.info_name, standalone_mode=False)
 

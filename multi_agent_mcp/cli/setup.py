@@ -52,6 +52,7 @@ from multi_agent_mcp.texts import LANGUAGES, Texts
 if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
     from multi_agent_mcp.doorbell.tmux.screens import Screen
+    from multi_agent_mcp.features import Features
     from multi_agent_mcp.services.team.setup import TeamUpdate
 
 # The team.yaml that `init` writes if there is none: for the hosts on PATH, or of scripted agents.
@@ -109,6 +110,8 @@ def _scalar(value: str) -> str:
 
 
 TEAM_FILE = "team.yaml"
+SAID_IN_THE_PROJECT = ("questions", "reservations", "worktrees")
+"""The features of which the block in the project's AGENTS.md has a line: `agents_md.{feature}`."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ class Made:
     update: TeamUpdate
     first: str | None
     texts: Texts
+    features: Features
     instructions: tuple[Path, ...] = ()
 
     @property
@@ -268,7 +272,9 @@ def _instructed(made: Made, *, wanted: bool | None) -> tuple[Path, ...]:
     if not wanted:
         return tuple(files.remove())
     programs = {program_name(agent.command or "") for agent in made.agents.values()}
-    return tuple(files.add(made.texts("agents_md.block"), for_claude="claude" in programs))
+    lines = {name: made.texts(f"agents_md.{name}") if name in made.features else "" for name in SAID_IN_THE_PROJECT}
+    block = made.texts("agents_md.block", **lines)
+    return tuple(files.add(block, for_claude="claude" in programs))
 
 
 def _place(team: Path | None, root: str | None) -> Place:
@@ -298,21 +304,23 @@ def _write_team(place: Place, new: NewTeam, session: str | None, language: str |
 
 
 def _made(place: Place, session: str | None, language: str | None, *, new_team: bool) -> Made:
-    from multi_agent_mcp.bootstrap import open_session
-    from multi_agent_mcp.services.team.setup import create_session, read_team, update_session
+    from multi_agent_mcp.bootstrap import open_session, require_features
+    from multi_agent_mcp.services.team.setup import create_session, features_after, read_team, update_session
 
     team = read_team(place.team)
     name = team.session if session is None else session
     if name is None:
         raise InvalidArguments("bad_team", file=place.team.name, reason=Reason("no_session_named"))
     create_session(place.root, name, team, language)
-    update = update_session(open_session(place.root, name).agents, team, language)
+    before = open_session(place.root, name)
+    require_features(before, features_after(before.agents, team))
+    update = update_session(before.agents, team, language)
     services = open_session(place.root, name)  # in its language after the update
     agents = services.agents.all()
     for agent_id in update.added:
         _warn_about_hierarchy(agent_id, agents, services.texts)
     first = next(filter(None, map(services.host_configurations.missing_settings, agents.values())), None)
-    return Made(place, new_team, name, agents, update, first, services.people)
+    return Made(place, new_team, name, agents, update, first, services.people, services.session.features)
 
 
 def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent], texts: Texts) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from multi_agent_mcp.bootstrap import require_features
 from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
 from multi_agent_mcp.cli.looking import first_command
 from multi_agent_mcp.cli.rendering import titled_table
@@ -158,6 +159,7 @@ def up(
     from multi_agent_mcp.windows.up_down import Startup
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
+    require_features(context.services, context.services.settings.features)
     if context.services.machine is not None:
         from multi_agent_mcp.cli.machines import sharing_of
 

@@ -69,7 +69,7 @@ class Feature(NamedTuple):
     arguments: Mapping[str, tuple[str, ...]] = {}
     """Tools of other features → arguments that are its own; in items of a list as `tasks.done_when`."""
     phrases: Mapping[str, tuple[str, ...]] = {}
-    """Tools of other features → what their descriptions say of it."""
+    """Tools and commands of other features → what their descriptions say of it."""
     while_waiting: tuple[str, ...] = ()
     """The tools that an Owner may call who waits for an answer."""
     commands: Mapping[str, Command] = {}
@@ -105,6 +105,25 @@ def load(where: str) -> Any:
     return attrgetter(name)(import_module(module, "multi_agent_mcp"))
 
 
+def called(where: str, *arguments: Any) -> Any:
+    """What a function that a record names returns. One of another package that fails takes nothing from the others: it
+    is logged, and has said nothing (None)."""
+    if where.startswith("."):
+        return load(where)(*arguments)
+    try:
+        found = load(where)(*arguments)
+        return list(found) if isinstance(found, Iterator) else found
+    except Exception:  # noqa: BLE001 - a bug of another package
+        _log(where)
+        return None
+
+
+def _log(where: str) -> None:
+    import logging  # `--help` need not wait for it
+
+    logging.getLogger(__name__).exception("a feature's %s failed", where)
+
+
 class Features:
     """The features of a session: `on`, and those that are `off`."""
 
@@ -130,6 +149,25 @@ class Features:
         for feature in self.on:
             found = getattr(feature, field)
             yield from found.items() if isinstance(found, Mapping) else found
+
+    def loaded(self, field: str) -> Iterator[tuple[Any, Any]]:
+        """Every entry of this field with what its `where` names; without what cannot be loaded of other packages."""
+        for entry in self.each(field):
+            where = getattr(entry, "where", entry)
+            try:
+                found = load(where)
+            except Exception:
+                if where.startswith("."):
+                    raise
+                _log(where)
+            else:
+                yield entry, found
+
+    def said(self, name: str, words: str) -> str:
+        """A description of the tool or command of this name, without what it says of features that are off."""
+        for phrase in self.foreign("phrases", name):
+            words = words.replace(phrase, "")
+        return words
 
     def foreign(self, field: str, name: str) -> set[str]:
         """What belongs to features that are off in something of this name that is not theirs: arguments and phrases of

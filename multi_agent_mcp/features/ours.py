@@ -47,6 +47,7 @@ TEAM = Feature(
         "host_files": ".services.doctor.doctor:host_files",
         "hooks": ".services.doctor.doctor:hooks",
         "notify_command": ".services.doctor.doctor:notify_command",
+        "features": ".services.doctor.doctor:features",
     },
     attention={"dialog": 10, "login": 30, "tmux": 60, "stuck": 80, "paused": 140},
     items=(".services.attention:Attention.paused",),
@@ -177,7 +178,11 @@ QUESTIONS = Feature(
     kinds=(Kind("questions", "qst", "question", "shared", is_searched=True),),
     topics={"questions": "questions"},
     tools=(".server.tools.questions:TOOLS",),
-    phrases={"get_next_action": ("answer_question, ",)},
+    phrases={
+        "get_next_action": ("answer_question, ",),
+        "answer": ("a question, or ",),
+        "search": (" questions,",),
+    },
     while_waiting=("answer_question",),
     commands={
         "questions": Command("Looking", ".cli.attention:questions", "Who owes whom an answer, and what was answered."),
@@ -248,6 +253,7 @@ PROOF = Feature(
     phrases={
         "send_task": ("\ndone_when: checks' names, review, review:AGENT; it is done only when these are met.",),
         "approve_task_request": (", or the result of one in review (state: its head)",),
+        "task": (", verify",),
     },
     commands={
         "checks": Command("Tasks", ".cli.tasks:checks", "List what this machine runs when a task is called done."),
@@ -281,6 +287,7 @@ USAGE = Feature(
         "usage": Command("Looking", ".cli.statistics:usage", "Count the tokens that agents and tasks took."),
     },
     checks={"usage": ".services.doctor.doctor:usage"},
+    options={"resume": ("tokens",)},
     attention={"budget": 90, "limited": 150},
     items=(".services.attention:Attention.limited",),
     briefing=("budgets.section",),

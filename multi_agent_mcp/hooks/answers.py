@@ -25,7 +25,7 @@ from multi_agent_mcp.domain.text import named, quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.channel import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.features import load
+from multi_agent_mcp.features import called
 from multi_agent_mcp.hooks import first_look
 from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths, tool_call
 from multi_agent_mcp.hosts import BEGINNINGS, host_named
@@ -616,9 +616,9 @@ class ToolCalls(Service):
         if event == "PreToolUse":
             for where in self.session.features.each("judges"):
                 with _alone(agent):
-                    if (why_not := load(where)(self, agent, call)) is not None:
+                    if (why_not := called(where, self, agent, call)) is not None:
                         return str(why_not)
-        if event == "PostToolUse" or call.patches_in_shell:
+        if (event == "PostToolUse" or call.patches_in_shell) and "reservations" in self.session.features:
             self._made(agent, call, is_noted=is_noted and event == "PostToolUse")
         return None
 

@@ -216,6 +216,8 @@ def look_at_call(session_path: str, agent_id: str, event: Mapping[str, Any]) -> 
     if event["hook_event_name"] == "PreToolUse":
         is_judged = call.may_be_guarded or call.patches_in_shell or may_be_reserved(session_path, agent_id, call)
         return Noted(is_done=not is_judged)
+    if not known.get("notes", True):
+        return Noted(is_done=True)
     edited = edit_log.located(session_path, call.paths, call.cwd, known["repositories"])
     if not edited:
         return Noted(is_done=edited is not None)

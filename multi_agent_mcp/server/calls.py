@@ -398,6 +398,7 @@ class Middleware:
         self.binding = binding
         self.services = binding.services
         self.tools = tools
+        self._counts = "usage" in self.services.session.features
         self._nothing, self._something = (self._texts(f"notification.{key}") for key in ("none", "some"))
 
     def call(
@@ -442,7 +443,7 @@ class Middleware:
         result = self._bound(call, self.tools[name], arguments)
         if confirmation.complete():
             self.binding.mailbox_was_read()
-        if time.monotonic() >= self.services.budgets.next_look:
+        if self._counts and time.monotonic() >= self.services.budgets.next_look:
             self.services.budgets.look()
         return result
 

@@ -19,7 +19,7 @@ from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.features import load
+from multi_agent_mcp.features import called
 from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.services.doctor.tree import PROBLEM, Finding
 from multi_agent_mcp.services.overview.snapshot import (
@@ -190,7 +190,7 @@ class Attention(Service):
         idle = self._down(panes)
         known = {*asking, *idle, *panes.ended, *panes.unseen, *self.stuck_agents.limits.all()}
         features = self.session.features
-        further = [item for where in features.each("items") for item in load(where)(self, person)]
+        further = [item for where in features.each("items") for item in called(where, self, person) or ()]
         waiting = [
             *asking.values(),
             *further,

@@ -94,12 +94,13 @@ def create_app(console: Console) -> Starlette:
             Thread(target=_warm, args=(console.services,), daemon=True).start()
             yield
 
+    features = console.services.session.features
     return Starlette(
         routes=[
             Route("/open", partial(enter, console)),
             Route("/api/events", partial(stream, console)),
-            *(_api_route(console, *endpoint) for endpoint in endpoints_of(console.services.session.features)),
-            Route("/timeline.svg", partial(download, console)),
+            *(_api_route(console, *endpoint) for endpoint in endpoints_of(features)),
+            *([Route("/timeline.svg", partial(download, console))] if "timeline" in features else []),
             *page_routes(
                 console.services, console.access, lambda: {"me": console.me.id, "event": console.live.position}
             ),
@@ -187,7 +188,8 @@ def _warm(services: Services) -> None:
     try:
         services.snapshots.take(messages=1)
         services.recent_attention.found(services.examined())
-        services.statistics.last_days(overview.STATISTICS_DAYS, UTC)
+        if "timeline" in services.session.features:
+            services.statistics.last_days(overview.STATISTICS_DAYS, UTC)
     except Exception as problem:  # noqa: BLE001 - only a preparation: it must not end the console
         logger.info("nothing was prepared: %s", problem)
 
@@ -416,6 +418,7 @@ def _page(
             "messagePriorities": MESSAGE_PRIORITIES,
             "hidden": HIDDEN,
             "answers": services.settings.console_answers,
+            "features": [feature.name for feature in services.session.features],
             "acts": services.agents.elsewhere(services.agents.get(now()["me"])) is None,
             **homes(services),
             "texts": {key: texts(key) for key in sorted(texts.keys())} | shared,

@@ -132,6 +132,8 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
         if not limited and noted.is_done and surely_silent(path, options["agent"], purpose, name, host_session):
             return None
     services, agent_id = _opened(options)
+    for refusal in services.session.wrong_features:
+        _print_error(refusal)
     from multi_agent_mcp.hooks.answers import Event
 
     transcript, source = (

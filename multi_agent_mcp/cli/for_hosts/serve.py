@@ -72,6 +72,8 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
             raise InvalidSession("not_of_a_team")
         services = _opened(options, environment)
         texts = services.texts
+        for wrong in services.session.wrong_features:
+            logging.warning("%s", texts.sentence(wrong))
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
         if options.plugin:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from multi_agent_mcp.features import Features, load
+from multi_agent_mcp.features import Features
 from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.server.calls import Tool, by_name
 
 
 def tools_of(features: Features) -> Mapping[str, Tool]:
     """The tools of a session, without what belongs to features that are off."""
-    return by_name(_reduced(tool, features) for where in features.each("tools") for tool in load(where))
+    return by_name(_reduced(tool, features) for _, tools in features.loaded("tools") for tool in tools)
 
 
 def _reduced(tool: Tool, features: Features) -> Tool:

@@ -198,6 +198,15 @@ def checks(context: CheckContext) -> Iterator[Finding]:
             yield context.found("checks", PROBLEM, name, "check_unknown", where=where)
 
 
+def features(context: CheckContext) -> Iterator[Finding]:
+    """What is wrong with `features:`, and features that are off although something of them is open: switched off by a
+    person in session.yaml, as `init` refuses that."""
+    for refusal in context.session.wrong_features:
+        yield context.found("features", PROBLEM, "session.yaml", "bad_features", reason=context.texts.sentence(refusal))
+    for name, ids in context.still_open().items():
+        yield context.found("features", PROBLEM, name, "feature_in_use", name=name, ids=", ".join(ids))
+
+
 def telemetry(context: CheckContext) -> Iterator[Finding]:
     """Spans that are asked for and cannot be exported, because OpenTelemetry is not installed."""
     if context.checks.settings().telemetry is not None and find_spec("opentelemetry.exporter") is None:
@@ -411,7 +420,7 @@ def reservations(context: CheckContext) -> Iterator[Finding]:
 
 # Running the checks that the features name, and the repairs of what they find.
 
-Check = Callable[[CheckContext], Iterable[Finding]]
+Check = Callable[[CheckContext], Iterable[Finding] | None]
 
 
 class Doctor:
@@ -460,7 +469,7 @@ class Doctor:
     def _run(self, name: str, check: Check) -> list[Finding]:
         found: list[Finding] = []
         try:
-            found.extend(check(self.context))
+            found.extend(check(self.context) or ())
         except OSError as error:
             path = Path(os.fsdecode(error.filename)).name if error.filename else name
             found.append(self._broken(name, StorageError(path=path, reason=error)))

@@ -125,7 +125,8 @@ class CheckContext:
     names although it does not run there; `hosts` are the names of the usable profiles,
     `profiles_left_out` the unusable files and why. `dialog` reads the question in an agent's pane; `hooks_ran` tells
     whether a session's host has run a hook of ours. `uncounted` returns the agents whose usage is not known,
-    `outdated_files` hosts' files with the host, an agent and what writes them again. `track` is passed items of which
+    `outdated_files` hosts' files with the host, an agent and what writes them again, `still_open` the features that are
+    off and of which something is open, with its ids. `track` is passed items of which
     there may be very many; the walk through the session's directory adds to `usage`."""
 
     session: Session
@@ -150,6 +151,7 @@ class CheckContext:
     dialog: Callable[[Agent], Dialog | None]
     hooks_ran: Callable[[AgentSession], bool]
     uncounted: Callable[[], Sequence[str]] = tuple
+    still_open: Callable[[], Mapping[str, Sequence[str]]] = dict
     outdated_files: Callable[[], Iterable[tuple[str, str, Path, Callable[[], object]]]] = tuple
     track: Track = untracked
     usage: Usage = field(default_factory=Usage)

@@ -427,6 +427,7 @@ class Edits(Service):
             "settings_at": modified_at(self.workspace.settings_path),
             "minutes": self.session.settings.limits.edit_overlap_minutes,
             "tools": tool_inputs(),
+            "notes": "reservations" in self.session.features,
             "repositories": {**repositories},
         }
         self._record("hook").write(facts, durable=False)

@@ -175,7 +175,9 @@ class Worktrees(Service):
     def wants(self, agent: Agent) -> bool:
         """Whether the agent is to have a worktree: `workspace` of the agent, else of the team."""
         return bool(
-            agent.extra.get("workspace", WORKTREE if self.session.settings.repository.worktrees else SHARED) == WORKTREE
+            "worktrees" in self.session.features
+            and agent.extra.get("workspace", WORKTREE if self.session.settings.repository.worktrees else SHARED)
+            == WORKTREE
         )
 
     def of(self, agent_id: str) -> Worktree | None:

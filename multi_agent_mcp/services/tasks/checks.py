@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,8 +111,12 @@ class Checks(Service):
         found = signature_of(self.workspace.settings_path)
         if found is None or found != self._read_at:
             self.workspace.files.read(self.workspace.settings_path)  # a disk that fails is no fault in the file
-            self._settings, self._read_at = read_settings(self.workspace.settings_path), found
+            self._settings, self._read_at = self._of_session(read_settings(self.workspace.settings_path)), found
         return self._settings
+
+    def _of_session(self, settings: Settings) -> Settings:
+        """The settings, without checks and conditions in a session that does without them."""
+        return settings if "proof" in self.session.features else replace(settings, checks={}, done_when=())
 
     def is_found(self, check: Check) -> bool | None:
         """Whether the check's program is there; None if that cannot be told: it is relative to a directory in which no

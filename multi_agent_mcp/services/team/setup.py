@@ -21,6 +21,7 @@ from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.proof import require_conditions
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
+from multi_agent_mcp.features.chosen import require_sound
 from multi_agent_mcp.services.team.agents import Agents
 from multi_agent_mcp.session import Session
 from multi_agent_mcp.store.workspace import Workspace, made_aside
@@ -66,6 +67,7 @@ class Team:
     repository: Mapping[str, Any] = field(default_factory=dict)
     telemetry: Mapping[str, Any] = field(default_factory=dict)
     shell: str = "sh"
+    features: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class Team:
             "done_when": list(self.done_when),
             "telemetry": dict(self.telemetry),
             "shell": None if self.shell == "sh" else self.shell,
+            "features": dict(self.features),
         }
         resume = {} if self.resume else {"resume": False}
         return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
@@ -150,6 +153,7 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     config.parse_console(data.get("console"))
     config.parse_repository(data)
     config.parse_telemetry(data.get("telemetry"))
+    require_sound(data.get("features"))
     for record in data["agents"]:
         config.parse_limits(record.get("limits"))
         for key, parse in (("usage", config.parse_usage), ("on_limit", config.parse_on_limit)):
@@ -157,7 +161,7 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
                 parse(record[key], f"{record['id']}.{key}")
     wanted = config.parse_done_when(data.get("done_when"))
     return {
-        **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry")},
+        **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry", "features")},
         "usage": config.parse_usage(data.get("usage")),
         "resume": config.parse_resume(data.get("resume")),
         "shell": config.parse_shell(data.get("shell")),
@@ -343,6 +347,18 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
     )
 
 
+def features_after(agents: Agents, team: Team) -> Any:
+    """What session.yaml says of `features` after an `init`."""
+    settings = config.load_yaml(agents.workspace.settings_path)
+    keeps = _has_comments(agents.workspace) or not team.features
+    return settings.get("features") if keeps else team.settings["features"]
+
+
+def _has_comments(workspace: Workspace) -> bool:
+    """Whether a person has written comments into session.yaml, which writing it would lose."""
+    return b"#" in (workspace.files.read(workspace.settings_path) or b"")
+
+
 def _update_settings(workspace: Workspace, team: Team, language: str | None) -> tuple[list[str], list[str]]:
     """Updates session.yaml; returns the changed keys and the kept ones. Nothing is changed if the file has comments,
     which writing it would lose."""
@@ -351,7 +367,7 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
     differing = {key: value for key, value in wanted.items() if settings.get(key) != value}
     if not differing:
         return [], []
-    if b"#" in (workspace.files.read(workspace.settings_path) or b""):
+    if _has_comments(workspace):
         return [], list(differing)
     text = yaml.safe_dump({**settings, **differing}, sort_keys=False, allow_unicode=True)
     workspace.files.replace(workspace.settings_path, text.encode())

@@ -72,7 +72,7 @@ class Limits(Service):
         """Records that an agent's host met a limit, and notifies its superior once for each episode."""
         try:
             agent = self.workspace.registry.get(agent_id)
-            if agent.may_be_human or self.policy(agent) == OFF:
+            if agent.may_be_human or self.policy(agent) == OFF or "usage" not in self.session.features:
                 return
             with self.workspace.locks.held(f"limits-{agent_id}"):
                 limit = self._after(agent_id, host, seen)

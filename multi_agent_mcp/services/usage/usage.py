@@ -61,9 +61,13 @@ class Usage(Service):
     def sources(self) -> Sources:
         return Sources(self.workspace)
 
+    @property
+    def _counts(self) -> bool:
+        return self.session.settings.usage and "usage" in self.session.features
+
     def is_counted(self, agent: Agent) -> bool:
         """Whether an agent's usage is counted: not a person's, nor where `usage: off` says so."""
-        return self.session.settings.usage and not agent.may_be_human and agent.extra.get("usage") not in (False, "off")
+        return self._counts and not agent.may_be_human and agent.extra.get("usage") not in (False, "off")
 
     def refresh(self, *, recent: bool = False) -> None:
         """Takes in what the hosts have written since the last time; with `recent`, only in conversations that may still
@@ -71,7 +75,7 @@ class Usage(Service):
         try:
             since = self.clock() if recent else None  # without hosts all ended sessions would be read, again and again
             begun = self.ledger.path.exists() or any(True for _ in self.sources.all(since))
-            if self.session.settings.usage and begun:
+            if self._counts and begun:
                 self.ledger.use(lambda database: self._refresh(database, recent=recent))
         except Refusal as refusal:
             logger.info("the usage could not be updated: %s", refusal)
@@ -79,7 +83,7 @@ class Usage(Service):
     def has_news(self) -> bool:
         """Whether a host may have written something since the last call in this process: a few stat(2)."""
         before, self._signs = self._signs, self._look()
-        return self.session.settings.usage and before != self._signs
+        return self._counts and before != self._signs
 
     def rows(self, days: int, zone: tzinfo) -> list[UsageRow]:
         """The tokens by agent, task and model of the last `days` days in `zone`, today included, the largest first.
@@ -90,7 +94,7 @@ class Usage(Service):
     def known(self, since: datetime) -> list[UsageRow]:
         """As `rows`, since a time and as far as it was read before."""
         found: list[UsageRow] = self._ask(lambda database: list(self.ledger.rows(database, since)), [])
-        unknown = self._unknown(found, since) if self.session.settings.usage else ()
+        unknown = self._unknown(found, since) if self._counts else ()
         return [*found, *(UsageRow(agent_id, None, None, None) for agent_id in unknown)]
 
     def by_day(self, days: int, zone: tzinfo) -> list[tuple[datetime, list[UsageRow]]]:
@@ -140,7 +144,7 @@ class Usage(Service):
 
     def _ask(self, question: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         try:
-            return self.ledger.use(question) if self.session.settings.usage and self.ledger.path.exists() else otherwise
+            return self.ledger.use(question) if self._counts and self.ledger.path.exists() else otherwise
         except Refusal as refusal:
             logger.info("the usage could not be read: %s", refusal)
             return otherwise

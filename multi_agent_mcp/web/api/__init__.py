@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from multi_agent_mcp.features import Features, load
+from multi_agent_mcp.features import Features
 from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.web.api import agents
 from multi_agent_mcp.web.request import ApiRequest
@@ -17,7 +17,7 @@ Endpoint = Callable[[ApiRequest], dict[str, Any]]
 def endpoints_of(features: Features) -> Iterator[tuple[str, str, Endpoint]]:
     """Method, path below `/api`, handler of each endpoint of a session; `/api/events` is a stream and handled in
     `app.py`."""
-    return ((method, path, load(where)) for method, path, where in features.each("endpoints"))
+    return ((entry.method, entry.path, found) for entry, found in features.loaded("endpoints"))
 
 
 ENDPOINTS = tuple(endpoints_of(ALL))

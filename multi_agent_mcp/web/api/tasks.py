@@ -111,12 +111,13 @@ def show(call: ApiRequest) -> dict[str, Any]:
 
 def create(call: ApiRequest) -> dict[str, Any]:
     """Creates a task: in `todo` with an assignee, else in `backlog`."""
+    is_proven = "proof" in call.services.session.features
     new = NewTask(
         title=call.text("title"),
         description=call.optional_text("description") or "",
         priority=call.optional_text("priority") or "medium",
         assignee_id=call.optional_text("assignee_id"),
-        done_when=parse_done_when(call.optional_text("done_when")) or None,
+        done_when=parse_done_when(call.optional_text("done_when") if is_proven else None) or None,
     )
     (task,) = call.services.task_creation.create(call.me, [new], call.optional_text("parent_task_id"))
     return {"task": _with_targets(call, task, task_card(task))}

@@ -60,6 +60,7 @@ const letter = (message, agent) => h("li", null, h("a", { href: `/messages#${new
 
 // What it asked and was asked, open ones first.
 async function questions(agent) {
+  if (!facts.features.includes("questions")) return [];
   const both = await Promise.all(["from", "to"].map((side) => api(`/questions${query({ [side]: agent, limit: SHOWN })}`)));
   const found = both.flatMap(({ questions: some }) => some).sort((one, other) => (one.status !== "open") - (other.status !== "open")).slice(0, SHOWN);
   return found.length ? [h("ol", { class: "talk" }, found.map((one) => h("li", { class: one.asker_id === agent ? "one" : "other" },

@@ -94,7 +94,7 @@ export async function create() {
     { name: "title", label: t("board.title"), required: true, most: 500 },
     { name: "description", label: t("board.description"), kind: "long", rows: 6 },
     assigneeField(),
-    { name: "done_when", label: t("board.done_when"), hint: t("board.done_when_hint") },
+    ...(facts.features.includes("proof") ? [{ name: "done_when", label: t("board.done_when"), hint: t("board.done_when_hint") }] : []),
     { name: "priority", label: t("board.priority"), kind: "choice", options: facts.priorities.map((name) => [name, t(`priority.${name}`)]), value: "medium" },
   ];
   await ask(t("board.new"), fields, t("board.create"), async (given) => {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from operator import attrgetter
 
+import click
 import pytest
 
 from multi_agent_mcp.cli.main import COMMANDS, app
@@ -47,11 +48,12 @@ def test_what_a_record_takes_from_others_is_there(feature: Feature) -> None:
             argument, _, inner = name.partition(".")
             schema = TOOLS[tool].described().input_schema["properties"][argument]
             assert not inner or inner in schema["items"]["properties"], name
-    for tool, phrases in feature.phrases.items():
+    lines = {name: command.help for name, command in ALL.each("commands")}
+    for name, phrases in feature.phrases.items():
         for phrase in phrases:
-            assert phrase in TOOLS[tool].description
+            assert phrase in (TOOLS[name].description if name in TOOLS else lines[name])
     for path, names in feature.options.items():
-        command = app.get_command(None, path.split()[0])  # type: ignore[arg-type]
+        command = app.get_command(click.Context(app), path.split()[0])
         for name in path.split()[1:]:
             command = command.commands[name]  # type: ignore[union-attr]
         assert command is not None

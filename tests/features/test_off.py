@@ -1,0 +1,244 @@
+"""A feature that is switched off: what it brings is nowhere, and the core works as before
+(docs/protocol.md, Features)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.cli.main import app
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.features import Feature, Features
+from multi_agent_mcp.features.ours import OURS
+from multi_agent_mcp.server.tools import TOOLS, tools_of
+from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.web.api import endpoints_of
+from multi_agent_mcp.wiring import Services
+from tests.server.seat import Seat
+
+OPTIONAL = {feature.name: feature for feature in OURS if feature.optional}
+TOOLS_OF = {"questions": {"ask", "answer_question"}, "reservations": {"reserve_files", "release_files"}}
+COMMANDS_OF = {
+    "questions": {"questions"},
+    "reservations": {"edits", "reservations", "reserve", "release"},
+    "proof": {"checks"},
+    "worktrees": {"workspace"},
+    "usage": {"usage"},
+    "telemetry": set[str](),
+    "timeline": {"timeline", "stats"},
+    "machines": {"share", "join", "machines", "relay", "leave"},
+}
+WORDS_OF = {
+    "questions": ("answer_question", "`ask`"),
+    "reservations": ("reserve_files", "release_files"),
+    "proof": ("done_when", "in review", "verify"),
+}
+"""Words of agents' texts that belong to a feature."""
+
+Without = Callable[..., Services]
+
+
+def say(root: Path, features: object) -> None:
+    """Writes `features:` of the session's session.yaml, as a person does."""
+    path = root / "demo" / "session.yaml"
+    settings = {**yaml.safe_load(path.read_text(encoding="utf-8")), "features": features}
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+
+
+@pytest.fixture
+def without(services: Services) -> Without:
+    """Opens the session again without these features."""
+
+    def opened(*names: str) -> Services:
+        say(services.root, dict.fromkeys(names, "off"))
+        return open_session(services.root, "demo", notifier=Recorder())
+
+    return opened
+
+
+def run(services: Services, *arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [*arguments, "--root", str(services.root)])
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_its_tools_and_arguments_are_nowhere(without: Without, name: str) -> None:
+    features = without(name).session.features
+    tools = tools_of(features)
+    assert TOOLS.keys() - tools.keys() == TOOLS_OF.get(name, set())
+    listed = json.dumps([tool.described().model_dump(mode="json") for tool in tools.values()], ensure_ascii=False)
+    whole = json.dumps([tool.described().model_dump(mode="json") for tool in TOOLS.values()], ensure_ascii=False)
+    for word in WORDS_OF.get(name, ()):
+        assert word not in listed
+    assert (len(listed) < len(whole)) == (name in WORDS_OF)
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_its_commands_are_nowhere(without: Without, name: str) -> None:
+    services = without(name)
+    for command in COMMANDS_OF[name]:
+        code, said = run(services, command)
+        assert (code, "No such command" in said) == (2, True), said
+    assert OPTIONAL[name].commands.keys() == COMMANDS_OF[name]
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_the_list_of_commands_in_its_directory_does_not_have_them(
+    without: Without, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(without(name).root.parent)
+    shown = CliRunner().invoke(app, ["--help"]).output
+    listed = {line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line.strip()}
+    assert {"send", "task", "attention", "doctor"} <= listed
+    assert not listed & COMMANDS_OF[name]
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_its_endpoints_checks_and_items_are_nowhere(without: Without, name: str) -> None:
+    services, feature = without(name), OPTIONAL[name]
+    features = services.session.features
+    kept = {(method, path) for method, path, _ in endpoints_of(features)}
+    assert not kept & {(method, path) for method, path, _ in feature.endpoints}
+    doctor = services.doctor(probe=lambda _: None)
+    assert not doctor.checks.keys() & feature.checks.keys()
+    assert doctor.checks.keys() > {"keys", "tree", "sessions"}
+    for field in ("attention", "items", "briefing", "judges", "pages", "topics", "tools"):
+        assert not {*_named(features, field)} & {*getattr(feature, field)}, field
+    assert {*services.lookup.kinds} == {kind.prefix for kind in features.each("kinds") if kind.name}
+
+
+def _named(features: Features, field: str) -> list[str]:
+    return [item[0] if isinstance(item, tuple) else item for item in features.each(field)]
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in OPTIONAL), tuple(OPTIONAL)], ids="+".join)
+def test_work_is_handed_down_interrupted_and_reported_without_it(without: Without, names: tuple[str, ...]) -> None:
+    services = without(*names)
+    owner, admin, worker = Seat(services, "owner"), Seat(services, "admin"), Seat(services, "worker-a")
+    assert owner.call("send_task", agent_id="admin", title="All", content="build it")["success"]
+    assert admin.call("get_next_action")["action"] in ("read_messages", "work")
+    (message,) = admin.call("read_messages")["messages"]
+    created = admin.call("create_tasks_batch", tasks=[{"title": "A part", "assignee_id": "worker-a"}])
+    (part,) = created["local_id_to_real_id"].values() or [created["tasks"][0]["task_id"]]
+    worker.call("get_notifications")
+    assert worker.call("get_next_action")["task"]["task_id"] == part
+    assert admin.call("update_task_status", task_id=part, status="blocked", blocked_reason="wait")["success"]
+    assert worker.call("get_unread_count") == {}  # an interrupt in its place
+    assert worker.call("get_notifications")["notifications"][0]["type"] == "interrupt"
+    assert worker.call("report_completed", result="blocked")["action"] == "exit"
+    assert admin.call("update_task_status", task_id=part, status="todo")["success"]
+    worker.call("get_notifications")
+    assert worker.call("get_next_action")["action"] == "work"
+    assert worker.call("report_completed", result="success", summary="built")["status"] == "done"
+    assert admin.call("send_message", receiver_id="owner", content="done")["success"]
+    assert message["sender_id"] == "owner"
+    person = services.agents.get("owner")
+    assert [item.kind for item in services.attention.of(person)]
+    assert services.briefings.of("worker-a")
+    assert services.doctor(probe=lambda _: None).examine() is not None
+
+
+def test_a_value_that_is_neither_on_nor_off_and_an_unknown_name_are_named_and_left_out(services: Services) -> None:
+    for features, words in (
+        ({"proof": "maybe"}, "features.proof is 'maybe', not one of on, off"),
+        ({"prof": "off"}, "there is no feature called prof"),
+        ({"mail": "off"}, "there is no feature called mail"),
+        ({7: "off"}, "there is no feature called 7"),
+        (["proof"], "features is not a mapping"),
+    ):
+        say(services.root, features)
+        code, said = run(services, "up")
+        assert (code, words in said) == (1, True), said
+        code, said = run(services, "unread")
+        assert (code, words in said, "features in session.yaml" in said) == (0, True, True), said
+        opened = open_session(services.root, "demo")
+        assert [one.check for one in opened.doctor(probe=lambda _: None).examine() if "feature" in one.finding] == [
+            "features"
+        ]
+        assert ("proof" in opened.session.features) == (features != {"proof": "maybe"})
+
+
+@pytest.mark.parametrize("value", ["on", "yes", True])
+def test_what_is_said_to_be_on_is_on(services: Services, value: object) -> None:
+    say(services.root, {"proof": value})
+    assert tools_of(open_session(services.root, "demo").session.features).keys() == TOOLS.keys()
+
+
+def parked(services: Services, worker: Agent) -> tuple[str, str]:
+    seat = Seat(services, worker.id)
+    seat.call("get_next_action")
+    return "questions", seat.call("ask", question="Red or blue?", park=True)["question_id"]
+
+
+def reviewed(services: Services, worker: Agent) -> tuple[str, str]:
+    task = services.task_creation.create(services.agents.get("admin"), [NewTask(title="x", done_when=["review"])])[0]
+    services.task_changes.assign(services.agents.get("admin"), task.id, worker.id)
+    seat = Seat(services, worker.id)
+    seat.call("get_next_action")
+    seat.call("report_completed", result="success", task_id=task.id)
+    return "proof", task.id
+
+
+def reserved(services: Services, worker: Agent) -> tuple[str, str]:
+    return "reservations", Seat(services, worker.id).call("reserve_files", paths=["src/**"])["reservation_id"]
+
+
+@pytest.mark.parametrize("begin", [parked, reviewed, reserved], ids=lambda begin: begin.__name__)
+def test_what_is_open_keeps_a_feature_on(
+    services: Services, worker_a: Agent, begin: Callable[[Services, Agent], tuple[str, str]]
+) -> None:
+    services.task_creation.create(services.agents.get("admin"), [NewTask(title="work", assignee_id="worker-a")])
+    name, entity_id = begin(services, worker_a)
+    team = services.root.parent / "team.yaml"
+    team.write_text(f"session: demo\nagents: [{{id: owner, role: owner, type: human}}]\nfeatures: {{{name}: off}}\n")
+    before = (services.path / "session.yaml").read_bytes()
+    for command in (["init", "--team", str(team)], ["up"]):
+        code, said = run(services, *command)
+        assert (code, entity_id in said, f"The feature {name} cannot be off" in said) == (1, True, True), said
+        assert (services.path / "session.yaml").read_bytes() == before or command == ["up"]
+        say(services.root, {name: "off"})  # by hand
+    opened = open_session(services.root, "demo")
+    (finding,) = [one for one in opened.doctor(probe=lambda _: None).examine() if one.check == "features"]
+    assert entity_id in finding.finding
+    assert run(opened, "unread")[0] == 0
+
+
+def test_options_and_commands_below_others_go_with_their_feature(without: Without) -> None:
+    services = without("proof", "usage")
+    assert run(services, "task", "verify", "tsk_000000000000")[0] == 2
+    assert run(services, "task", "add", "x", "--done-when", "review")[0] == 2
+    assert run(services, "resume", "worker-a", "--tokens", "5")[0] == 2
+    assert run(services, "task", "add", "x")[0] == 0
+    assert "verify" not in run(services, "task", "--help")[1]
+
+
+def test_a_session_without_proof_asks_for_none_where_session_yaml_still_does(without: Without) -> None:
+    services = without("proof")
+    path = services.path / "session.yaml"
+    path.write_text(path.read_text() + "done_when: [review]\nchecks: {tests: 'false'}\n")
+    services = open_session(services.root, "demo")
+    (task,) = services.task_creation.create(services.agents.get("admin"), [NewTask(title="x")])
+    assert task.done_when == ()
+    assert services.checks.known() == {}
+
+
+def test_the_names_of_features_in_team_yaml_are_judged_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text(
+        "session: demo\nlanguage: en\nagents: [{id: owner, role: owner, type: human}]\nfeatures: {prof: off}\n"
+    )
+    arguments = ["init", "--team", str(tmp_path / "team.yaml"), "--root", str(tmp_path / "root"), "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, json.loads(result.stdout)["error"]) == (1, "invalid_arguments")
+    assert "prof" in json.loads(result.stdout)["message"]
+    assert not (tmp_path / "root").exists()
+
+
+def test_an_optional_feature_is_a_record_like_the_others() -> None:
+    assert all(isinstance(feature, Feature) for feature in OURS)
