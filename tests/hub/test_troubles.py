@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -71,8 +72,17 @@ def test_a_relay_that_hangs_is_ended_and_another_one_started(laptop: Machine) ->
         assert (stopped.returncode, stopped.stdout) == (0, "The relay has ended.\n")
         assert not is_alive(pid, None)
     assert seen(laptop).exchange == "no_relay"
-    assert command(laptop, "relay", "--start").returncode == 0
+    help_ = "multi-agent-mcp relay --start"
+    late = ("agent", "add", "late", "--parent", "admin")
+    refused = command(laptop, *late)
+    assert (refused.returncode, help_ in refused.stderr) == (1, True)
+    assert help_ in command(laptop, "machines").stdout
+    (item,) = waiting(laptop)
+    assert (item.command, problems(laptop)[LAPTOP]["repair"]) == (help_, help_)
+    assert command(laptop, *shlex.split(item.command)[1:]).returncode == 0
     eventually(lambda: seen(laptop).exchange == "connected")
+    assert waiting(laptop) == []
+    assert command(laptop, *late).returncode == 0
 
 
 @pytest.fixture

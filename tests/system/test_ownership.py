@@ -4,14 +4,18 @@ files away; some work for anybody."""
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.config import ROOT_NAME
 from multi_agent_mcp.errors import InvalidArguments, StorageError, UntrustedSession
 from multi_agent_mcp.services.tasks.board import NewTask
@@ -42,6 +46,12 @@ def refusal(root: Path) -> str:
     except UntrustedSession as untrusted:
         return catalogue("en").sentence(untrusted)
     return ""
+
+
+def follow(said: str) -> None:
+    """Runs a command that a sentence ends with."""
+    done = CliRunner().invoke(app, shlex.split(said.rstrip("."))[1:])
+    assert done.exit_code == 0, done.output
 
 
 @superuser
@@ -114,7 +124,7 @@ def test_with_sudo_the_callers_sessions_are_not_ones_own(services: Services, mon
     monkeypatch.setenv("SUDO_UID", str(MALLORY))
     said = refusal(services.root)
     assert f"belongs to uid {MALLORY}, not to you. Run this as that user, or without sudo" in said
-    trust(services.root)
+    follow(said[said.index("multi-agent-mcp trust") :])
     assert refusal(services.root) == ""
 
 
@@ -145,7 +155,9 @@ with suppress(Exit):
 
 @superuser
 @pytest.mark.parametrize(("name", "owner"), [(".", 0), ("demo", 0), (".", MALLORY), ("demo", MALLORY)])
-def test_a_session_that_one_may_not_enter_is_not_said_to_be_missing(name: str, owner: int) -> None:
+def test_a_session_that_one_may_not_enter_is_not_said_to_be_missing(
+    name: str, owner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with tempfile.TemporaryDirectory() as shared:  # no directory of pytest's, which others may not enter
         root = Path(shared) / ROOT_NAME
         (root / "demo").mkdir(parents=True)
@@ -156,9 +168,14 @@ def test_a_session_that_one_may_not_enter_is_not_said_to_be_missing(name: str, o
         env = {**os.environ, "LC_ALL": "C.UTF-8", "MULTI_AGENT_MCP_ROOT": ""}
         command = [sys.executable, "-c", AS_USER, str(EVE)]
         done = subprocess.run(command, cwd=shared, env=env, capture_output=True, text=True, check=False)
-    said = f"{root / name} belongs to {user_name(owner)}, who keeps it closed to you"
-    assert [line.count(said) for line in done.stdout.splitlines()] == [1, 1], done.stderr
-    assert done.stderr == f"multi-agent-mcp: untrusted_session: {done.stdout.splitlines()[0]}\n"
+        said = f"{root / name} belongs to {user_name(owner)}, who keeps it closed to you"
+        assert [line.count(said) for line in done.stdout.splitlines()] == [1, 1], done.stderr
+        assert done.stderr == f"multi-agent-mcp: untrusted_session: {done.stdout.splitlines()[0]}\n"
+        named = re.search(r"multi-agent-mcp init --root DIR", done.stdout)
+        assert named is not None
+        (Path(shared) / "team.yaml").write_text(TEAM, encoding="utf-8")
+        monkeypatch.chdir(shared)
+        follow(named[0].replace("DIR", str(Path(shared) / "mine")))
 
 
 @superuser

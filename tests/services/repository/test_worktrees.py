@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -461,7 +462,9 @@ def test_a_conflict_goes_to_its_author_and_its_resolution_is_merged(services: Se
     assert (letter["id"], letter["sender_id"]) == (merged.message_id, "owner")
     assert "- a.txt" in letter["content"]
     assert is_clean(project)
-    subprocess.run(["git", "merge", "-q", "main"], cwd=worktree.path, check=False, capture_output=True)
+    named = re.search(r"`(git [^`]+)`", letter["content"])
+    assert named is not None
+    subprocess.run(shlex.split(named[1]), cwd=worktree.path, check=False, capture_output=True)
     resolved = commit(worktree, "a.txt", "both\n")
     commit(worktree, "later.txt", "not yet\n")
     assert services.merging.merge(services.agents.get("owner"), task).delivery.commit == resolved
