@@ -109,12 +109,14 @@ class Environment(NamedTuple):
 class Repository:
     """How the agents share a repository. `enforces`: conflicting reservations are refused; `worktrees`: agents work in
     worktrees unless their record says otherwise; `workspace_setup`: what runs once in each; `guard`: whether hooks
-    refuse commands of git that take work from others (None: to agents in worktrees)."""
+    refuse commands of git that take work from others (None: to agents in worktrees); `server_commits`: our server
+    commits what an agent has left in its worktree when it reports, unless its record says otherwise."""
 
     enforces: bool = False
     worktrees: bool = False
     workspace_setup: str | tuple[str, ...] | None = None
     guard: bool | None = None
+    server_commits: bool = False
 
 
 class Destination(NamedTuple):
@@ -454,7 +456,9 @@ def parse_console(given: Any) -> bool:
 
 RESERVATIONS = ("advise", "enforce")
 SHARED, WORKTREE = "shared", "worktree"
-REPOSITORY_KEYS = ("reservations", "workspace", "workspace_setup", "guard")
+BY_AGENT, BY_SERVER = "agent", "server"
+"""Who commits what an agent has done in its worktree."""
+REPOSITORY_KEYS = ("reservations", "workspace", "workspace_setup", "guard", "commit")
 
 
 def parse_repository(data: Mapping[str, Any]) -> Repository:
@@ -470,6 +474,7 @@ def parse_repository(data: Mapping[str, Any]) -> Repository:
         worktrees=_choice(data, "workspace", (SHARED, WORKTREE)) == WORKTREE,
         workspace_setup=tuple(setup) if isinstance(setup, list) else setup,
         guard=guard,
+        server_commits=_choice(data, "commit", (BY_AGENT, BY_SERVER)) == BY_SERVER,
     )
 
 

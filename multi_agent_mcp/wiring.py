@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.board import Board, TaskCreation
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
     from multi_agent_mcp.services.tasks.checks import Checks
-    from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
+    from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction, Section
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.usage.usage import Budgets, Usage
     from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.workspace import Workspace
+    from multi_agent_mcp.system.commits import CommitPlace
     from multi_agent_mcp.telemetry.recording import Export, Telemetry
 
 T = TypeVar("T")
@@ -541,7 +542,11 @@ class Services:
     def delivery_records(self) -> DeliveryRecords:
         from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
 
-        return DeliveryRecords(self.session, worktree_of=self.worktree_directory)
+        return DeliveryRecords(
+            self.session,
+            worktree_of=self.worktree_directory,
+            commit_place=self.commit_place,
+        )
 
     @part
     def merging(self) -> Merging:
@@ -575,14 +580,22 @@ class Services:
         found = head_of(place)
         return None if found == NO_HEAD else found
 
-    def report_delivery(self, task: Task, *, failed: bool = False) -> None:
+    def report_delivery(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None:
         """Records what a task delivers by its assignee's report; a stat(2) where there are no worktrees."""
         if (self.path / ".workspaces").is_dir():
-            self.delivery_records.report(task, failed=failed)
+            self.delivery_records.report(task, summary, failed=failed)
+
+    def commit_place(self, agent_id: str) -> CommitPlace | None:
+        """An agent's worktree, if our server commits in it; a stat(2) as above."""
+        return self.worktrees.commit_place(agent_id) if (self.path / ".workspaces").is_dir() else None
+
+    def reported_delivery(self, task: Task) -> Delivery | None:
+        """What a task delivers by its last report; a stat(2) as above."""
+        return self.delivery_records.of(task) if (self.path / ".workspaces").is_dir() else None
 
     def left_behind(self, task: Task) -> Sequence[str]:
         """The files that were not committed when a task was last reported; a stat(2) as above."""
-        found = self.delivery_records.of(task) if (self.path / ".workspaces").is_dir() else None
+        found = self.reported_delivery(task)
         return () if found is None else found.files
 
     def finish_delivery(self, task: Task) -> None:

@@ -236,7 +236,7 @@ def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
     superior = agent.parent_id or texts("prompt.nobody")
     who = texts("prompt.who", agent_id=agent.id, session=services.session.name, role=role, superior=superior)
     if (worktree := services.worktrees.of(agent.id)) is not None:
-        who += texts("prompt.worktree", branch=worktree.branch)
+        who += texts(services.worktrees.prompt_key(agent.id), branch=worktree.branch)
     return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now", server=SERVER_NAME))
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from multi_agent_mcp.domain.task import ReportStatus, TaskPriority, TaskStatus
+from multi_agent_mcp.domain.task import ReportStatus, Task, TaskPriority, TaskStatus
 from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.server.calls import LEADERS, REPORTERS, TASK, UNLISTED, Answer, Call, Tool, written
 from multi_agent_mcp.services.tasks.board import NewTask, summary_of
@@ -65,9 +65,10 @@ def report_task_completion(
             "status": examined.task.status,
             **examined.as_answer(),
             **(_what_next(call, examined) or _exit_from(call, found.id)),
+            **_left_behind(call, examined.task),
         }
     task, message_id = services.next_action.report_end(call.me, task_id, status, message, summary)
-    return {"task_id": task.id, "message_id": message_id, **_exit_from(call, task.id)}
+    return {"task_id": task.id, "message_id": message_id, **_exit_from(call, task.id), **_left_behind(call, task)}
 
 
 def _exit_from(call: Call, task_id: str) -> Answer:
@@ -147,7 +148,7 @@ def report_completed(
         delivered = _delivered(call, task.id, summary, next_steps)
         task, examined = delivered.task, delivered.as_answer() if delivered.task.done_when else {}
         if going_on := _what_next(call, delivered):
-            return {"task_id": task.id, "status": task.status, **examined, **going_on}
+            return {"task_id": task.id, "status": task.status, **examined, **going_on, **_left_behind(call, task)}
     else:
         task = call.services.next_action.report_completed(call.me, call.session, result, summary, next_steps, task)
     return {
@@ -155,7 +156,7 @@ def report_completed(
         "status": task.status if task else "blocked",
         **examined,
         **_exit(call),
-        **(_left_behind(call, task.id) if task else {}),
+        **(_left_behind(call, task) if task else {}),
     }
 
 
@@ -179,12 +180,16 @@ def _what_next(call: Call, examined: Examined) -> Answer:
     return {"action": action, "instruction": call.services.texts(text)}
 
 
-def _left_behind(call: Call, task_id: str) -> Answer:
-    """What a delivery from a worktree lacks, as it was not committed."""
-    delivery = call.services.worktrees.delivery(task_id)
-    if delivery is None or not delivery.uncommitted:
+def _left_behind(call: Call, task: Task) -> Answer:
+    """The commit that our server made for a delivery from a worktree, and what it lacks, as it was not committed."""
+    delivery = call.services.reported_delivery(task)
+    if delivery is None:
         return {}
-    return {"uncommitted": call.services.texts("worktree.uncommitted", count=delivery.uncommitted)}
+    answer: Answer = {"committed": delivery.commit} if delivery.by_server else {}
+    if delivery.uncommitted:
+        said = call.services.texts("worktree.uncommitted", count=delivery.uncommitted)
+        answer["uncommitted"] = " ".join(filter(None, (said, delivery.held_back)))
+    return answer
 
 
 class BatchTask(BaseModel):
@@ -225,11 +230,12 @@ def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_rea
         if is_mine and call.services.deliveries.is_delivered(task):
             examined = _delivered(call, task.id, None)
             moved = {"task_id": task.id, "previous_status": task.status, "new_status": examined.task.status}
-            return {**moved, **examined.as_answer(), **_what_next(call, examined)}
+            return {**moved, **examined.as_answer(), **_what_next(call, examined), **_left_behind(call, examined.task)}
     task, previous = call.services.deliveries.set_status(call.me, task_id, status, blocked_reason)
     if task.assignee_id == call.me.id:
         call.services.next_action.status_changed(call.session, task, blocked_reason)
-    return {"task_id": task.id, "previous_status": previous, "new_status": task.status}
+    left = _left_behind(call, task) if task.status == "done" else {}
+    return {"task_id": task.id, "previous_status": previous, "new_status": task.status, **left}
 
 
 def request_task(call: Call, title: str, description: str = "", priority: TaskPriority = "medium") -> Answer:

@@ -15,13 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import SHARED, WORKTREE, working_directory
+from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE, working_directory
 from multi_agent_mcp.domain.patterns import matcher, patterns_of
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.bounded_run import end_of_output
+from multi_agent_mcp.system.commits import CommitPlace
 from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.git import (
     GitFailed,
@@ -180,6 +181,20 @@ class Worktrees(Service):
             == WORKTREE
         )
 
+    def commit_place(self, agent_id: str) -> CommitPlace | None:
+        """The agent's worktree if our server commits in it: `commit` of the agent, else of the team."""
+        worktree, agent = self.of(agent_id), self.workspace.registry.all().get(agent_id)
+        if worktree is None or agent is None:
+            return None
+        default = BY_SERVER if self.session.settings.repository.server_commits else BY_AGENT
+        if agent.extra.get("commit", default) != BY_SERVER:
+            return None
+        return CommitPlace(worktree.path, agent_id, common_directory(str(self.project)))
+
+    def prompt_key(self, agent_id: str) -> str:
+        """The key of what an agent is told of its worktree."""
+        return "prompt.worktree" if self.commit_place(agent_id) is None else "prompt.worktree.committed"
+
     def of(self, agent_id: str) -> Worktree | None:
         """The record of an agent's worktree, or None."""
         found: Worktree | None = _read(Worktree, self._record(agent_id))
@@ -188,7 +203,7 @@ class Worktrees(Service):
     def section(self, agent: Agent, _task: Task | None) -> str | None:
         """The section of the briefing about the worktree in which an agent works."""
         worktree = self.of(agent.id)
-        return None if worktree is None else self.texts("prompt.worktree", branch=worktree.branch).strip()
+        return None if worktree is None else self.texts(self.prompt_key(agent.id), branch=worktree.branch).strip()
 
     def still_open(self) -> list[str]:
         """The agents that have a worktree."""

@@ -508,7 +508,7 @@ class Interrupting:
 class Delivered(Protocol):
     """Records what a task delivers by a report (`DeliveryRecords.report`)."""
 
-    def __call__(self, task: Task, *, failed: bool = False) -> None: ...
+    def __call__(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None: ...
 
 
 @dataclass(eq=False)
@@ -554,7 +554,7 @@ class TaskReports(Service):
         task = self._reportable(reporter, task_id)
         require_text("summary", summary)
         failed = status != "completed"
-        self.delivered(task, failed=failed)
+        self.delivered(task, summary or message, failed=failed)
         return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
 
     def require_reportable(self, reporter: Agent, task_id: str, message: str, summary: str | None) -> Task:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.task import Line, Task, new_value, old_value
+from multi_agent_mcp.domain.text import one_line, sanitize
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
+from multi_agent_mcp.system.commits import CommitPlace, commit_all, shown_name
 from multi_agent_mcp.system.git import git, is_ancestor
 from multi_agent_mcp.system.working_tree import uncommitted
 
@@ -32,7 +34,8 @@ class Delivery:
     (None for none), and how many files were `uncommitted` then, of which `files` names the first. `number`: how many
     lines the task's history had. `returned`: it could not be merged as it is; it is delivered again with a commit that
     contains this one, such as the project's with which it was in conflict. `ahead`: how many commits the project did
-    not have then; with 0 nothing was committed for it."""
+    not have then; with 0 nothing was committed for it. `by_server`: our server made the commit; `held_back`: why it did
+    not commit the rest, in words."""
 
     task_id: str
     agent_id: str
@@ -44,6 +47,8 @@ class Delivery:
     files: tuple[str, ...] = ()
     number: int | None = None
     ahead: int | None = None
+    by_server: bool = False
+    held_back: str | None = None
 
     @classmethod
     def of(cls, facts: Any) -> Delivery | None:
@@ -76,6 +81,8 @@ class DeliveryRecords(Service):
 
     worktree_of: Callable[[str], Path | None]
     """The directory of an agent's worktree, if it has one here."""
+    commit_place: Callable[[str], CommitPlace | None]
+    """An agent's worktree, if our server commits in it."""
 
     def look(self, task: Task) -> Delivery | None:
         """What the task would deliver now; None if its agent has no worktree here. Raises `GitFailed`."""
@@ -90,12 +97,27 @@ class DeliveryRecords(Service):
             commit=git(place, "rev-parse", "--verify", "HEAD"),
             at=format_time(self.clock()),
             uncommitted=len(files),
-            files=tuple(files[:FILES_SHOWN]),
+            files=tuple(map(shown_name, files[:FILES_SHOWN])),
             number=len(task.history),
             ahead=int(git(place, "rev-list", "--count", "HEAD", "--not", "main-worktree/HEAD")),
         )
 
-    def report(self, task: Task, *, failed: bool = False) -> None:
+    def found(self, task: Task, summary: str | None) -> Delivery | None:
+        """As `look`, after our server has committed what the agent has left, where it is to do so."""
+        place, made, why = self.commit_place(str(task.assignee_id)), None, None
+        if place is not None and self.worktree_of(place.agent_id) is not None:
+            words = (one_line(task.title), sanitize(summary or "").strip(), f"Task: {task.id}")
+            try:
+                made = commit_all(place, "\n\n".join(filter(None, words)))
+            except Refusal as refusal:
+                why = self.texts.sentence(refusal)
+        if (found := self.look(task)) is None:
+            return None
+        known = self.of(task)
+        is_ours = found.commit == made or (known is not None and known.by_server and known.commit == found.commit)
+        return replace(found, by_server=is_ours, held_back=why if found.files else None)
+
+    def report(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None:
         """Records what the task delivers now, as its assignee says that it is done, in place of what was recorded
         before: nothing if it has `failed`. What is over stays as it is. Never raises: a report must not fail for
         it."""
@@ -104,7 +126,7 @@ class DeliveryRecords(Service):
                 return
             if failed:
                 self._record(task.id).remove()
-            elif (found := self.look(task)) is not None:
+            elif (found := self.found(task, summary)) is not None:
                 self.note(found)
         except Refusal as refusal:
             logger.warning("what %s delivers is not known: %s", task.id, refusal)

@@ -5,7 +5,7 @@ the assignee goes on. A task becomes `done` only by `SettleDelivery`, with the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +109,7 @@ class Deliveries(Service):
         found = self.task_changes.get(task_id)
         found.require_assignee(assignee.id)
         resolution = resolution or self.checks.records.resolution(found)
-        head = None if found.final and resolution is None else self._head(found, change, resolution)
+        head = None if found.final and resolution is None else self._head(found, change, summary, resolution)
 
         def deliver(task: Task) -> Task:
             task.require_assignee(assignee.id)
@@ -117,27 +117,28 @@ class Deliveries(Service):
 
         return self.workspace.tasks.update(found.id, deliver)
 
-    def _head(self, task: Task, change: Change, resolution: Delivery | None) -> str:
+    def _head(self, task: Task, change: Change, summary: str | None, resolution: Delivery | None) -> str:
         """The name of what a task delivers now, whose commit is recorded. Raises `NotCommitted`, `GitFailed`."""
         records = self.checks.records
-        if (found := resolution or records.look(task)) is None:
+        if (found := resolution or records.found(task, summary)) is None:
             commit = head_of(self.checks.directory_of(task.assignee_id))
             return state_name(commit, format_time(change.at), is_whole=False)
         if found.files and task.done_when:
-            raise self._not_committed(task, found.files, change)
+            raise self._not_committed(task, found, change)
         return state_name(records.note(found).commit, found.at, is_whole=True)
 
-    def _not_committed(self, task: Task, files: Sequence[str], change: Change) -> NotCommitted:
+    def _not_committed(self, task: Task, found: Delivery, change: Change) -> NotCommitted:
         """Notes in the task that it was called done in vain; its superior is told after the second time."""
-        named = ", ".join(files)
+        named, why = ", ".join(found.files), found.held_back
         task = self.workspace.tasks.update(
-            task.id, lambda found: found.recorded(change, **{NOT_COMMITTED: list(files)})
+            task.id, lambda known: known.recorded(change, **{NOT_COMMITTED: list(found.files)})
         )
         begun, _ = task.latest("status", "assignee_id") or (-1, {})
         times = sum(number > begun and NOT_COMMITTED in line for number, line in task.history.at_hand())
         if times > 1:
-            self._tell_superior(task, NOT_COMMITTED, begun, named)
-        return NotCommitted(task_id=task.id, files=named)
+            self._tell_superior(task, NOT_COMMITTED, begun, f"{named}\n{why}" if why else named)
+        key, facts = ("commit_held_back", {"why": why}) if why else (None, {})
+        return NotCommitted(key, task_id=task.id, files=named, **facts)
 
     def _tell_superior(self, task: Task, action: str, cause: object, reason: str) -> None:
         """Tells the one who gets the assignee's reports, once for this cause."""
@@ -336,7 +337,7 @@ class Deliveries(Service):
         if status == "done" and actor.id == task.assignee_id and task.final and self.is_delivered(task):
             return self._deliver_here(actor, task, reason), previous
         if status == "done" and actor.id == task.assignee_id and not task.done_when:
-            self.task_reports.delivered(task)
+            self.task_reports.delivered(task, reason)
         if status not in ("done", "review") or not task.done_when:
             return self.task_changes.set_status(actor, task_id, status, reason)
         if actor.id == task.assignee_id and previous != "review":

@@ -33,6 +33,7 @@ _CHOICES: Mapping[str, Sequence[str | None]] = {
     "role": ROLES,
     "type": AGENT_TYPES,
     "workspace": (config.SHARED, config.WORKTREE),
+    "commit": (config.BY_AGENT, config.BY_SERVER),
     "spawn": (ON_DEMAND, None),
     "shell": (*config.SHELLS, None),
 }

@@ -239,7 +239,7 @@ class NextAction(Service):
         if task.status in ("backlog", "todo") and result == "success":
             require_startable(self.workspace, task)
         if task.assignee_id == agent.id:
-            self.task_reports.delivered(task, failed=result != "success")
+            self.task_reports.delivered(task, summary, failed=result != "success")
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
         execution = self._execution_of(session, task.id)
         operation = ReportCompleted(
