@@ -26,6 +26,7 @@ import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
@@ -130,9 +131,7 @@ class App:
             ):
                 group.start_soon(watch)
             group.start_soon(self._start_background)
-            served = None
-            while served is not (served := self.stdio.input.messages):
-                await self.server.run(served, self.stdio.output, options)
+            await serve(self.server, self.stdio, options)
             await self._end_regularly()
 
     async def _start_background(self) -> None:
@@ -208,6 +207,13 @@ class App:
         os._exit(code)
 
 
+async def serve(server: Server[Any], stdio: Stdio, options: InitializationOptions) -> None:
+    """Serves the input until it ends, also one that begins anew (`Input`)."""
+    served = None
+    while served is not (served := stdio.input.messages):
+        await server.run(served, stdio.output, options)
+
+
 async def ended(host_pid: int) -> None:
     """Waits until the host that started this process has ended."""
     end = end_of(host_pid)
@@ -242,7 +248,7 @@ async def _serve_help(server: Server[Any], host_pid: int) -> None:
         group.start_soon(_cancel_with, group.cancel_scope, ended, host_pid)
         group.start_soon(_cancel_with, group.cancel_scope, stdio.output.write)
         options = server.create_initialization_options(NotificationOptions())
-        group.start_soon(server.run, stdio.input.messages, stdio.output, options)
+        group.start_soon(serve, server, stdio, options)
         await stdio.input.read()
         with anyio.move_on_after(LAST_ANSWERS_SECONDS):
             await stdio.output.answered()

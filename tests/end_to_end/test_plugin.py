@@ -13,6 +13,7 @@ import pytest
 from multi_agent_mcp.server.app import HELP_TOOL
 from multi_agent_mcp.texts import catalogue
 from tests.end_to_end.support import COMMAND, Team
+from tests.end_to_end.test_eras import envelope
 
 HELLO: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
@@ -21,8 +22,9 @@ HELLO: dict[str, Any] = {
 }
 
 
-def _started(env: dict[str, str], directory: Path) -> tuple[dict[str, Any], list[str], Any]:
-    """Starts the plugin's server; returns its answer to `initialize`, its tools, and what its first tool answers."""
+def _started(env: dict[str, str], directory: Path, *, probed: bool = False) -> tuple[dict[str, Any], list[str], Any]:
+    """Starts the plugin's server; returns its answer to `initialize`, its tools, and what its first tool answers. A
+    host that has `probed` it has asked what it can do, before it shakes hands after all."""
     with subprocess.Popen(
         [*COMMAND, "serve", "--plugin"],
         cwd=directory,
@@ -40,6 +42,7 @@ def _started(env: dict[str, str], directory: Path) -> tuple[dict[str, Any], list
             assert server.stdout
             return json.loads(server.stdout.readline())["result"]
 
+        assert not probed or ask(0, "server/discover", _meta=envelope())["supportedVersions"]
         hello = ask(1, "initialize", **HELLO)
         print('{"jsonrpc": "2.0", "method": "notifications/initialized"}', file=server.stdin, flush=True)
         names = [tool["name"] for tool in ask(2, "tools/list")["tools"]]
@@ -64,6 +67,9 @@ def test_without_an_agent_it_says_how_to_make_a_team_and_with_one_it_is_the_agen
         assert (hello["instructions"], tools) == (sentence, [HELP_TOOL])
         assert json.loads(answer["content"][0]["text"])["message"] == sentence
 
+    assert _started(team.env, tmp_path, probed=True)[1] == [HELP_TOOL]
+    assert "get_next_action" in _started(_of(team, AGENT="worker-a"), tmp_path, probed=True)[1]
+
     hello, tools, _ = _started(_of(team, AGENT="worker-a"), tmp_path)
     assert "get_next_action" in tools
     assert hello["instructions"].startswith(catalogue(team.services.texts.language)("server.instructions")[:40])
@@ -85,6 +91,7 @@ def test_its_hooks_speak_to_an_agents_host_only_and_only_once(
     team: Team, tmp_path: Path, added: dict[str, str], *, speaks: bool
 ) -> None:
     task = team.ask("task", "add", "Sort the figures", "--assignee", "worker-a")["task_id"]
+    team.ask("task", "status", task, "in_progress")
     team.ask("task", "status", task, "blocked", "--reason", "wait")
 
     def denied(tool: str) -> bool:
