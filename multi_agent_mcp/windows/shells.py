@@ -13,8 +13,15 @@ from multi_agent_mcp.doorbell.tmux.team_panes import executed, is_compound
 from multi_agent_mcp.hosts import hosts
 
 SH = "/bin/sh"
-_OF_HOSTS = ("NO_COLOR", "PAGER", "GIT_PAGER", "GH_PAGER", "GIT_EDITOR", "COLORTERM")
+OF_HOSTS = (
+    *("AGENT", "AI_AGENT", "COLORTERM", "COREPACK_ENABLE_AUTO_PIN", "NO_COLOR", "NoDefaultCurrentDirectoryInExePath"),
+    *("PAGER", "PYTHONUNBUFFERED", "npm_config_user_agent", "GCM_INTERACTIVE", "GH_PAGER", "GH_PROMPT_DISABLED"),
+    *("GIT_ASKPASS", "GIT_CONFIG_COUNT", "GIT_EDITOR", "GIT_OPTIONAL_LOCKS", "GIT_PAGER", "GIT_TERMINAL_PROMPT"),
+    "SSH_ASKPASS",
+)
 """What hosts set for the programs that they run, because nobody sees these; a person may have set them, too."""
+GIT_SETTINGS = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""What Gemini CLI sets so that git has no settings of the person's: with /dev/null for the first of them."""
 _OF_GIT = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_CONFIG_PARAMETERS"),
@@ -53,7 +60,8 @@ def _without_inherited() -> str:
     marks = sorted(name for host in hosts().values() for name in host.inherited)
     found = "".join(f"${{{name}-}}" for name in marks)
     own = " ".join([*marks, *_OF_GIT, *_OF_AN_AGENT])
-    return f'[ -z "{found}" ] || unset {" ".join(_OF_HOSTS)}; unset {own}'
+    settings = f'[ "${{{GIT_SETTINGS[0]}-}}" != /dev/null ] || unset {" ".join(GIT_SETTINGS)}'
+    return f'[ -z "{found}" ] || {{ unset {" ".join(OF_HOSTS)}; {settings}; }}; unset {own}'
 
 
 def quoted_in_any(text: str) -> set[str]:
