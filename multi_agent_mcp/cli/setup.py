@@ -343,6 +343,8 @@ def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent], texts: Tex
 @session_command()
 def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
     """Print the configuration of a host for an agent, or write it."""
+    from multi_agent_mcp.system.git import way_to_ignore
+
     agent_id = context.services.agents.here(agent).id
     where = expanded(directory).absolute() if directory else None
     configurations = context.services.host_configurations
@@ -352,15 +354,21 @@ def host_config(context: SessionContext, host: str, agent: str, write: bool, dir
         return
     backups = dict(configurations.write(configuration))
     files = [{"file": str(file), "backup": str(backup) if backup else None} for file, backup in backups.items()]
-    lines = _written_lines(configuration, backups, context.texts)
-    context.answer({**configuration.as_answer(), "written": files}, lines)
+    ways = {item.path: way for item in configuration.files if (way := way_to_ignore(item.path)) is not None}
+    lines = _written_lines(configuration, backups, ways, context.texts)
+    context.answer({**configuration.as_answer(), "written": files, "not_ignored": list(map(str, ways))}, lines)
 
 
-def _written_lines(configuration: HostConfiguration, backups: dict[Path, Path | None], texts: Texts) -> Iterator[str]:
+def _written_lines(
+    configuration: HostConfiguration, backups: dict[Path, Path | None], ways: Mapping[Path, str], texts: Texts
+) -> Iterator[str]:
+    """The lines for people; `ways` are those of having git ignore the files that it does not."""
     for item in configuration.files:
         backup = backups.get(item.path)
         written = "backup" if backup else "written"
         yield texts(f"host_config.{written if item.path in backups else 'unchanged'}", path=item.path, backup=backup)
+    for path, way in ways.items():
+        yield texts("host_config.not_ignored", path=path, command=way)
     yield texts("host_config.then", command=configuration.start)
 
 

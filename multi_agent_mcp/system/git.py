@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -146,6 +148,17 @@ def is_worktree(path: str, branch: str) -> bool:
         return not is_begun and git(path, "symbolic-ref", "--short", "HEAD") == branch
     except GitFailed:
         return False
+
+
+def way_to_ignore(path: Path) -> str | None:
+    """Returns the line for sh(1) that keeps this file out of the commits of this clone alone; None if it needs none, as
+    it lies in no repository, is ignored or committed."""
+    with suppress(GitFailed):
+        if git(path.parent, "ls-files", "--others", "--exclude-standard", "--", f":(literal){path.name}"):
+            pattern = re.sub(r"([\\*?\[])", r"\\\1", f"/{git(path.parent, 'rev-parse', '--show-prefix')}{path.name}")
+            exclude = path.parent / git(path.parent, "rev-parse", "--git-path", "info/exclude")
+            return f"printf '%s\\n' {shlex.quote(pattern)} >> {shlex.quote(os.path.normpath(exclude))}"
+    return None
 
 
 def copy_untracked(source: Path, target: Path, is_included: Callable[[str], bool], *, but: Path) -> None:

@@ -726,6 +726,11 @@ ELSEWHERE: Mapping[str, str] = {
         *("error.host_not_configured", "host_config.then", "repair.stuck_no_server"),
     ),
     **by(
+        "end_to_end/test_host_config.py::"
+        "test_a_file_that_could_be_committed_is_named_with_the_line_that_has_git_ignore_it",
+        "host_config.not_ignored",
+    ),
+    **by(
         "end_to_end/test_waiter.py::test_the_waiter_wakes_on_new_mail_with_the_doorbells_line_and_is_armed_until_then",
         "reason.no_hook",
     ),

@@ -15,6 +15,7 @@ import pytest
 
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.supervision import Slot
+from multi_agent_mcp.system.git import git
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.window_registry import environment_of
 from tests.end_to_end.support import COMMAND, Team, run
@@ -49,6 +50,27 @@ THEIR_TOML = '# mine\nmodel = "m"\n\n[mcp_servers.other]\ncommand = "x"  # keep\
 
 def write(team: Team, host: str, agent: str = "worker-a") -> dict[str, Any]:
     return team.ask("host-config", host, "--agent", agent, "--write", "--directory", team.base / "work")
+
+
+def test_a_file_that_could_be_committed_is_named_with_the_line_that_has_git_ignore_it(team: Team) -> None:
+    work = team.base / "work [#1]"
+    work.mkdir()
+    git(team.base, "init", "-q")
+    write_there = ("host-config", "gemini", "--agent", "worker-a", "--write", "--directory", work)
+    named = team.ask(*write_there)["not_ignored"]
+    assert named == [str(work / ".gemini" / "settings.json")]
+    (line,) = (line for line in team.run(*write_there).stdout.splitlines() if "info/exclude" in line)
+    subprocess.run(["sh", "-c", line[line.index("printf") :]], check=True)
+    assert ".gemini" not in git(team.base, "status", "--porcelain", "--untracked-files=all")
+    assert team.ask(*write_there)["not_ignored"] == []
+
+
+def test_a_file_is_not_named_outside_of_repositories_or_once_it_is_committed(team: Team) -> None:
+    assert write(team, "gemini")["not_ignored"] == []
+    git(team.base, "init", "-q")
+    git(team.base, "add", "work")
+    assert write(team, "gemini")["not_ignored"] == []
+    assert team.ask("host-config", "claude", "--agent", "worker-a", "--write")["not_ignored"] == []
 
 
 def put_theirs(team: Team) -> Path:
