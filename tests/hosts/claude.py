@@ -24,7 +24,7 @@ class Claude(Host):
     compacts, fills = "/compact", True
     dialog = "Do you want to proceed?"
     trust, trusting = "Yes, I trust this folder", ("Down", "Enter")
-    lacks = frozenset({"rest"})
+    lacks = frozenset({"arguments", "rest"})
 
     command = f"claude --mcp-config {{mcp_config}} --strict-mcp-config {ASKING} --allowedTools mcp__ipc"
 

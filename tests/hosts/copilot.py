@@ -21,7 +21,7 @@ class Copilot(Host):
     dialog = "Do you want to run this command?"
     trust = "Confirm folder trust"
     command = "copilot {mcp_config}"
-    lacks = frozenset({"waker", "queue"})
+    lacks = frozenset({"arguments", "waker", "queue"})
 
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
         config = home / ".copilot" / "config.json"

@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from tests.end_to_end.support import UP, Team, Terminal, wait_until
 from tests.hosts.replies import Call, Reply, Request, Say
 from tests.hosts.scenarios import Measured
 from tests.hosts.scripted_model import PATIENCE_SECONDS, ScriptedModel, way_to_wait
-from tests.hosts.stage import KEY_PAUSE_SECONDS, Host, clear_away, environment
+from tests.hosts.stage import KEY_PAUSE_SECONDS, Host, clear_away, environment, inhabitants
 
 TEAM = """\
 session: demo
@@ -91,12 +91,22 @@ class LiteralModel:
 class LastingTeam:
     """The team's session, its tmux server, and the model that all its hosts talk to."""
 
-    def __init__(self, mind: LiteralModel, base: Path, env: dict[str, str], command: str, *, on_demand: bool) -> None:
+    def __init__(
+        self,
+        mind: LiteralModel,
+        base: Path,
+        env: dict[str, str],
+        command: str,
+        partner: Host | None,
+        *,
+        on_demand: bool,
+    ) -> None:
         spawn = ", spawn: on_demand" if on_demand else ""
         self.team = Team(base, env).make(TEAM.format(command=command, spawn=spawn))
         self.mind, host = mind, mind.host
         self.model = ScriptedModel(self.mind.decide)
-        env |= host.settle_in(base / "home", self.model.url, trusted=base)
+        for one in filter(None, (host, partner)):
+            env |= one.settle_in(base / "home", self.model.url, trusted=base)
         if mind.subscribes:
             host.subscribe(env, base / "home")
         host.prepare(self.team, base)
@@ -126,10 +136,13 @@ class LastingTeam:
 
     def at_rest(self) -> None:
         """Waits until the worker's host is idle."""
+        wait_until(lambda: self.screen.endswith("idle"), "it is idle", PATIENCE_SECONDS)
+
+    @property
+    def screen(self) -> str:
+        """The worker's host, and what its screen is known to be."""
         services = self.team.services
-        wait_until(
-            lambda: services.screen(services.agents.get("worker-a")).endswith("idle"), "it is idle", PATIENCE_SECONDS
-        )
+        return services.screen(services.agents.get("worker-a"))
 
     def types(self, text: str) -> None:
         """A person types a line into the worker's pane."""
@@ -145,6 +158,17 @@ class LastingTeam:
     def summaries(self) -> int:
         """How many summaries of a conversation, and other things without tools, the host has asked for."""
         return self.mind.summaries + self.model.asides
+
+    def hosts_left(self) -> list[int]:
+        """The processes of the worker's host, without the tmux server and what we ask here."""
+        program = self.mind.host.program
+        words = (f"/node_modules/{program.package}", f"/.bin/{program.command}", "multi_agent_mcp")
+        left = []
+        for pid in inhabitants(self.team.base):
+            with suppress(OSError):
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+                left += [pid] if any(word in line for word in words) else []
+        return left
 
     @property
     def states(self) -> list[str]:
@@ -175,6 +199,8 @@ class LastingScenario:
     on_demand: bool = False
     subscribed: bool = False
     only: frozenset[str] = frozenset()
+    partner: Host | None = None
+    """Another host that it needs."""
 
     def fits(self, host: Host) -> bool:
         return not self.only or host.name in self.only
@@ -182,15 +208,17 @@ class LastingScenario:
     def run(self, host: Host, binaries: Path) -> Measured:
         mind = LiteralModel(host, self.silent)
         mind.subscribes = self.subscribed
-        with lasting_team(mind, binaries, host.command, on_demand=self.on_demand) as built:
+        with lasting_team(mind, binaries, host.command, partner=self.partner, on_demand=self.on_demand) as built:
             return self.play(built)
 
 
 @contextmanager
-def lasting_team(mind: LiteralModel, binaries: Path, command: str, *, on_demand: bool = False) -> Iterator[LastingTeam]:
+def lasting_team(
+    mind: LiteralModel, binaries: Path, command: str, *, partner: Host | None = None, on_demand: bool = False
+) -> Iterator[LastingTeam]:
     base = Path(tempfile.mkdtemp(prefix="mamh-", dir="/tmp"))
     try:
-        built = LastingTeam(mind, base, environment(base, binaries), command, on_demand=on_demand)
+        built = LastingTeam(mind, base, environment(base, binaries), command, partner, on_demand=on_demand)
         try:
             yield built
         except Exception as error:
@@ -289,7 +317,24 @@ def goes_on_after_a_crash(team: LastingTeam) -> Measured:
     return Measured(took * 1000, "tmux killed → task done in the same conversation, briefed once")
 
 
+def goes_on_after_it_was_taken_down(team: LastingTeam) -> Measured:
+    """`down` leaves no process of it, and `up` continues its conversation."""
+    task = at_work(team)
+    team.at_rest()
+    began = time.monotonic()
+    team.team.ask("down")
+    wait_until(lambda: not team.hosts_left(), "its host has ended")
+    took = time.monotonic() - began
+    team.mind.holds = False
+    answer = team.team.ask(*UP, "--socket", team.terminal.socket)
+    wait_until(lambda: task_of(team.team, task.id).status == "done", "the task is done", 2 * PATIENCE_SECONDS)
+    agents = {item["agent_id"]: item for item in answer["agents"]}
+    assert agents["worker-a"]["continued"], agents["worker-a"]
+    return Measured(took * 1000, "`down` → no process of it is left; then `up`, the task done in its conversation")
+
+
 LASTING_SCENARIOS = (
+    LastingScenario("down and up with a task in hand: nothing is left, goes on", goes_on_after_it_was_taken_down),
     LastingScenario("tmux dies with a task in hand: goes on, briefed once", goes_on_after_a_crash),
     LastingScenario(
         "compacted with a task in hand: goes on, briefed once", goes_on_after_a_compaction, only=frozenset({"claude"})

@@ -26,7 +26,7 @@ class OpenCode(Host):
     fills = True
     dialog = "Permission required"
     command = "opencode {mcp_config}"
-    lacks = frozenset({"waker", "queue", "trust", "stop"})
+    lacks = frozenset({"arguments", "waker", "queue", "trust", "stop"})
 
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:  # noqa: ARG002
         provider = {

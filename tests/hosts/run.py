@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import re
 import secrets
 import signal
 import subprocess
@@ -16,14 +19,18 @@ from pathlib import Path
 from tests.end_to_end.support import REPOSITORY
 from tests.hosts import points
 from tests.hosts.awake import AWAKE_SCENARIOS, HOSTS, PARTNERS, AwakeScenario
+from tests.hosts.changed import CHANGED_SCENARIOS
 from tests.hosts.lasting import LASTING_SCENARIOS, LastingScenario
 from tests.hosts.limited import LIMITED_SCENARIOS
+from tests.hosts.offline import OFFLINE_SCENARIOS
 from tests.hosts.plugged import PLUGIN_SCENARIOS, PluginScenario
+from tests.hosts.replies import Json
+from tests.hosts.sandboxed import SandboxedScenario
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
 from tests.hosts.worktrees import WorktreesScenario
 
-AnyScenario = PluginScenario | Scenario | AwakeScenario | LastingScenario | WorktreesScenario
+AnyScenario = PluginScenario | Scenario | AwakeScenario | LastingScenario | SandboxedScenario | WorktreesScenario
 
 INSTALL_SECONDS = 600
 
@@ -58,11 +65,15 @@ def main(arguments: Sequence[str]) -> int:
             *AWAKE_SCENARIOS,
             *LASTING_SCENARIOS,
             *LIMITED_SCENARIOS,
+            *OFFLINE_SCENARIOS,
+            *CHANGED_SCENARIOS,
             *PLUGIN_SCENARIOS,
+            SandboxedScenario(),
             WorktreesScenario(),
         ]
         for scenario in scenarios:
-            if scenario.fits(host) and (options.only is None or options.only in scenario.title):
+            is_wanted = not options.only or any(words in scenario.title for words in options.only)
+            if scenario.fits(host) and is_wanted:
                 for _ in range(options.repeat):
                     rows.append(play(host, version, scenario, binaries))
                     _say(f"{host.name:8} {'ok    ' if rows[-1].passed else 'FAILED'} {scenario.title}: {rows[-1].what}")
@@ -109,14 +120,40 @@ def install(hosts: Iterable[Host], cache: Path, *, latest: bool) -> Path:
                 break
         else:
             raise SystemExit(f"{program.package} could not be installed")
-    return cache / "node_modules" / ".bin"
+    binaries = cache / "node_modules" / ".bin"
+    if (node := node_to_install(binaries, [_described(cache, host.program.package) for host in hosts])) is not None:
+        _say(f"installing node@{node}: the one that is here is older than a host asks for")
+        if not _npm(cache, f"node@{node}"):
+            raise SystemExit(f"node@{node} could not be installed")
+    return binaries
+
+
+def node_to_install(binaries: Path, packages: Iterable[Json]) -> int | None:
+    """Returns the major version of Node.js that these packages ask for, if neither the cache's commands nor PATH have
+    it; else None."""
+    done = subprocess.run(
+        ["node", "--version"], env=_with(binaries), capture_output=True, encoding="utf-8", check=False, timeout=60
+    )
+    asked = [re.search(r"[0-9]+", package.get("engines", {}).get("node", "")) for package in packages]
+    wanted = max((int(found[0]) for found in asked if found is not None), default=0)
+    return wanted if wanted > int(done.stdout.strip().lstrip("v").partition(".")[0]) else None
+
+
+def _described(cache: Path, package: str) -> Json:
+    text = (cache / "node_modules" / package / "package.json").read_text(encoding="utf-8")
+    described: Json = json.loads(text)
+    return described
+
+
+def _with(binaries: Path) -> dict[str, str]:
+    """This environment, in which the cache's commands come first, as in the scenarios."""
+    return {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"}
 
 
 def version_of(host: Host, binaries: Path) -> str:
     """Returns the version that the program prints."""
-    done = subprocess.run(
-        [binaries / host.program.command, "--version"], capture_output=True, encoding="utf-8", check=True, timeout=60
-    )
+    call = [str(binaries / host.program.command), "--version"]
+    done = subprocess.run(call, env=_with(binaries), capture_output=True, encoding="utf-8", check=True, timeout=60)
     return next((word.rstrip(".") for word in done.stdout.split() if word[0].isdigit()), "?")
 
 
@@ -144,7 +181,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/test-hosts", description=__doc__)
     parser.add_argument("--cache", metavar="DIR", type=Path, default=REPOSITORY / ".cache" / "hosts")
     parser.add_argument("--host", choices=[host.name for host in HOSTS])
-    parser.add_argument("--only", metavar="WORDS", help="only scenarios whose title holds these words")
+    only = "only scenarios whose title holds these words (or those of another --only)"
+    parser.add_argument("--only", metavar="WORDS", action="append", default=[], help=only)
     parser.add_argument("--repeat", metavar="N", type=int, default=1, help="play each scenario so many times")
     parser.add_argument(
         "--points", metavar="N", type=int, help="instead: kill tmux, or compact, at so many random points of work"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from multi_agent_mcp.hosts import description, hosts
+from multi_agent_mcp.windows.shells import GIT_SETTINGS, OF_HOSTS
 from tests.end_to_end.support import wait_until
 from tests.hosts.replies import Say
-from tests.hosts.stage import TASK, Host, Stage, stage
+from tests.hosts.stage import AGENT, TASK, Host, Stage, names_in, stage
 
 DRAFT = "half a sentence"
 LINE = "[IPC] New message"  # without the rest `[IPC]` stands in our instructions, too
@@ -20,6 +23,10 @@ TOOLS_WORD = "the-tool-ran"
 MANY = 50
 RACES = 8
 RACE_WIDTH_SECONDS = 0.35
+OF_SHELLS = frozenset({"OLDPWD", "PWD", "SHLVL"})
+HARMLESS = ("MULTI_AGENT_MCP_", "_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "LC_", "DISPLAY", "DBUS_SESSION_")
+"""Beginnings of names that may be passed on: ours are replaced, git counts its own by GIT_CONFIG_COUNT, and Gemini CLI
+empties those of a desktop, which does no harm."""
 STILL_SECONDS = 2.0  # the doorbell thread has tried again within that time
 
 
@@ -355,6 +362,33 @@ def wakes_without_keys(stage: Stage) -> Measured:
     return Measured(read, f"stored → read; the line after {(request.at - sent) * 1000:.0f}, the draft stays")
 
 
+def tells_what_it_passes_on(stage: Stage) -> Measured:
+    """What it adds to the environment of its tools' commands and of our server is known: `up` leaves it out."""
+    printed, own = stage.project / "environment", names_in(Path(f"/proc/{stage.host_process}/environ").read_bytes())
+    script = stage.project / "prints-it"
+    script.write_text(f"env -0 >{printed}.part; mv {printed}.part {printed}\n", encoding="utf-8")
+    stage.say("work", stage.host.shell(f"sh {script}"))  # Gemini CLI asks about a line that redirects
+    wait_until(printed.exists, "the tool has run")
+    (session,) = stage.team.services.sessions.live(AGENT)
+    seen = names_in(printed.read_bytes()) | names_in(Path(f"/proc/{session.pid}/environ").read_bytes())
+    added = {name for name in seen - own if not name.startswith(HARMLESS)}
+    known = {*hosts()[stage.host.name].inherited, *OF_HOSTS, *GIT_SETTINGS, *OF_SHELLS}
+    assert added <= known, f"not known: {sorted(added - known)}"
+    return Measured(len(added), f"added variables: {', '.join(sorted(added - OF_SHELLS))}")
+
+
+def has_its_own_arguments_taken_off(stage: Stage) -> Measured:
+    """It offers its model arguments of its own with our tools, and sends them along."""
+    (argument, _) = description(stage.host.name)["arguments"]
+    began = time.monotonic()
+    stage.say("work", stage.host.tool("get_my_tasks", **{argument: True}), Say("seen"))
+    asked = stage.model.request_with("work")
+    assert argument in json.dumps(asked.body["tools"]), "it does not offer it any more"
+    told = stage.model.request_with('"tasks"', after=1)
+    assert "invalid_arguments" not in told.news, told.news
+    return Measured((time.monotonic() - began) * 1000, f"called with {argument} → answered")
+
+
 def _greet(stage: Stage) -> None:
     """A first turn: only then Codex names its thread."""
     stage.say("hello")
@@ -365,6 +399,8 @@ def _greet(stage: Stage) -> None:
 SCENARIOS = (
     Scenario("loads the server by `host-config`, tools offered", loads_the_server),
     Scenario("idle: woken by the pane doorbell, reads its mail", rings_when_idle),
+    Scenario("what it adds to the environment of others is known", tells_what_it_passes_on),
+    Scenario("arguments of its own in a call are taken off", has_its_own_arguments_taken_off, needs="arguments"),
     Scenario("busy thinking: the line is queued", queues_while_thinking, needs="queue"),
     Scenario("busy in a tool: the line is queued", queues_during_a_tool, needs="queue"),
     Scenario("busy: nothing typed, delivered after", rests_while_busy, needs="rest"),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from multi_agent_mcp.server.app import HELP_TOOL
 from tests.hosts.replies import Answer, Call, Decide, Json, Refuse, Reply, Request, Say, Wire
 from tests.hosts.wires import anthropic, completions, gemini, responses
 
@@ -20,7 +21,7 @@ PATIENCE_SECONDS = 180.0
 """OpenCode takes 100 s to its first screen on two cores that twenty others want."""
 LONGEST_HOLD_SECONDS = 120.0
 MORE_MAIL = re.compile(r'"unread_remaining": ?[1-9]')
-WAITING = (Call("WaitForMcpServers"), Call("ToolSearch", {"query": "get_next_action read_messages"}))
+WAITING = (Call("WaitForMcpServers"), Call("ToolSearch", {"query": f"get_next_action read_messages {HELP_TOOL}"}))
 DOORBELL = re.compile(r"\[IPC\] New message")
 WIRES = {
     "/messages": anthropic.WIRE,
@@ -48,17 +49,30 @@ class ScriptedModel:
         class Handler(_Handler):
             scripted = model
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._handler = Handler
+        self.is_away = False
+        self._server = self._listening(0)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def _listening(self, port: int) -> ThreadingHTTPServer:
+        server = ThreadingHTTPServer(("127.0.0.1", port), self._handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def leave(self) -> None:
+        """Nobody listens on its port any more, and open connections are closed with their next request."""
+        self.is_away = True
+        self.close()
+
+    def come_back(self) -> None:
+        """It listens again, on the same port."""
+        self._server = self._listening(self._server.server_port)
+        self.is_away = False
 
     def script(self, *replies: Reply) -> None:
         self._script.extend(replies)
@@ -120,6 +134,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        if self.scripted.is_away:
+            self.close_connection = True
+            return
         path = self.path.partition("?")[0]
         if (count := _ending(COUNTS, path)) is not None:
             self._whole(200, count)

@@ -69,9 +69,10 @@ class Host(ABC):
     """Text of its question whether its directory is trusted."""
     trusting: tuple[str, ...] = ("Enter",)
     """The keys with which a human says yes to it."""
-    lacks: frozenset[str] = frozenset({"rest", "trust"})
-    """Features that a scenario may need and this host lacks: `hooks`, a `waker` (a channel without keys), a `queue` for
-    lines entered while it works, being left at `rest` afterwards, a question of `trust`, or a hook run at a `stop`."""
+    lacks: frozenset[str] = frozenset({"rest", "trust", "arguments"})
+    """Features that a scenario may need and this host lacks: `arguments` of its own in each call, `hooks`, a `waker` (a
+    channel without keys), a `queue` for lines entered while it works, being left at `rest` afterwards, a question of
+    `trust`, or a hook run at a `stop`."""
 
     @abstractmethod
     def settle_in(self, home: Path, url: str, *, trusted: Path, asks: bool = False) -> Mapping[str, str]:
@@ -196,9 +197,16 @@ class Stage:
     def interrupt(self) -> None:
         """The task the agent works on is blocked by its superior."""
         task = self.team.ask("task", "add", TASK, "--assignee", AGENT)["task_id"]
+        self.team.ask("task", "status", task, "in_progress")
         self.team.ask("task", "status", task, "blocked", "--reason", "scripted")
 
     # observations
+
+    @property
+    def host_process(self) -> int:
+        """The process that the shell in the pane has started."""
+        shell = self.pane.fact("pane_pid")
+        return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
 
     @property
     def sight(self) -> Classification:
@@ -278,13 +286,25 @@ def stage(
         clear_away(base)
 
 
-def clear_away(base: Path) -> None:
-    """Removes a world, and ends whoever still lives in it: Gemini CLI outlives its window when that closes as it
-    begins."""
+def names_in(environment: bytes) -> set[str]:
+    """The names of an environment, in the form of `env -0` and of `/proc/PID/environ`."""
+    return {line.partition(b"=")[0].decode() for line in environment.split(b"\0") if line}
+
+
+def inhabitants(base: Path) -> Iterator[int]:
+    """The processes that live in a world: those with its HOME."""
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if f"HOME={base / 'home'}".encode() in environ.read_bytes().split(b"\0"):
-                os.kill(int(environ.parent.name), signal.SIGKILL)
+                yield int(environ.parent.name)
+
+
+def clear_away(base: Path) -> None:
+    """Removes a world, and ends whoever still lives in it: Gemini CLI outlives its window when that closes as it
+    begins."""
+    for pid in inhabitants(base):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
     shutil.rmtree(base, ignore_errors=True)
 
 
