@@ -953,8 +953,10 @@ class Services:
 
     def is_at_work(self, agent: Agent) -> bool:
         """Whether the agent's host works, by its screen."""
+        from multi_agent_mcp.domain.stuck import BUSY
+
         seen = self.host_in_pane(agent) if agent.pane_id is not None else None
-        return seen is not None and seen[1] == "busy"
+        return seen is not None and seen[1] == BUSY
 
     def opens_chat(self, agent_id: str) -> bool:
         """Whether a supervisor runs that opens a chat window for an agent to whom a conversation's message came."""

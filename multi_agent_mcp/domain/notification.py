@@ -306,7 +306,7 @@ def tells(notice_id: str, present: str) -> bool:
 def update_of(task: Task) -> Notification | None:
     """The notification of an assignee that the content of the task it works on was changed, or None. Of several changes
     the last one counts."""
-    if task.assignee_id is None or task.status != "in_progress":
+    if task.assignee_id is None or not task.is_worked_on:
         return None
     begun, _ = task.latest("status", "assignee_id") or (-1, {})
     changes = ((number, entry) for number, entry in task.history.at_hand() if number > begun and _edits(entry))

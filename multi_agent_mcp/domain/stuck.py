@@ -15,6 +15,8 @@ LOGIN = "login"
 """The state of a host's screen that asks a person to log in."""
 DIALOG = "dialog"
 """The state of a host's screen that asks a person anything else."""
+BUSY = "busy"
+"""The state of the screen of a host that works."""
 LIFELESS = frozenset(
     {"no_pane", "pane_gone", "pane_changed", "pane_dead", "tmux_gone", "tmux_restarted", "no_tmux", "shell"}
 )

@@ -435,8 +435,8 @@ class Task(Identified):
             raise Unauthorized("not_assignee", task_id=self.id, assignee_id=self.assignee_id or "-")
 
     def require_writer(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
-        """Raises `Unauthorized` unless the agent is the assignee, the creator or a superior of the assignee
-        (docs/protocol.md, Hierarchy)."""
+        """Raises `Unauthorized` unless the agent is the assignee, the creator or a superior of the assignee, or an
+        owner while the assignee is nobody's id (docs/protocol.md, Hierarchy)."""
         if not self.concerns(agent_id, agents):
             raise Unauthorized("not_task_writer", task_id=self.id, agent_id=agent_id)
 
@@ -450,7 +450,9 @@ class Task(Identified):
         assignee = self.assignee_id
         if agent_id in {assignee, self.created_by}:
             return True
-        return assignee is not None and assignee in agents and is_superior(agent_id, assignee, agents)
+        if assignee is not None and assignee not in agents:
+            return agent_id in agents and agents[agent_id].role == "owner"
+        return assignee is not None and is_superior(agent_id, assignee, agents)
 
     def require_open(self) -> None:
         """Raises `InvalidStatusTransition` if the task is done or cancelled."""

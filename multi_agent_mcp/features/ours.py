@@ -149,7 +149,7 @@ TASKS = Feature(
         Endpoint("POST", "/tasks/{task_id}/assignee", ".web.api.tasks:assign"),
         Endpoint("POST", "/tasks/{task_id}/decision", ".web.api.tasks:decide"),
     ),
-    checks={"stuck": ".services.doctor.doctor:stuck"},
+    checks={"stuck": ".services.doctor.doctor:stuck", "tasks": ".services.doctor.doctor:tasks"},
     attention={"request": 100, "blocked": 130},
     items=(".services.attention:Attention.requests", ".services.attention:Attention.blocked"),
 )

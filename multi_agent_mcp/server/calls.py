@@ -28,6 +28,7 @@ from multi_agent_mcp.services.notifications.notifications import NOTHING, Pendin
 from multi_agent_mcp.services.sessions.agent_sessions import Cancelled, Confirmation, LiveSession
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.server.binding import Binding
     from multi_agent_mcp.services.upkeep import Stillness
     from multi_agent_mcp.texts import Texts
@@ -512,11 +513,26 @@ class Middleware:
                 "from": "self_chat_session",
                 "related_task_id": pending.from_chat.task_id,
             }
+        if (pause := self._pause(call)) is not None:
+            by = pause.sender_id or "system"
+            notices["paused"] = {"by": by, "instruction": self._texts("next.paused", by=by)}
         if unread := self._unread(call):
             notices["unread_messages"] = unread
         if quarantined := self._newly_quarantined(call):
             notices["quarantined"] = quarantined
         return notices
+
+    def _pause(self, call: Call) -> Notification | None:
+        """The pause that the agent has read and that lasts, for its task session: each answer says so again."""
+        if call.purpose != "task" or call.session.record.ended_at is not None:
+            return None
+        if call.still is not None:
+            return call.still.pause
+        try:
+            return self.services.derived_notices.pause_of(call.me.id)
+        except Refusal as refusal:
+            logger.warning("whether %s is paused is not known: %s", call.me.id, refusal)
+            return None
 
     def _unread(self, call: Call) -> int:
         if call.unread is not None:

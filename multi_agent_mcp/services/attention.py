@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
-from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS, LOGIN, PaneLook
+from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
@@ -57,6 +57,9 @@ KINDS = tuple(sorted(RANKS, key=RANKS.__getitem__))
 """The kinds of items, worst first."""
 MAIL_MAX = 50
 UNDELIVERED_AFTER = timedelta(seconds=30)
+STOPS_WITHIN = timedelta(minutes=1)
+"""How long the host of a paused agent may go on before it is said."""
+PAUSED = ("paused", "budget")
 RUNG_AT_HOME = "other_machine"
 """The reason for which mail to another machine is not announced here: no problem. That machine lists its own."""
 TOLD_BY_OTHERS = frozenset({"stuck", "panes", "waiting", "supervisor"})
@@ -193,7 +196,7 @@ class Attention(Service):
         further = [item for where in features.each("items") for item in called(where, self, person) or ()]
         waiting = [
             *asking.values(),
-            *further,
+            *(self._with_work(item, panes.looks) for item in further),
             *self._not_running(idle),
             *self._ended(name for name in panes.ended if name not in idle),
             *self._silent(panes.unseen),
@@ -377,6 +380,14 @@ class Attention(Service):
                     text=pause.reason or "-" if by_system else words,
                     command=f"multi-agent-mcp resume {agent.id}{' --tokens 100000' if by_system else ''}",
                 )
+
+    def _with_work(self, item: Item, looks: Mapping[str, PaneLook]) -> Item:
+        """The item, which says so if it is about a paused agent whose host works on, long after it was told."""
+        look = looks.get(item.agent_id or "") if item.kind in PAUSED else None
+        told_long_ago = item.since is not None and not is_recent(item.since, self.clock(), STOPS_WITHIN)
+        if look is None or look.state != BUSY or not told_long_ago:
+            return item
+        return replace(item, text=self.session.people("attention.works_on", text=item.text, host=look.host))
 
     def kept(self, _person: Agent) -> Iterator[Item]:
         """Yields an item for each worktree that was to be removed and holds work."""

@@ -18,6 +18,7 @@ from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modifi
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.services.usage.limits import Limits
@@ -28,13 +29,15 @@ if TYPE_CHECKING:
 class Stillness:
     """That no notification waits or is to be written, with what it depends on: the modification times `seen`, the team
     as it was, and the time `until` which no deadline passes. `works`: an execution of the agent runs. There are
-    no intents and no limit of the agent while `empty` are the modification times where they lie; None: there may be."""
+    no intents and no limit of the agent while `empty` are the modification times where they lie; None: there may be.
+    `pause`: the pause that the agent has read and that lasts."""
 
     seen: Mapping[str, int]
     empty: Mapping[str, int] | None
     agents: Mapping[str, Agent]
     until: datetime | None
     works: bool
+    pause: Notification | None = None
 
 
 @dataclass(eq=False)
@@ -119,7 +122,8 @@ class Upkeep(Service):
         seen = {path: mtime for path, mtime in good_for.items() if mtime is not None}
         if len(seen) < len(good_for):
             return None
-        return Stillness(seen, self._empty(agent_id), agents, self.questions.next_deadline(), works)
+        pause, deadline = self.derived.pause_of(agent_id), self.questions.next_deadline()
+        return Stillness(seen, self._empty(agent_id), agents, deadline, works, pause)
 
     def _empty(self, agent_id: str) -> dict[str, int] | None:
         """The modification times of the intents' directory and the agent's limit, if there are no intents and no limit

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 ROTATE_BYTES = 1 << 20
 HEAD_BYTES = 2048
 TASKS_LOOKED_AT = 200
+HEADER_BYTES = 65_536
 _IN_PROGRESS = b"\nstatus: in_progress\n"
+_REPORTED = b"\nreported_at: '"  # the last key but those of others, after the history
 
 
 class Edited(namedtuple("Edited", ("path", "repository"))):
@@ -124,7 +126,7 @@ def all_edits(session_path: str, since: float) -> Iterator[Edit]:
 
 
 def task_in_hand(session_path: str, agent_id: str) -> str | None:
-    """The id of a task that the agent works on, by the heads of its files; None if there is none."""
+    """The id of a task that the agent works on, by the headers of its files; None if there is none."""
     place = f"{session_path}/tasks/{agent_id}"
     try:
         names = sorted(name for name in os.listdir(place) if name.endswith(".md"))  # noqa: PTH208 - as above
@@ -133,7 +135,10 @@ def task_in_hand(session_path: str, agent_id: str) -> str | None:
     for name in names[:TASKS_LOOKED_AT]:
         try:
             with open(f"{place}/{name}", "rb", opener=careful) as file:
-                if _IN_PROGRESS in file.read(HEAD_BYTES):
+                if _IN_PROGRESS in (head := file.read(HEAD_BYTES)):
+                    header, _, _ = (head + file.read(HEADER_BYTES)).partition(b"\n---\n")
+                    if _REPORTED in header:
+                        continue
                     return name.removesuffix(".md")
         except OSError:
             continue

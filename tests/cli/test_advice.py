@@ -360,6 +360,23 @@ def a_question_of_nobody(stage: Stage) -> None:
     stage.helps("repair.question_of_nobody", "doctor", "agent add ghost")
 
 
+@plays("repair.task_of_nobody")
+def tasks_of_nobody(stage: Stage) -> None:
+    stage.made()
+    for command in ("task assign {} AGENT", "task status {} cancelled"):
+        services = stage.services
+        admin, new = services.agents.get("admin"), NewTask(title="Build", assignee_id="worker-a")
+        (task,) = services.task_creation.create(admin, [new], None)
+        path = stage.path / "tasks" / "worker-a" / f"{task.id}.md"
+        ghosts = stage.path / "tasks" / "ghost"
+        ghosts.mkdir(exist_ok=True)
+        path.replace(ghosts / path.name)
+        text = (ghosts / path.name).read_text().replace("assignee_id: worker-a", "assignee_id: ghost")
+        (ghosts / path.name).write_text(text)
+        assert task.id in stage.done("attention")
+        stage.helps("repair.task_of_nobody", "doctor", command.format(task.id), AGENT="worker-a")
+
+
 @plays("repair.no_agent")
 def a_mailbox_of_nobody(stage: Stage) -> None:
     stage.made()

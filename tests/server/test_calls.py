@@ -60,6 +60,21 @@ def test_a_call_that_an_interrupt_replaces_does_not_run(services: Services) -> N
     assert ran == ["worker-a"]
 
 
+def test_every_answer_to_a_paused_agents_task_session_says_so_until_it_is_resumed(
+    services: Services, owner: Agent
+) -> None:
+    seat, chat = Seat(services, "worker-a"), Seat(services, "worker-a", purpose="chat")
+    services.interrupts.pause("worker-a", None, sender_id="owner")
+    assert seat.call("get_notifications")["paused"]["by"] == "owner"
+    for _ in range(3):
+        answer = seat.call("get_my_tasks")
+        assert (answer["notification"], answer["paused"]["by"]) == ("There are no notifications", "owner")
+        assert "[IPC]" in answer["paused"]["instruction"]
+    assert "paused" not in chat.call("get_my_tasks")
+    services.interrupting.resume(owner, "worker-a")
+    assert "paused" not in seat.call("get_my_tasks")
+
+
 def test_mail_of_an_answer_that_an_interrupt_replaces_is_unread_again(services: Services, owner: Agent) -> None:
     send(services, "admin", "worker-a")
 

@@ -179,6 +179,18 @@ def test_a_command_that_died_at_once_is_said_until_its_agent_runs(services: Serv
     assert [found for found in services.doctor(lambda _: None).examine() if found.check == "supervisor"] == []
 
 
+def test_a_paused_agent_whose_host_works_on_is_shown_so(services: Services, panes: Panes, clock: Clock) -> None:
+    services.interrupts.pause("worker-a", None, sender_id="admin", reason="lunch")
+    panes.shows = ("claude", "busy")
+    assert waiting(services, panes)[0].text == "paused by admin (lunch)"
+    clock.advance(61)
+    (found,) = (item for item in waiting(services, panes) if item.kind == "paused")
+    assert found.text == "claude works on nevertheless: paused by admin (lunch)"
+    panes.shows = ("claude", "idle")
+    (found,) = (item for item in waiting(services, panes) if item.kind == "paused")
+    assert found.text == "paused by admin (lunch)"
+
+
 def test_who_is_paused_and_the_owners_own_wait_are_listed_with_the_commands_that_end_them(
     services: Services, panes: Panes
 ) -> None:

@@ -22,7 +22,7 @@ from multi_agent_mcp.domain.patterns import is_meant
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS
-from multi_agent_mcp.domain.text import display_id, named
+from multi_agent_mcp.domain.text import display_id, named, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
@@ -130,6 +130,15 @@ def questions(context: CheckContext) -> Iterator[Finding]:
         if question_id is not None and (found is None or found.settled):
             fix = partial(context.question_effects.release, task, question_id)
             yield context.found("questions", PROBLEM, task.id, "parked_for_nothing", fix, question_id=question_id)
+
+
+def tasks(context: CheckContext) -> Iterator[Finding]:
+    """Open tasks of somebody who is not in the team."""
+    agents = context.agents.all()
+    for task in context.workspace.tasks.open():
+        if task.assignee_id is not None and task.assignee_id not in agents:
+            facts = {"agent_id": display_id(task.assignee_id), "title": one_line(task.title)}
+            yield context.found("tasks", PROBLEM, task.id, "task_of_nobody", task_id=task.id, **facts)
 
 
 def events(context: CheckContext) -> Iterator[Finding]:

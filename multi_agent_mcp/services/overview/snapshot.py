@@ -161,7 +161,7 @@ class Snapshots(Service):
         """The rows of all agents, each below its superior. `tasks` are the open tasks, if already read; `stuck` the
         stuck agents, if they are to be shown."""
         found = self.workspace.tasks.open() if tasks is None else tasks
-        running = sorted((task for task in found if task.status == "in_progress"), key=work_order)
+        running = sorted((task for task in found if task.is_worked_on), key=work_order)
         current = {task.assignee_id: task for task in reversed(running)}  # the first of each agent's wins
         everybody, open_to = in_tree_order(self.workspace.registry.active()), self._open_questions()
         return [

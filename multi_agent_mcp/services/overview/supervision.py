@@ -30,7 +30,6 @@ from multi_agent_mcp.domain.stuck import (
     stuck,
     stuck_notice,
 )
-from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import format_time, is_recent, json_values, parse_time
 from multi_agent_mcp.errors import AlreadyExists, StorageError
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.chat import Delegations
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
@@ -645,7 +645,7 @@ class _Work:
         return task_id, max([began_at, *(task.updated_at for task in self.given[agent_id])])
 
     def _others_work_for(self, agent_id: str) -> bool:
-        return any(task.status in WITH_ASSIGNEE for task in self.given[agent_id])
+        return any(task.status == "todo" or task.is_worked_on for task in self.given[agent_id])
 
 
 # Which dialogs were listed to whom a moment ago, so that a person who has just read a question need not repeat its id

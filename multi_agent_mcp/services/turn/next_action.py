@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from multi_agent_mcp.domain.agent import ANY_TASK, ROLES, Agent, AgentSession, superiors
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, is_report
+from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Change, Task, completed
 from multi_agent_mcp.domain.text import quoted, quoted_lines
 from multi_agent_mcp.domain.times import format_time
@@ -357,7 +358,7 @@ class NextAction(Service):
 
     def _waiting(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """`exit`, or `wait` for a session that began no task or whose agent has parked one."""
-        if any(question.park for question in self.answering.questions.asked_by(agent.id)):
+        if any(parked_by(task) is not None for task in self.workspace.tasks.open(agent.id)):
             return {"action": "wait", "instruction": self.texts("next.wait.parked")}
         return self._action("wait" if session.record.task_id is None else "exit")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.notification import announcement_of, reminders_of
+from multi_agent_mcp.domain.stuck import BUSY
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
 from multi_agent_mcp.services.notifications.notifications import text_of
 from multi_agent_mcp.session import Service
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 REMINDED_AFTER = (timedelta(minutes=2), timedelta(minutes=10))
 """How long an agent is idle before the first reminder, and how much later the second follows."""
-BUSY = "busy"
 
 
 @dataclass(eq=False)

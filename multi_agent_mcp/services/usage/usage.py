@@ -205,7 +205,7 @@ class Usage(Service):
         under_way = (task for task in tasks.open(agent_id) if task.status == "in_progress")
         for task in (*under_way, *tasks.closed(agent_id, since=since)):
             if task.started_at is not None:
-                yield task.started_at, task.completed_at, task.id
+                yield task.started_at, task.completed_at or task.reported_at, task.id
 
 
 def _midnight(moment: datetime, zone: tzinfo) -> datetime:

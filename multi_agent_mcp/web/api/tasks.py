@@ -39,7 +39,7 @@ def board(call: ApiRequest) -> dict[str, Any]:
     subtasks, overlaps = services.board.subtask_counts(), services.edits.overlaps()
 
     def card(task: Task) -> dict[str, Any]:
-        shared = overlaps.get(task.assignee_id or "", []) if task.status == "in_progress" else []
+        shared = overlaps.get(task.assignee_id or "", []) if task.is_worked_on else []
         return _with_targets(call, task, task_card(task, subtasks.get(task.id))) | {"shared_files": shared}
 
     shown = [
@@ -158,7 +158,7 @@ def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[
     whether the agent that works on it is `paused`."""
     sentence = call.services.texts.sentence
     refusals = call.services.task_changes.targets(call.me, task)
-    worker = task.assignee_id if task.status == "in_progress" else None
+    worker = task.assignee_id if task.is_worked_on else None
     paused = worker is not None and call.services.derived_notices.pause_of(worker) is not None
     return record | {
         "paused": paused,

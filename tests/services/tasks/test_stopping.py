@@ -202,6 +202,8 @@ def test_a_parked_task_is_stopped_for_good_by_whoever_blocks_it(services: Servic
     question, _ = services.next_action.ask(worker, session, Asking(question="which?", to_id="admin", park=True))
     clock.advance(1)
     _, previous = services.task_changes.set_status(services.agents.get(by), task.id, "blocked", "not at all")
+    action = services.next_action.next_action(worker, session)
+    assert (action["action"], "parked" in action["instruction"]) == ("exit", False)
     services.questions.answer(services.agents.get("admin"), question.id, "this one")
     late = forks.context(services.workspace.root)
     late.follow_questions()

@@ -9,6 +9,7 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Change
 from multi_agent_mcp.services.turn.reading import Query
+from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.crash.stage import Seat
@@ -120,3 +121,17 @@ def test_only_an_agent_with_a_past_is_briefed(services: Services) -> None:
     first.binding.close()
     new(services, "tomorrow")
     assert "briefing" in Seat(forks.context(services.workspace.root), "worker-a").call("get_next_action")
+
+
+def test_a_reported_task_is_in_nobodys_hands_wherever_that_is_asked(services: Services, admin: Agent) -> None:
+    task, seat = running(services), Seat(services, "worker-a")
+    seat.call("get_next_action")
+    assert edit_log.task_in_hand(str(services.path), "worker-a") == task.id
+    report(seat, task.id)
+    (row,) = (row for row in services.snapshots.agents() if row.agent.id == "worker-a")
+    assert row.task is None
+    assert edit_log.task_in_hand(str(services.path), "worker-a") is None
+    services.task_changes.edit(task.id, {"title": "Another"}, Change(by="admin", at=services.clock()))
+    assert services.notifications.waiting("worker-a") == []
+    services.reading.read(admin, Query())
+    assert again(services, task).status == "done"
