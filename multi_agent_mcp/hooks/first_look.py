@@ -169,13 +169,22 @@ class ToolCall(namedtuple("ToolCall", ("paths", "command", "cwd"), defaults=((),
         return bool(git) and re.search(_GUARDED, rest) is not None
 
 
+def _directory() -> str:
+    """The working directory, by the name that it had if it was removed meanwhile."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - here and below: pathlib takes long to import
+    except FileNotFoundError:
+        known = "/proc/self/cwd"
+        return os.readlink(known).removesuffix(" (deleted)") if os.path.islink(known) else "/"  # noqa: PTH114, PTH115
+
+
 def tool_call(event: Mapping[str, Any], tools: Mapping[str, Mapping[str, Sequence[str]]]) -> ToolCall:
     """Parses a hook's event."""
     given, name = event.get("tool_input"), str(event.get("tool_name", ""))
     if not isinstance(given, dict):
         return ToolCall()
     cwd = event.get("cwd")
-    base = cwd if isinstance(cwd, str) and cwd else os.getcwd()  # noqa: PTH109 - pathlib takes long to import
+    base = cwd if isinstance(cwd, str) and cwd else _directory()
 
     def text(kind: str) -> str:
         values = (given.get(key) for key in tools.get(kind, {}).get(name, ()))

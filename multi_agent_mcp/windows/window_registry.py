@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.config import child_environment, tmux_socket
+from multi_agent_mcp.config import child_environment, tmux_socket, working_directory
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
@@ -98,8 +98,9 @@ class TeamWindows:
         Raises `InvalidArguments` if tmux is missing or refuses."""
         told: dict[str, Any] = {"stays": stays, "continues": continues}
         told["prompted"] = is_prompted(self.services, slot, command)
+        new = self._new(slot, command, str(working_directory()), remains=remains)
         self.records.record(slot, {"socket_path": self.socket_path}, failures, **told)
-        pane = self._panes.open(self._new(slot, command, remains=remains))
+        pane = self._panes.open(new)
         if pane in self.found or (pane is not None and pane.dead and not remains):
             pane = None  # kept from an earlier program of this slot
         if pane is not None and stays:  # not for the supervisor's attempts: a pane that `up` kept is more informative
@@ -113,19 +114,24 @@ class TeamWindows:
         window = self.records.window(slot)
         told: dict[str, Any] = {"stays": window is None or window.stays, "continues": continues}
         told["prompted"] = is_prompted(self.services, slot, command)
+        new = self._new(slot, command)
         self.records.record(slot, {"socket_path": pane.socket_path}, 0, **told)
         self.found.remove(pane)
         self.living.pop(slot, None)
-        return self._opened(slot, self._on(pane.socket_path).restart(pane, self._new(slot, command)), 0)
+        return self._opened(slot, self._on(pane.socket_path).restart(pane, new), 0)
 
     def end_program(self, pane: OwnPane) -> None:
         """Ends the program of an open pane, which stays for `restart`."""
         self._on(pane.socket_path).keep(pane)
         end(pane.pane_pid, signal.SIGHUP, END_SECONDS)
 
-    def _new(self, slot: Slot, command: str, *, remains: bool = False) -> NewWindow:
+    def _new(self, slot: Slot, command: str, directory: str | None = None, *, remains: bool = False) -> NewWindow:
+        """The window of a slot: in its agent's worktree, else in `directory`. Raises `InvalidArguments` if its program
+        could not work there: tmux would start it elsewhere and say nothing."""
         worktree = None if slot in OWN_SLOTS else self.services.worktrees.of(slot.agent_id)
-        directory = None if worktree is None else worktree.directory
+        directory = None if slot in OWN_SLOTS else directory if worktree is None else worktree.directory
+        if directory is not None and not (os.path.isdir(directory) and os.access(directory, os.X_OK)):  # noqa: PTH112
+            raise InvalidArguments("no_directory", directory=directory)
         words = started(
             command, self.shell_of(slot), directory=directory, environment=environment_of(self.services, slot)
         )

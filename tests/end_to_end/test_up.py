@@ -15,7 +15,7 @@ import pytest
 
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.system.process import is_alive
-from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, wait_until
+from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, run, wait_until
 from tests.programs import PACKAGES
 
 pytestmark = [pytest.mark.tmux]
@@ -60,6 +60,21 @@ def panes(terminal: Terminal) -> dict[str, str]:
     found = [row.split() for row in listed if not row.startswith("work ")]
     assert len(found) == len({name for _, name, _ in found}), "no window twice"
     return {name: dead for _, name, dead in found}
+
+
+def test_a_directory_that_no_program_can_work_in_is_named_and_nothing_starts_elsewhere(
+    bare: Team, terminal: Terminal
+) -> None:
+    team = made(bare, a={"command": ACTOR, "host": "plain"})
+    gone = bare.base / "gone"
+    gone.mkdir()
+    move = ["sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(gone)]
+    call = [*move, *COMMAND, "up", "--socket", terminal.socket, "--root", str(team.root), "--no-supervisor", "--json"]
+    ran = run(call, env=team.env, cwd=bare.base)
+    (agent,) = (item for item in ran.json["agents"] if item["agent_id"] == "a")
+    assert (ran.code, agent["state"]) == (1, "refused")
+    assert f"{gone} is no directory in which a program can work" in agent["note"]
+    assert "a" not in panes(terminal)
 
 
 def test_up_calls_nobody_ready_into_whose_pane_it_could_not_type(bare: Team, terminal: Terminal) -> None:

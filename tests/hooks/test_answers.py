@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,3 +180,16 @@ def test_a_state_that_was_spoilt_hides_nothing(services: Services, damage: dict[
     assert not is_silent(services, "PostToolUse")
     assert said(services, "PostToolUse") is not None
     assert said(services, "PostToolUse") is None
+
+
+def test_a_hook_without_a_directory_looks_from_where_it_was_when_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    edit = {"tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    (path,) = first_look.tool_call(edit, {"edits": {"Edit": ["file_path"]}}).paths
+    assert path == (str(gone / "a.py") if sys.platform == "linux" else "/a.py")
+    monkeypatch.chdir(tmp_path)

@@ -43,7 +43,12 @@ STARTING = {
 """What a person's shell reads when it starts."""
 ODD = """\
 set -g destroy-unattached on
+set -s exit-unattached on
 set -g detach-on-destroy off
+set -g default-terminal no-such-terminal
+set -g terminal-overrides ',*:cols@'
+set-hook -g after-new-window 'set destroy-unattached on; set -s exit-unattached on'
+set-hook -g client-attached 'kill-session'
 set-hook -g session-created 'set destroy-unattached on'
 set -g default-size 20x5
 set -g default-command 'echo no'

@@ -140,10 +140,12 @@ class Panes:
         first = _sequence(["new-session", "-s", self.project, *_SIZE, *window])
         exists = f"#{{S:#{{?#{{==:#{{session_name}},{self.project}}},1,}}}}"
         # `destroy-unattached` would end the session with this call. Its own value wins over a person's tmux.conf, and
-        # the second time over what a hook of theirs sets when a session is made.
+        # the second time over what a hook of theirs sets when a session or a window is made. `exit-unattached` would
+        # end the server, whose option it is.
+        lasts = ["set-option", "-s", "exit-unattached", "off"]
         stays = ["set-option", "-t", newest, "destroy-unattached", "off"]
-        made = _sequence(stays, ["run-shell", "true"], stays)
-        return _sequence(["if-shell", "-F", exists, f"{added} ; {marking}", f"{first} ; {marking} ; {made}"])
+        made = _sequence(lasts, stays, ["run-shell", "true"], lasts, stays)
+        return _sequence(["if-shell", "-F", exists, f"{added} ; {marking} ; {made}", f"{first} ; {marking} ; {made}"])
 
     def _living(self, label: str) -> str:
         """A tmux format that is true when a living pane with this label is on the server."""
