@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -18,7 +19,7 @@ import click
 from multi_agent_mcp.cli.rendering import Painted
 from multi_agent_mcp.domain.text import display_id, one_line, sanitize, shortened
 from multi_agent_mcp.environment import locale_language
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Refusal, system_error
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, NoSuchSession, Refusal, system_error
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
@@ -201,10 +202,12 @@ def open_context(
 
     services = None
     context = None
+    where = None
     try:
         with system_errors():
             environment = read_environment()
-            where = find_root(root or environment.root, working_directory())
+            given = root or environment.root
+            where = find_root(given, working_directory() if given else Path.cwd())  # a removed one holds no session
             services = open_session(where, environment.session if session is None else session)
             services.agents.publish_keys()
             services.operations.finish()
@@ -215,9 +218,28 @@ def open_context(
             context.agent(acting)  # also where the command turns out not to need it
         yield context
     except Refusal as refusal:
+        if services is None and where is not None and isinstance(refusal, NoSuchSession):
+            _look_for_windows(where, as_json=as_json)
         # A program expects one JSON object: a failure after the answer goes to standard error.
         texts = services.people if services is not None else None
         refuse(_with_meant(refusal, services), texts, as_json=as_json and not (context and context.has_answered))
+
+
+def _look_for_windows(root: Path, *, as_json: bool) -> None:
+    """Where there is no session, `up` is refused with the windows of one that was deleted while they ran, and `down`
+    closes them."""
+    from multi_agent_mcp.windows.left_over import close_left_over, left_over, names_of
+
+    command = click.get_current_context().command.name
+    found = left_over(root) if command in ("up", "down") else []
+    if not found:
+        return
+    if command == "up":
+        refuse(NoSuchSession("no_session_windows", root=root.name, names=", ".join(names_of(found))), as_json=as_json)
+    closed = close_left_over(found)
+    said = people_texts()("down.left_over", names=", ".join(closed), root=root.name)
+    print_answer({"closed": closed, "left": {}}, [said], as_json=as_json)
+    raise click.exceptions.Exit(0)
 
 
 def _with_meant(refusal: Refusal, services: Services | None) -> Refusal:

@@ -280,7 +280,7 @@ def _instructed(made: Made, *, wanted: bool | None) -> tuple[Path, ...]:
 def _place(team: Path | None, root: str | None) -> Place:
     """Returns the place of the team.yaml in the current directory, or beside the nearest root; if there is none, of a
     new one in the current directory, with its own root."""
-    here = working_directory()
+    here = working_directory() if root or read_environment().root else Path.cwd()
     nearest = find_root(root, here)
     if team is not None or root is not None or (here / TEAM_FILE).exists():
         return Place(team or here / TEAM_FILE, nearest)

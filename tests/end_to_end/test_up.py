@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +76,22 @@ def test_a_directory_that_no_program_can_work_in_is_named_and_nothing_starts_els
     assert (ran.code, agent["state"]) == (1, "refused")
     assert f"{gone} is no directory in which a program can work" in agent["note"]
     assert "a" not in panes(terminal)
+
+
+def test_windows_of_a_deleted_session_are_named_by_up_and_closed_by_down(bare: Team, terminal: Terminal) -> None:
+    team = made(bare, a={"command": ACTOR, "host": "plain"})
+    here = {"TMUX": f"{terminal.socket},1,0"}
+    team.ask(*UP, "--no-supervisor", env=here)
+    wait_until(lambda: team.services.sessions.alive("a"), "its program runs")
+    shutil.rmtree(team.root)
+    refused = team.run("up", env={**here, "LC_ALL": "C.UTF-8"})
+    assert refused.code == 1
+    assert "still run: a. multi-agent-mcp down closes them" in refused.stderr
+    elsewhere = team.run("down", "--json", env={**here, "MULTI_AGENT_MCP_ROOT": str(bare.base / "other")})
+    assert elsewhere.code == 1
+    assert panes(terminal) == {"a": "0"}
+    assert team.ask("down", env=here)["closed"] == ["a"]
+    assert panes(terminal) == {}
 
 
 def test_up_calls_nobody_ready_into_whose_pane_it_could_not_type(bare: Team, terminal: Terminal) -> None:
