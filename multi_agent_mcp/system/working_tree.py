@@ -73,7 +73,7 @@ def _hidden_changes(path: str | Path) -> list[str]:
         return []
     with tempfile.TemporaryDirectory() as scratch:
         index = f"{scratch}/index"
-        shutil.copyfile(Path(path, git(path, "rev-parse", "--git-path", "index")), index)
+        shutil.copy2(Path(path, git(path, "rev-parse", "--git-path", "index")), index)  # its time tells what is racy
         for mark in ("--no-assume-unchanged", "--no-skip-worktree"):
             git(path, "update-index", mark, "-z", "--stdin", text=names, GIT_INDEX_FILE=index)
         plain = without_filters(path)

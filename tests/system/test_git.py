@@ -170,3 +170,18 @@ def test_without_git_or_a_commit_names_sizes_and_times_count(tmp_path: Path) -> 
     assert state_of(place) != before
     git(place, "init", "-q")
     assert state_of(place).head == NO_HEAD
+
+
+def test_a_hidden_change_of_the_same_size_within_the_same_second_is_seen(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "config", "core.trustctime", "false")
+    file, second = tmp_path / "a", (1_000_000_000, 1_000_000_000)
+    file.write_text("one\n")
+    os.utime(file, second)
+    git(tmp_path, "add", "a")
+    git(tmp_path, "-c", "user.name=T", "-c", "user.email=t@e", "commit", "-q", "-m", "1")
+    git(tmp_path, "update-index", "--assume-unchanged", "a")
+    file.write_text("two\n")
+    for path in (file, tmp_path / ".git" / "index"):
+        os.utime(path, second)
+    assert uncommitted(tmp_path) == ["a"]
