@@ -310,7 +310,7 @@ def goes_on_after_a_crash(team: LastingTeam) -> Measured:
     ours = [name for name in calls if "get_" in name or "report_" in name or "send_" in name]
     assert "get_next_action" in ours[0], ours
     told = sum(request.news.count(BRIEFED) for request in since)
-    assert told == 1, f"briefed {told} times"
+    assert told in {1, team.mind.host.answers_shown}, f"briefed {told} times"  # by a hook, or in an answer
     assert len({item.host_session for item in team.team.services.sessions.all(ended=True)}) == 1
     mail = wait_until(lambda: team.team.mailbox("admin"), "the report has come", PATIENCE_SECONDS)
     assert [message.message_type for message in mail] == ["task_complete"], "and no introduction"

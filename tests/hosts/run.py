@@ -25,7 +25,7 @@ from tests.hosts.limited import LIMITED_SCENARIOS
 from tests.hosts.offline import OFFLINE_SCENARIOS
 from tests.hosts.plugged import PLUGIN_SCENARIOS, PluginScenario
 from tests.hosts.replies import Json
-from tests.hosts.sandboxed import SandboxedScenario
+from tests.hosts.sandboxed import SANDBOXED_SCENARIOS, SandboxedScenario
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
 from tests.hosts.worktrees import WorktreesScenario
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
             *OFFLINE_SCENARIOS,
             *CHANGED_SCENARIOS,
             *PLUGIN_SCENARIOS,
-            SandboxedScenario(),
+            *SANDBOXED_SCENARIOS,
             WorktreesScenario(),
         ]
         for scenario in scenarios:

@@ -27,6 +27,7 @@ TEAM = f"""\
 session: demo
 language: en
 workspace: worktree
+commit: {{commit}}
 checks: {{{{{CHECK}: "grep -q codex {FILE}"}}}}
 agents:
   - {{{{id: owner, role: owner, type: human}}}}
@@ -71,7 +72,9 @@ class Deliverer(LiteralModel):
 class SandboxedScenario:
     """Played by Codex alone."""
 
-    title: str = "worktree in the sandbox: edits, commits with leave, delivers that commit with its check"
+    title: str
+    commit: str
+    """Who commits, as in team.yaml."""
 
     def fits(self, host: Host) -> bool:
         return host is CODEX
@@ -79,7 +82,7 @@ class SandboxedScenario:
     def run(self, host: Host, binaries: Path) -> Measured:
         base = Path(tempfile.mkdtemp(prefix="mamh-", dir=OUTSIDE_TMP))
         try:
-            with _team(host, base, binaries) as played:
+            with _team(host, base, binaries, self.commit) as played:
                 return played.play()
         finally:
             clear_away(base)
@@ -88,7 +91,7 @@ class SandboxedScenario:
 class SandboxedTeam:
     """One worker, in a worktree of a repository outside of /tmp."""
 
-    def __init__(self, host: Host, base: Path, env: dict[str, str]) -> None:
+    def __init__(self, host: Host, base: Path, env: dict[str, str], commit: str) -> None:
         self.project = base / "project"
         self.mind = Deliverer(host, self.project)
         self.model = ScriptedModel(self.mind.decide)
@@ -97,7 +100,7 @@ class SandboxedTeam:
         (self.project / FILE).write_text("none\n")
         git(self.project, "add", FILE)
         git(self.project, "commit", "-q", "-m", "first")
-        self.team = Team(self.project, env).make(TEAM.format(command=host.command))
+        self.team = Team(self.project, env).make(TEAM.format(command=host.command, commit=commit))
         env |= host.settle_in(base / "home", self.model.url, trusted=self.project)
         self.terminal = Terminal(Path(tempfile.mkdtemp(prefix="mam-", dir="/tmp")), env)
 
@@ -108,8 +111,11 @@ class SandboxedTeam:
         guarded = {path: path.read_bytes() for path in self.guarded(tree)}
         task = new_task(self.team, "Write the figures", done_when=(CHECK,))
         began = time.monotonic()
-        wait_until(lambda: self.answered() or self.mind.step == 4, "it commits with leave", 2 * PATIENCE_SECONDS)
-        wait_until(lambda: task_of(self.team, task.id).status == "done", "the task is done", PATIENCE_SECONDS)
+        wait_until(
+            lambda: self.answered() or task_of(self.team, task.id).status == "done",
+            "the task is done",
+            2 * PATIENCE_SECONDS,
+        )
         took = (time.monotonic() - began) * 1000
         assert self.mind.tried.count(READ_ONLY) == 5, f"the commit and four writes: {self.mind.tried}"
         assert guarded == {path: path.read_bytes() for path in self.guarded(tree)}, "something was changed outside"
@@ -119,7 +125,7 @@ class SandboxedTeam:
         assert (receipt.check, receipt.passed, receipt.is_of_commit(commit)) == (CHECK, True, True), receipt
         assert self.team.ask("workspace", "merge", task.id)["merged"]
         assert (self.project / FILE).read_text() == "codex\n"
-        return Measured(took, "assigned → committed with leave, its check passed on that commit, done; merged")
+        return Measured(took, "assigned → committed, its check passed on that commit, done; merged")
 
     def guarded(self, tree: Path) -> list[Path]:
         """The files by which a process could run something outside of its sandbox."""
@@ -142,8 +148,8 @@ class SandboxedTeam:
 
 
 @contextmanager
-def _team(host: Host, base: Path, binaries: Path) -> Iterator[SandboxedTeam]:
-    built = SandboxedTeam(host, base, environment(base, binaries))
+def _team(host: Host, base: Path, binaries: Path, commit: str) -> Iterator[SandboxedTeam]:
+    built = SandboxedTeam(host, base, environment(base, binaries), commit)
     try:
         yield built
     except Exception as error:
@@ -151,3 +157,11 @@ def _team(host: Host, base: Path, binaries: Path) -> Iterator[SandboxedTeam]:
         raise
     finally:
         built.end()
+
+
+SANDBOXED_SCENARIOS = (
+    SandboxedScenario(
+        "worktree in the sandbox: edits, commits with leave, delivers that commit with its check", "agent"
+    ),
+    SandboxedScenario("worktree in the sandbox: our server commits what it reports, with its check", "server"),
+)
