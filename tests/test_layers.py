@@ -77,6 +77,7 @@ LIBRARIES = {
     "nacl": {"domain"},
     "pathspec": {"domain"},
     "pytest": {"pytest_plugin"},
+    "libtmux": {"doorbell"},
     "rich": {"cli"},
     "mcp": {"server"},
     "mcp_types": {"server"},
@@ -287,6 +288,17 @@ def test_only_its_own_package_knows_a_library(library: str) -> None:
     assert {layer(module) for module in users} <= LIBRARIES[library]
 
 
+def test_tmux_is_called_in_one_place_but_where_it_takes_over_this_terminal() -> None:
+    """What is not a call of `Server.cmd`, which ends, and takes what it types on standard input."""
+    begins = {
+        module.removeprefix(f"{NAME}.")
+        for module in modules()
+        for node in nodes(module)
+        if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "'tmux'"
+    }
+    assert begins == {"doorbell.tmux.client", "windows.up_down", "demo.stage"}
+
+
 def loaded_by(*arguments: str, given: str = "") -> set[str]:
     """The modules in the process when a command has ended, `given` this on its standard input."""
     program = "import atexit, os, sys; os._exit = sys.exit; atexit.register(lambda: print('\\n', *sys.modules)); "
@@ -309,14 +321,19 @@ def test_counting_mail_waits_for_nothing_that_rings_or_reads(services: Services)
     assert f"{NAME}.store.workspace" in loaded
     unneeded = ("doorbell", "services.turn", "services.validation", "store.shared_collection", "system.process")
     entities = (f"domain.{name}" for name in ("delivery", "notification", "question", "reservation", "stuck", "task"))
-    assert loaded & {"filelock", "subprocess", *(f"{NAME}.{name}" for name in (*unneeded, *entities))} == set()
+    assert (
+        loaded & {"filelock", "libtmux", "subprocess", *(f"{NAME}.{name}" for name in (*unneeded, *entities))} == set()
+    )
 
 
 def test_sending_mail_waits_for_nothing_that_types_or_counts_tokens(services: Services) -> None:
     loaded = loaded_by("send", "admin", "hello", "--root", str(services.root))
     assert f"{NAME}.doorbell.ringing" in loaded
     unneeded = ("domain.question", "domain.stuck", "domain.usage", "doorbell.tmux", "services.usage", "telemetry")
-    assert loaded & {"concurrent.futures", "filelock", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
+    assert (
+        loaded & {"concurrent.futures", "filelock", "libtmux", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)}
+        == set()
+    )
 
 
 def test_a_hook_that_tells_of_mail_waits_for_nothing_else(services: Services, owner: Agent) -> None:
@@ -326,7 +343,7 @@ def test_a_hook_that_tells_of_mail_waits_for_nothing_else(services: Services, ow
     assert {f"{NAME}.hooks.answers", f"{NAME}.store.inbox"} <= loaded
     unneeded = [f"services.{name}" for name in ("chat", "mail", "overview", "tasks", "turn", "repository.worktrees")]
     unneeded += ["domain.usage", "services.usage.ledger", "services.usage.usage", "doorbell.tmux", "telemetry"]
-    assert loaded & {"asyncio", "filelock", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
+    assert loaded & {"asyncio", "filelock", "libtmux", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
 
 
 def test_a_command_waits_for_no_library_that_only_others_need() -> None:
@@ -345,6 +362,7 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
         "nacl",
         "nats",
         "nkeys",
+        "libtmux",
         "asyncio",
     }
     assert heavy & (loaded | loaded_by("--help")) == set()

@@ -30,6 +30,7 @@ from multi_agent_mcp.domain.agent import Execution, HandOff
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.doorbell.tmux.client import Server
 from multi_agent_mcp.hub.sharing import Sharing
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.texts import Texts
@@ -614,7 +615,7 @@ class MachinesDemo:
         for place in reversed(self.places.values()):
             if place.sharing.share.membership() is not None:
                 place.sharing.stop_relay()
-            subprocess.run(["tmux", "-S", str(place.socket), "kill-server"], capture_output=True, check=False)
+            Server(place.socket).cmd("kill-server")
         shutil.rmtree(self.sockets, ignore_errors=True)
 
 

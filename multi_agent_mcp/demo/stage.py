@@ -22,7 +22,7 @@ from multi_agent_mcp.domain.agent import Agent, OwnerWait
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.doorbell.channel import Recorder
-from multi_agent_mcp.doorbell.tmux.server import Server
+from multi_agent_mcp.doorbell.tmux.client import Server
 from multi_agent_mcp.doorbell.tmux.team_panes import tmux_session
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession

@@ -30,7 +30,7 @@ from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.trace import variables
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.doorbell.tmux.client import Tmux
+    from multi_agent_mcp.doorbell.tmux.client import Pane
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 
 T = TypeVar("T")
@@ -400,22 +400,22 @@ class StatusLine(Channel):
         """Always `stored`, with the reason `status_line` when the option shows the count."""
         if agent.pane_id is None or agent.socket_path is None:
             return Delivery("stored", "no_pane")
-        from multi_agent_mcp.doorbell.tmux.client import Tmux
+        from multi_agent_mcp.doorbell.tmux.client import Server
 
-        failure = _show(Tmux(agent.socket_path), agent.pane_id, agent.id, self._unread(agent.id))
+        failure = _show(Server(agent.socket_path).pane(agent.pane_id), agent.id, self._unread(agent.id))
         return Delivery("stored", failure or "status_line")
 
     def clear(self, agent: Agent) -> None:
         self.ring(agent, "")
 
 
-def _show(server: Tmux, pane: str, agent_id: str, unread: int) -> str | None:
+def _show(pane: Pane, agent_id: str, unread: int) -> str | None:
     """Writes the count if it has changed; returns None, or why it could not be written. The current value is read from
     tmux each time, because several processes may set it."""
-    known = server.cmd("show-options", "-q", "-v", "-t", pane, OPTION)
+    known = pane.cmd("show-options", "-q", "-v", OPTION)
     counts = dict(word.rpartition(":")[::2] for word in " ".join(known.stdout).split() if ":" in word)
     if known.failure or counts.get(agent_id, "0") == str(unread):
         return known.failure
     counts[agent_id] = str(unread)
     text = " ".join(f"{name}:{count}" for name, count in sorted(counts.items()) if count != "0")
-    return server.cmd("set-option", "-t", pane, OPTION, text).failure
+    return pane.cmd("set-option", OPTION, text).failure

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from multi_agent_mcp.config import tmux_socket
-from multi_agent_mcp.doorbell.tmux.client import Tmux
+from multi_agent_mcp.doorbell.tmux.client import Server
 from multi_agent_mcp.doorbell.tmux.team_panes import MARKER, OwnPane, Panes, tmux_session
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.overview.supervision import Slot
@@ -18,7 +18,7 @@ def left_over(root: Path) -> list[tuple[Panes, OwnPane]]:
     """The living windows of ours on this terminal's tmux server that belong to this root: by the mark on the pane, and
     by the environment with which its program was started."""
     socket_path, here = tmux_socket(), os.path.realpath(root)
-    marks = Tmux(socket_path).cmd("list-panes", "-a", "-F", f"#{{{MARKER}}}").stdout
+    marks = Server(socket_path).cmd("list-panes", "-a", "-F", f"#{{{MARKER}}}").stdout
     ending = tmux_session(root, "")
     projects = {project for mark in marks if (project := mark.partition(":")[0]).endswith(ending)}
     found = [(panes, pane) for panes in (Panes(socket_path, name) for name in sorted(projects)) for pane in _of(panes)]

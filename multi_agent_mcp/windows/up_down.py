@@ -17,7 +17,7 @@ from multi_agent_mcp.config import child_environment, expanded, python, read_env
 from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSession
 from multi_agent_mcp.domain.delivery import OFFLINE
 from multi_agent_mcp.domain.question import Dialog
-from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, own_pane, pane_place, require_tmux, withheld
+from multi_agent_mcp.doorbell.tmux.client import Answer, Server, own_pane, pane_place, require_tmux, withheld
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, load_profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topic
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, probe, take_snapshot
@@ -228,7 +228,7 @@ class Readiness:
     def _look(self, item: AgentState) -> AgentState:
         if item.pane_id is None or item.socket_path is None:
             return item
-        snapshot = take_snapshot(Tmux(item.socket_path), item.pane_id)
+        snapshot = take_snapshot(Server(item.socket_path).pane(item.pane_id))
         if snapshot == "tmux_timeout":
             return item
         is_agent = item.agent_id in self.services.agents.all()
@@ -329,7 +329,7 @@ class Attachment:
 
     def switch(self) -> Answer:
         """Shows it in the terminal of the tmux client that shows this pane."""
-        return Tmux(self.socket_path).cmd("switch-client", "-t", self.target)
+        return Server(self.socket_path).cmd("switch-client", "-t", self.target)
 
     @property
     def _words(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from multi_agent_mcp.doorbell.tmux.server import Server
+from multi_agent_mcp.doorbell.tmux.client import Server
 from tests.end_to_end.support import Terminal
 
 

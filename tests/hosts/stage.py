@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.doorbell.tmux.client import Tmux, pane_place
+from multi_agent_mcp.doorbell.tmux.client import Server, pane_place
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import Classification, classify
 from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
@@ -211,7 +211,7 @@ class Stage:
     @property
     def sight(self) -> Classification:
         """The classification of the real screen."""
-        seen = take_snapshot(Tmux(self.terminal.socket), self.pane.id)
+        seen = take_snapshot(Server(self.terminal.socket).pane(self.pane.id))
         return (
             Classification(seen)
             if isinstance(seen, str)

@@ -398,9 +398,10 @@ def test_nothing_loads_until_it_is_used(team: Team) -> None:
         "import sys; before = set(sys.modules); import multi_agent_mcp\n"
         "print(*(set(sys.modules) - before))\n"
         "from multi_agent_mcp import Team, Refused, Interrupted; print(*sys.modules)\n"
-        "team = Team.open(sys.argv[1]); print(*sys.modules)"
+        "team = Team.open(sys.argv[1], doorbell=False); print(*sys.modules)\n"
+        "team['admin'].send_message('hello', 'worker-a'); print(*sys.modules)"
     )
-    package, names, opened = map(str.split, ran(sys.executable, "-c", text, str(team.path)).stdout.splitlines())
+    package, names, opened, called = map(str.split, ran(sys.executable, "-c", text, str(team.path)).stdout.splitlines())
     assert package == ["multi_agent_mcp"]
     assert {name for name in names if name.startswith("multi_agent_mcp.")} == {
         *(f"multi_agent_mcp.{name}" for name in ("config", "environment", "errors", "texts", "trace")),
@@ -408,4 +409,4 @@ def test_nothing_loads_until_it_is_used(team: Team) -> None:
     }
     heavy = {"mcp", "mcp_types", "pydantic", "asyncio", "watchdog", "libtmux", "nacl", "click", "starlette"}
     assert heavy & {*names, *opened} == set()
-    assert "multi_agent_mcp.doorbell.tmux" not in opened
+    assert {"libtmux", "multi_agent_mcp.doorbell.tmux", "uvicorn", "click"} & {*called} == set()

@@ -1,4 +1,4 @@
-"""Calls of tmux, each bounded in time, and the location of a pane
+"""tmux as libtmux's objects, each call bounded in time, and the location of a pane
 (docs/protocol.md, Typing into a pane, Pane identity, Bounded calls)."""
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
+
+import libtmux
+from libtmux.common import tmux_cmd
 
 from multi_agent_mcp.config import TmuxPane, child_environment, read_environment
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
@@ -30,12 +33,13 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _CONTROLS = "[\x01-\x1f\x7f]"
 
 
-class Answer(NamedTuple):
-    """The result of a call of tmux: its exit code and the lines that it printed."""
+class Answer(tmux_cmd):
+    """The result of a call, in libtmux's form: its exit code and the lines that tmux printed."""
 
-    returncode: int
-    stdout: list[str]
-    stderr: list[str]
+    def __init__(self, words: Sequence[str], returncode: int, stdout: list[str], stderr: list[str]) -> None:
+        # not the base class's, which runs the call, and waits for it for ever
+        self.cmd = list(words)
+        self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
 
     @property
     def failure(self) -> str | None:
@@ -52,19 +56,25 @@ _MISSING, _TIMEOUT = 127, 124
 """The exit codes that a shell and timeout(1) give for such calls."""
 
 
-@dataclass(frozen=True)
-class Tmux:
-    """A tmux server. Every call ends after two seconds (Bounded calls), and none raises.
+class Server(libtmux.Server):
+    """A tmux server: the only way to tmux of this package. Every call ends after two seconds (Bounded calls), and none
+    raises.
+
+    Panes are known by their ids alone. libtmux's own look-ups (`panes`, `sessions`, `refresh`) are not used: each
+    starts a program without a bound, and its answer is taken apart by what a program may write into its title.
 
     `inside` is the pane to whose clients `#{client_activity}` refers: tmux reads the calling pane from the environment.
     """
 
-    socket_path: str
-    config_file: str | None = None
-    inside: str | None = None
+    def __init__(self, socket_path: str | Path, config_file: str | None = None, inside: str | None = None) -> None:
+        super().__init__(socket_path=str(socket_path), config_file=config_file)
+        self.inside = inside
 
-    def cmd(self, *words: str, stdin: str = "") -> Answer:
-        """Runs one command, or several with `;` between."""
+    def cmd(  # type: ignore[override]  # a protocol of libtmux wants any keywords
+        self, cmd: str, *args: Any, target: str | int | None = None, stdin: str = ""
+    ) -> Answer:
+        """Runs one command, or several with `;` between, with a text on standard input."""
+        words = [cmd, *([] if target is None else ["-t", str(target)]), *map(str, args)]
         configured = [f"-f{self.config_file}"] if self.config_file else []
         # -u: without it tmux turns non-ASCII characters into underscores if the environment names no UTF-8 locale
         call = ["tmux", "-u", f"-S{self.socket_path}", *configured, *words]
@@ -80,16 +90,42 @@ class Tmux:
                 check=False,
             )
         except FileNotFoundError:
-            return Answer(_MISSING, [], [])
+            return Answer(call, _MISSING, [], [])
         except subprocess.TimeoutExpired:
-            return Answer(_TIMEOUT, [], ["tmux did not answer within 2 s"])
+            return Answer(call, _TIMEOUT, [], ["tmux did not answer within 2 s"])
         printed = done.stdout.rstrip("\n").split("\n") if done.stdout else []
-        return Answer(done.returncode, printed, [line for line in done.stderr.split("\n") if line])
+        return Answer(call, done.returncode, printed, [line for line in done.stderr.split("\n") if line])
+
+    def pane(self, pane_id: str) -> Pane:
+        """Returns the pane with this id, without asking for anything about it."""
+        return Pane(server=self, pane_id=pane_id)
 
     def _environment(self) -> dict[str, str] | None:
         if self.inside is None:
             return None
         return child_environment(TMUX=f"{self.socket_path},0,0", TMUX_PANE=self.inside)
+
+
+class Pane(libtmux.Pane):
+    """A pane of a `Server`, known by its id."""
+
+    server: Server
+    pane_id: str
+
+    def cmd(  # type: ignore[override]  # as above
+        self, cmd: str, *args: Any, target: str | int | None = None, stdin: str = ""
+    ) -> Answer:
+        """Runs one command whose target is this pane."""
+        return self.server.cmd(cmd, *args, target=self.pane_id if target is None else target, stdin=stdin)
+
+    def if_true(
+        self, condition: str, then: str, otherwise: str | None = None, *, before: Sequence[str] = (), stdin: str = ""
+    ) -> Answer:
+        """Runs one command of tmux or another, by whether the condition, a format, is true of this pane. tmux judges
+        and acts in one command, so nothing comes between (`if-shell -F`); the commands `before` are in the same
+        call."""
+        choice = [condition, then, *([] if otherwise is None else [otherwise])]
+        return self.server.cmd(*before, "if-shell", "-F", "-t", self.pane_id, *choice, stdin=stdin)
 
 
 class SilentServers:
@@ -197,7 +233,7 @@ def _asked(socket_path: str, pane_id: str, columns: Mapping[str, str]) -> dict[s
     if not PANE_ID.fullmatch(pane_id):
         return None
     wanted = ("-f", pane_filter(pane_id), "-F", columns_format(columns.values()))
-    listed = Tmux(socket_path).cmd("list-panes", "-a", *wanted)
+    listed = Server(socket_path).cmd("list-panes", "-a", *wanted)
     if listed.failure == TIMEOUT:
         raise TmuxTimeout(socket_path=socket_path)
     places = (parse_columns(line, tuple(columns), columns.keys() - _TEXTS) for line in listed.stdout)
@@ -226,7 +262,7 @@ OLDEST = (3, 3)
 
 def require_tmux(socket_path: str) -> str:
     """The version of the tmux on PATH. Raises `InvalidArguments` when there is none, or one that is too old."""
-    said = Tmux(socket_path).cmd("-V")
+    said = Server(socket_path).cmd("-V")
     if said.failure == "no_tmux":
         raise InvalidArguments("no_tmux")
     version = " ".join(said.stdout).removeprefix("tmux ")
@@ -239,7 +275,7 @@ def require_tmux(socket_path: str) -> str:
 def withheld(socket_path: str, wanted: Mapping[str, str]) -> list[str] | None:
     """The names of the `wanted` variables that a new window would not get with that value, because the server was
     started without them. None when no server runs: a new one inherits them from this process."""
-    shown = Tmux(socket_path).cmd("show-environment", "-g")
+    shown = Server(socket_path).cmd("show-environment", "-g")
     if shown.failure:
         return None
     handed_on = "\n".join(["", *shown.stdout, ""])

@@ -316,8 +316,10 @@ def _press(attempt: typing.Attempt, shown: ShownDialog, choice: Choice, mark: Pa
         typing.same("window_activity", facts.output),
         typing.same(ANSWER_OPTION, typing.escaped(facts.answered)),
     )
-    marking = f"set-option -p -t {attempt.pane} {ANSWER_OPTION} {mark}"
-    return typing.guarded(attempt, condition, f"send-keys -t {attempt.pane} {' '.join(choice.keys)} ; {marking}")
+    marking = f"set-option -p -t {attempt.pane.pane_id} {ANSWER_OPTION} {mark}"
+    return typing.guarded(
+        attempt, condition, f"send-keys -t {attempt.pane.pane_id} {' '.join(choice.keys)} ; {marking}"
+    )
 
 
 def _outcome(look: Look, attempt: typing.Attempt, shown: ShownDialog, mark: PaneMarker, read: Read) -> Answered:
@@ -344,5 +346,5 @@ def _outcome(look: Look, attempt: typing.Attempt, shown: ShownDialog, mark: Pane
 def _unmark(attempt: typing.Attempt, mark: PaneMarker) -> None:
     """Removes our marker, because the keys were taken: the same question, asked again, is another one."""
     ours = typing.same(ANSWER_OPTION, mark)
-    unset = f"set-option -p -u -t {attempt.pane} {ANSWER_OPTION}"
-    attempt.server.cmd("if-shell", "-F", "-t", attempt.pane, ours, unset)
+    unset = f"set-option -p -u -t {attempt.pane.pane_id} {ANSWER_OPTION}"
+    attempt.pane.if_true(ours, unset)

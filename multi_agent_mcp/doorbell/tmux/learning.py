@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import columns
-from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, Tmux
+from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, Server
 from multi_agent_mcp.doorbell.tmux.profiles import (
     PLAIN,
     ComposerShape,
@@ -120,7 +120,7 @@ class UnknownProgram:
 def _look(agent: Agent) -> tuple[PaneSnapshot, Foreground]:
     if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
         raise _refused(Reason("learn_pane", reason="no_pane"))
-    snapshot = take_snapshot(Tmux(agent.socket_path), agent.pane_id)
+    snapshot = take_snapshot(Server(agent.socket_path).pane(agent.pane_id))
     if snapshot == TIMEOUT:
         raise TmuxTimeout(socket_path=agent.socket_path)
     if isinstance(snapshot, str):

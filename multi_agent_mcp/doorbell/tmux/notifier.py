@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.question import Answered, Dialog
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel, sanitized
 from multi_agent_mcp.doorbell.tmux import typing
-from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, SilentServers, Tmux
+from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, Pane, Server, SilentServers
 from multi_agent_mcp.doorbell.tmux.dialogs import ShownDialog, answer, described, read_screen
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, Profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import (
@@ -204,8 +204,8 @@ class TmuxNotifier(Channel):
         """As `_attempt`, but ignores a human who types and the `allowed` reasons, and changes nothing."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
-        began, server = time.monotonic(), _server(agent)
-        snapshot = take_snapshot(server, agent.pane_id)
+        began, pane = time.monotonic(), _pane(agent)
+        snapshot = take_snapshot(pane)
         if isinstance(snapshot, str):
             return snapshot
         if (reason := snapshot.facts.refusal(agent)) is not None and reason not in allowed:
@@ -216,7 +216,7 @@ class TmuxNotifier(Channel):
         if isinstance(profile, str):
             return profile
         shown = classify(profile, snapshot.screen)
-        return typing.Attempt(server, agent, agent.pane_id, self.profiles, profile, snapshot, shown, began)
+        return typing.Attempt(pane, agent, self.profiles, profile, snapshot, shown, began)
 
     def _is_typing(self, snapshot: PaneSnapshot) -> bool:
         """Whether a human pressed a key within `quiet_seconds`. A key time further in the future is from before the
@@ -226,7 +226,7 @@ class TmuxNotifier(Channel):
     def _lasts(self, attempt: typing.Attempt) -> bool:
         """Whether the screen stays the same for `LASTS_SECONDS`; a half-drawn frame is not worth saving."""
         time.sleep(LASTS_SECONDS)
-        again = take_snapshot(attempt.server, attempt.pane)
+        again = take_snapshot(attempt.pane)
         return not isinstance(again, str) and again.screen == attempt.snapshot.screen
 
     def _to_line_reader(self, attempt: typing.Attempt, line: str) -> Delivery:
@@ -288,9 +288,10 @@ def _has_draft(snapshot: PaneSnapshot) -> bool:
     return snapshot.last_key > 0 and (screen.cursor_x > 0 or bool(screen.rows[screen.cursor_y].strip(" ")))
 
 
-def _server(agent: Agent) -> Tmux:
-    """The agent's tmux server, called as from its pane, so that its client variables are about clients showing it."""
-    return Tmux(str(agent.socket_path), inside=agent.pane_id)
+def _pane(agent: Agent) -> Pane:
+    """The agent's pane, of a server that is called as from it, so that client variables are about clients showing
+    it."""
+    return Server(str(agent.socket_path), inside=agent.pane_id).pane(str(agent.pane_id))
 
 
 def _new_tag(screen: Screen) -> str:
@@ -304,7 +305,7 @@ def _new_tag(screen: Screen) -> str:
 def _show_status(agent: Agent, line: str) -> None:
     """Displays the line in clients that show the pane, for an agent that has quit to its shell (No shells)."""
     literal = line.replace("#", "##").replace("%", "%%")  # tmux 3.4 has -l for this
-    _server(agent).cmd("display-message", "-t", str(agent.pane_id), "-d", "5000", literal)
+    _pane(agent).cmd("display-message", "-d", "5000", literal)
 
 
 LOOK_SECONDS = 0.5
@@ -383,8 +384,8 @@ class Panes(Service):
         """The pane's content with colours, else why it cannot be seen. See `view_pane`."""
         if agent.pane_id is None or agent.socket_path is None or not PANE_ID.fullmatch(agent.pane_id):
             return "no_pane"
-        server, pane, pid = Tmux(agent.socket_path), agent.pane_id, agent.pane_pid
-        return self.typist.silent.ask(agent.socket_path, lambda: view_pane(server, pane, pid, scrollback=scrollback))
+        pane, pid = Server(agent.socket_path).pane(agent.pane_id), agent.pane_pid
+        return self.typist.silent.ask(agent.socket_path, lambda: view_pane(pane, pid, scrollback=scrollback))
 
     def look(self, agent: Agent, *, scrollback: bool = False) -> tuple[PaneView | str, Dialog | None]:
         """The screen and its dialog, or the scrollback alone; captured every `LOOK_SECONDS` at most, however many

@@ -11,7 +11,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import width
-from multi_agent_mcp.doorbell.tmux.client import Tmux, columns_format, number, pane_filter, parse_columns
+from multi_agent_mcp.doorbell.tmux.client import Pane, Server, columns_format, number, pane_filter, parse_columns
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import Screen, parsed
 
@@ -139,7 +139,7 @@ def probe(agent: Agent, profiles: Profiles | None = None) -> str | None:
     if agent.pane_id is None or agent.socket_path is None:
         return "no_pane"
     wanted = pane_filter(agent.pane_id)
-    found = Tmux(agent.socket_path).cmd("list-panes", "-a", "-f", wanted, "-F", FACTS_FORMAT)
+    found = Server(agent.socket_path).cmd("list-panes", "-a", "-f", wanted, "-F", FACTS_FORMAT)
     if found.failure:
         return found.failure
     if (facts := parse_facts(found.stdout[0]) if found.stdout else None) is None:
@@ -167,10 +167,10 @@ _CLIENT, _SCREEN = "client", "screen"
 _CLIENT_FORMAT = f"{_CLIENT}\t#{{window_id}}\t#{{client_activity}}\t#{{client_readonly}}"
 
 
-def take_snapshot(server: Tmux, pane_id: str) -> PaneSnapshot | str:
+def take_snapshot(pane: Pane) -> PaneSnapshot | str:
     """Takes a snapshot, or returns the reason why that is not possible."""
-    second = int(time.time())
-    done = server.cmd(
+    second, pane_id = int(time.time()), pane.pane_id
+    done = pane.server.cmd(
         "list-panes", "-a", "-f", pane_filter(pane_id), "-F", FACTS_FORMAT, ";",
         "list-clients", "-F", _CLIENT_FORMAT, ";",
         "display-message", "-p", "-t", pane_id, f"{_SCREEN}\t#{{client_activity}}", ";",
@@ -258,13 +258,13 @@ class PaneView:
     history: int
 
 
-def view_pane(server: Tmux, pane_id: str, pane_pid: int | None, *, scrollback: bool = False) -> PaneView | str:
+def view_pane(pane: Pane, pane_pid: int | None, *, scrollback: bool = False) -> PaneView | str:
     """The pane's current content, with `scrollback` also the newest rows above its screen; else the reason why it
     cannot be seen. One call of tmux."""
     above = ("-S", f"-{SCROLLBACK_ROWS}") if scrollback else ()
-    done = server.cmd(
-        "list-panes", "-a", "-f", pane_filter(pane_id), "-F", columns_format(_VIEW_COLUMNS.values()), ";",
-        "capture-pane", "-e", "-p", *above, "-t", pane_id,
+    done = pane.server.cmd(
+        "list-panes", "-a", "-f", pane_filter(pane.pane_id), "-F", columns_format(_VIEW_COLUMNS.values()), ";",
+        "capture-pane", "-e", "-p", *above, "-t", pane.pane_id,
     )  # fmt: skip
     facts = parse_columns(done.stdout[0], tuple(_VIEW_COLUMNS), _VIEW_NUMBERS) if done.stdout else None
     if facts is None or done.returncode:

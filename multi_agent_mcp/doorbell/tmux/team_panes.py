@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Answer, Tmux, literal
+from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Answer, Server, literal
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.process import identity
@@ -69,7 +69,7 @@ class Panes:
     def __init__(self, socket_path: str, project: str, config_file: str | None = None) -> None:
         self.socket_path = socket_path
         self.project = project
-        self._server = Tmux(socket_path, config_file)
+        self._server = Server(socket_path, config_file)
 
     def all(self) -> list[OwnPane]:
         """Every pane of this team on this server. Raises `TmuxTimeout`, and `InvalidArguments` when tmux fails."""
@@ -109,12 +109,12 @@ class Panes:
 
     def close(self, pane: OwnPane) -> None:
         """Closes the pane if it is still the same one."""
-        self._server.cmd("if-shell", "-F", "-t", pane.pane_id, self._ours(pane.label), f"kill-pane -t {pane.pane_id}")
+        self._server.pane(pane.pane_id).if_true(self._ours(pane.label), f"kill-pane -t {pane.pane_id}")
 
     def keep(self, pane: OwnPane) -> None:
         """Lets the pane remain when its program ends."""
         option = _sequence(["set-option", "-p", "-t", pane.pane_id, "remain-on-exit", "on"])
-        self._server.cmd("if-shell", "-F", "-t", pane.pane_id, self._ours(pane.label), option)
+        self._server.pane(pane.pane_id).if_true(self._ours(pane.label), option)
 
     def restart(self, pane: OwnPane, new: NewWindow) -> OwnPane | None:
         """Ends the pane's program and runs the command there instead, in the same directory, if the pane is still the
@@ -194,7 +194,7 @@ def is_reached(socket_path: str, tmux_pid: int, tmux_server: str | None) -> bool
     whose socket is gone is asked for it (tmux(1), SIGUSR1), unless another server answers there by now."""
     if tmux_server is None or identity(tmux_pid) != tmux_server:
         return True
-    tmux = Tmux(socket_path)
+    tmux = Server(socket_path)
     asked = tmux.cmd("display-message", "-p", "#{pid}")
     if asked.failure == "tmux_gone":
         with suppress(OSError):
@@ -212,8 +212,6 @@ LAST_LINES = 8
 def last_lines(socket_path: str, pane_id: str) -> tuple[str, ...]:
     """The last `LAST_LINES` lines of a pane, without blank ones. tmux adds how the program ended, scrolling the screen
     up, so the scrollback is included."""
-    from multi_agent_mcp.doorbell.tmux.server import Server  # libtmux takes a while to import
-
     captured = Server(socket_path).pane(pane_id).capture_pane(start="-", join_wrapped=True)
     return tuple(line for line in map(str.rstrip, captured) if line)[-LAST_LINES:]
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
-from multi_agent_mcp.doorbell.tmux.client import Tmux, printable
+from multi_agent_mcp.doorbell.tmux.client import Pane, printable
 from multi_agent_mcp.doorbell.tmux.profiles import Profile, Profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import (
     BUSY,
@@ -146,9 +146,8 @@ VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 class Attempt:
     """One attempt to ring in a pane: the snapshot it is based on and its classification."""
 
-    server: Tmux
+    pane: Pane
     agent: Agent
-    pane: str
     profiles: Profiles
     profile: Profile
     snapshot: PaneSnapshot
@@ -260,7 +259,7 @@ def paste(attempt: Attempt, condition: str, text: str, tag: str = "") -> str | N
     """Pastes the text if the condition holds; with a tag, also sets the pane's marker. Returns None, or the reason why
     nothing was pasted."""
     buffer = f"multi-agent-mcp-{os.getpid()}-{time.monotonic_ns()}"
-    command = f"paste-buffer -p -r -d -b {buffer} -t {attempt.pane}"
+    command = f"paste-buffer -p -r -d -b {buffer} -t {attempt.pane.pane_id}"
     if tag:
         command += f" ; {_set_marker(attempt, tag, 0)}"
     load = ("load-buffer", "-b", buffer, "-", ";")
@@ -271,18 +270,18 @@ def press(attempt: Attempt, condition: str, key: str, tag: str = "", keys: int =
     """Presses the key if the condition holds; with a tag, also records in the marker that the line has had `keys` keys.
     Returns None, or the reason why the key was not pressed."""
     marking = f" ; {_set_marker(attempt, tag, keys)}" if tag else ""
-    return guarded(attempt, condition, f"send-keys -t {attempt.pane} {key}{marking}")
+    return guarded(attempt, condition, f"send-keys -t {attempt.pane.pane_id} {key}{marking}")
 
 
 def clear_marker(attempt: Attempt) -> None:
-    attempt.server.cmd("set-option", "-p", "-u", "-t", attempt.pane, MARKER_OPTION)
+    attempt.pane.cmd("set-option", "-p", "-u", MARKER_OPTION)
 
 
 def left_cursor_row(attempt: Attempt, line: str) -> bool:
     """Whether the line no longer stands in the cursor's row; for programs without a known composer."""
     for pause in VERIFY_PAUSES[:4]:
         time.sleep(pause)
-        now = take_snapshot(attempt.server, attempt.pane)
+        now = take_snapshot(attempt.pane)
         if isinstance(now, str):
             return False
         rows, at = now.screen.rows, now.screen.cursor_y
@@ -294,7 +293,7 @@ def left_cursor_row(attempt: Attempt, line: str) -> bool:
 def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
     """Waits until the composer contains the text and nothing else, or `until`."""
     while True:
-        now = take_snapshot(attempt.server, attempt.pane)
+        now = take_snapshot(attempt.pane)
         if isinstance(now, str):
             return Echo(now)
         if (reason := now.facts.refusal(attempt.agent)) is not None:
@@ -334,7 +333,7 @@ def _unverified(attempt: Attempt, tag: str) -> str | None:
     may have cleared it."""
     for pause in VERIFY_PAUSES:
         time.sleep(pause)
-        now = take_snapshot(attempt.server, attempt.pane)
+        now = take_snapshot(attempt.pane)
         if isinstance(now, str):
             return NOT_SUBMITTED
         if now.facts.refusal(attempt.agent) in ENDED or now.facts.command != attempt.snapshot.facts.command:
@@ -349,7 +348,7 @@ def _unverified(attempt: Attempt, tag: str) -> str | None:
 
 def _set_marker(attempt: Attempt, tag: str, keys: int) -> str:
     marker = PaneMarker(tag, attempt.snapshot.facts.pane_pid, machine_time(), keys)
-    return f"set-option -p -t {attempt.pane} {MARKER_OPTION} {marker}"
+    return f"set-option -p -t {attempt.pane.pane_id} {MARKER_OPTION} {marker}"
 
 
 def guarded(
@@ -362,9 +361,9 @@ def guarded(
     stdin: str = "",
 ) -> str | None:
     """Runs the command if the condition holds, in one call of tmux. Returns None, or the reason why it did not run."""
-    report = f"{otherwise}display-message -p -t {attempt.pane} '{FACTS_FORMAT}'"
-    choice = ("if-shell", "-F", "-t", attempt.pane, condition, f"{command} ; display-message -p DONE", report)
-    done = attempt.server.cmd(*before, *choice, stdin=stdin)
+    report = f"{otherwise}display-message -p -t {attempt.pane.pane_id} '{FACTS_FORMAT}'"
+    then = f"{command} ; display-message -p DONE"
+    done = attempt.pane.if_true(condition, then, report, before=before, stdin=stdin)
     if done.failure or done.stderr:
         return done.failure or "tmux_gone"
     if done.stdout == ["DONE"]:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.doorbell.channels import ChannelChain, StatusLine
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.doorbell.thread import DoorbellThread
-from multi_agent_mcp.doorbell.tmux.client import Answer, Tmux, pane_place
+from multi_agent_mcp.doorbell.tmux.client import Answer, Server, pane_place
 from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
 from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles
@@ -95,7 +96,7 @@ def comes_to(stage: Stage, seat: Seat, state: str) -> None:
     """Waits until the pane shows this state."""
     end, profile = time.monotonic() + 10, load_profiles().named[seat.host]
     while True:
-        seen = take_snapshot(Tmux(stage.socket), seat.pane_id)
+        seen = take_snapshot(Server(stage.socket).pane(seat.pane_id))
         if isinstance(seen, str) or seen.facts.command != seat.host:
             pass
         elif classify(profile, seen.screen).state == state:
@@ -207,18 +208,18 @@ def test_a_frozen_tmux_is_the_reason_for_all_who_ring_at_once_and_is_waited_for_
     stage: Stage, seat: Seat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    plain = Tmux.cmd
+    plain = Server.cmd
 
-    def counted(self: Tmux, *words: str, stdin: str = "") -> Answer:
+    def counted(self: Server, *words: str, **options: Any) -> Answer:
         calls.append(words[0])
-        return plain(self, *words, stdin=stdin)
+        return plain(self, *words, **options)
 
     chains = [
         ChannelChain({"tmux": notifier, "status_line": lambda: StatusLine(stage.workspace.unread_count)})
         for _ in range(6)
     ]
     letters = [Message(id=f"m-{at}", sender_id="admin", receiver_id=seat.agent_id) for at in range(len(chains))]
-    monkeypatch.setattr(Tmux, "cmd", counted)
+    monkeypatch.setattr(Server, "cmd", counted)
     with frozen(stage), ThreadPoolExecutor(len(chains)) as pool:
         found = list(pool.map(lambda chain, letter: doorbell(stage, chain).announce([letter]), chains, letters))
     assert [outcome[seat.agent_id] for outcome in found] == [Delivery("stored", "tmux_timeout")] * len(chains)
@@ -240,15 +241,15 @@ def test_a_tmux_that_does_not_answer_is_asked_once_by_those_who_only_look(
     stage: Stage, seat: Seat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    plain = Tmux.cmd
+    plain = Server.cmd
 
-    def counted(self: Tmux, *words: str, stdin: str = "") -> Answer:
+    def counted(self: Server, *words: str, **options: Any) -> Answer:
         calls.append(words[0])
-        return plain(self, *words, stdin=stdin)
+        return plain(self, *words, **options)
 
     looking, both = notifier(), [agent(stage, one) for one in stage.seats]
     server = int(stage.tmux("display-message", "-p", "#{pid}"))
-    monkeypatch.setattr(Tmux, "cmd", counted)
+    monkeypatch.setattr(Server, "cmd", counted)
     os.kill(server, signal.SIGSTOP)
     try:
         assert [looking.screen(one) for one in both] == ["tmux_timeout"] * 2
@@ -281,7 +282,7 @@ def test_who_is_typing_is_not_disturbed(stage: Stage, seat: Seat) -> None:
 def test_a_clock_that_is_set_silences_no_doorbell(stage: Stage, seat: Seat, set_by: float, typing: bool) -> None:
     os.write(seat.keyboard, b"\x15")
     comes_to(stage, seat, "idle")
-    seen = take_snapshot(Tmux(stage.socket), seat.pane_id)
+    seen = take_snapshot(Server(stage.socket).pane(seat.pane_id))
     assert not isinstance(seen, str)
     assert abs(seen.last_key - time.time()) < 60
     ringing = TmuxNotifier(0.02, load_profiles(), quiet_seconds=3.0, clock=lambda: seen.last_key + set_by)
@@ -437,13 +438,13 @@ def test_the_decision_about_a_busy_pane_is_one_call_of_tmux(
         os.write(seat.keyboard, b"jjj")
         comes_to(stage, seat, "draft")
     calls: list[str] = []
-    plain = Tmux.cmd
+    plain = Server.cmd
 
-    def counted(self: Tmux, *words: str, stdin: str = "") -> Answer:
+    def counted(self: Server, *words: str, **options: Any) -> Answer:
         calls.append(words[0])
-        return plain(self, *words, stdin=stdin)
+        return plain(self, *words, **options)
 
-    monkeypatch.setattr(Tmux, "cmd", counted)
+    monkeypatch.setattr(Server, "cmd", counted)
     assert notifier().ring(agent(stage, seat), LINE) == Delivery("stored", state)
     assert len(calls) == 1
     assert notifier().check(agent(stage, seat)) == state
