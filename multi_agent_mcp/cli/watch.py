@@ -85,7 +85,7 @@ def likeness(item: Item) -> object:
 
 def kind_words(group: Sequence[Item], texts: Texts) -> str:
     """What waits, and how many of it."""
-    kind = texts(f"attention.kind.{group[0].kind}")
+    kind = texts.word("attention.kind", group[0].kind)
     return f"{kind} ×{len(group)}" if len(group) > 1 else kind
 
 

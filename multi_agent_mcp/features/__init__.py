@@ -10,10 +10,12 @@ session, and those of other packages (docs/first-change.md, A feature).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 GROUP = "multi_agent_mcp.features"
 """The group of entry points by which other packages add features."""
@@ -105,23 +107,28 @@ def load(where: str) -> Any:
     return attrgetter(name)(import_module(module, "multi_agent_mcp"))
 
 
-def called(where: str, *arguments: Any) -> Any:
-    """What a function that a record names returns. One of another package that fails takes nothing from the others: it
-    is logged, and has said nothing (None)."""
-    if where.startswith("."):
-        return load(where)(*arguments)
+def attempted(where: str, attempt: Callable[[], T], otherwise: T) -> T:
+    """What is made of something that a record names. Where that fails for another package it is logged, and `otherwise`
+    is returned: it takes nothing from the others."""
     try:
+        return attempt()
+    except Exception as error:
+        if where.startswith("."):
+            raise
+        import logging  # `--help` need not wait for it
+
+        logging.getLogger(__name__).warning("%s of a feature failed: %s: %s", where, type(error).__name__, error)
+        return otherwise
+
+
+def called(where: str, *arguments: Any) -> Any:
+    """What a function that a record names returns; None if it is of another package and fails."""
+
+    def call() -> Any:
         found = load(where)(*arguments)
-        return list(found) if isinstance(found, Iterator) else found
-    except Exception:  # noqa: BLE001 - a bug of another package
-        _log(where)
-        return None
+        return list(found) if isinstance(found, Iterator) and not where.startswith(".") else found
 
-
-def _log(where: str) -> None:
-    import logging  # `--help` need not wait for it
-
-    logging.getLogger(__name__).exception("a feature's %s failed", where)
+    return attempted(where, call, None)
 
 
 class Features:
@@ -149,19 +156,6 @@ class Features:
         for feature in self.on:
             found = getattr(feature, field)
             yield from found.items() if isinstance(found, Mapping) else found
-
-    def loaded(self, field: str) -> Iterator[tuple[Any, Any]]:
-        """Every entry of this field with what its `where` names; without what cannot be loaded of other packages."""
-        for entry in self.each(field):
-            where = getattr(entry, "where", entry)
-            try:
-                found = load(where)
-            except Exception:
-                if where.startswith("."):
-                    raise
-                _log(where)
-            else:
-                yield entry, found
 
     def said(self, name: str, words: str) -> str:
         """A description of the tool or command of this name, without what it says of features that are off."""

@@ -191,10 +191,6 @@ def _problem(found: ErrorDetails) -> Reason:
     return Reason(f"argument.{known}", name=name, kind=found["type"], allowed=allowed, **limits)
 
 
-def by_name(tools: Iterable[Tool]) -> Mapping[str, Tool]:
-    return {tool.name: tool for tool in tools}
-
-
 def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
     """The arguments' schema without what a model does not need, about half of pydantic's bytes."""
     schema = arguments.model_json_schema()

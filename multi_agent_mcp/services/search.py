@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values, parse_time, stamp
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError
+from multi_agent_mcp.features import load
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.archive import DIGITS
 from multi_agent_mcp.store.derived_databases import Document, Hit, SearchIndex, folded
@@ -73,8 +74,10 @@ class Source:
 class Sources:
     """Reads the documents of the kinds that are searched; paths are relative to the session's directory."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, kinds: Iterable[KindOfFeature] = ()) -> None:
         self.workspace = workspace
+        self._others = {kind.directory: kind for kind in kinds if kind.entity and kind.is_searched}
+        """The kinds of other packages, by their directories."""
 
     def documents(self, path: Path, start: int = 0) -> Iterator[Document]:
         """The documents of a file for the index; of a log, those from byte `start` on."""
@@ -85,7 +88,8 @@ class Sources:
         if path.suffix == ".log":
             yield from self._chunks(path, start)
         elif path.suffix == ".md" and (entity := self._load(path)) is not None:
-            yield _source(entity)
+            kind = self._others.get(path.parts[0])
+            yield _source(entity) if kind is None else _source_of_other(kind.name, entity)
 
     def _load(self, path: Path) -> Filed | None:
         files, directory = self.workspace.files, self.workspace.path / path.parent
@@ -102,6 +106,8 @@ class Sources:
                 return EntityFiles(files, directory, Conversation).load(name)
             case ("conversations", _, name):
                 return EntityFiles(files, directory, Message).load(name)
+            case (top, name) | (top, "archive", _, name) if top in self._others:
+                return EntityFiles(files, directory, load(self._others[top].entity)).load(name)
         return None
 
     def _chunks(self, path: Path, start: int) -> Iterator[Source]:
@@ -150,6 +156,14 @@ def _source(entity: Filed) -> Source:
         case Conversation():
             facts = _facts(**{"from": entity.initiator_id, "to": entity.target_agent_id, "task": entity.task_id})
             return Source("conversation", entity, Document(entity.purpose or "", entity.started_at, facts))
+
+
+def _source_of_other(kind: str, entity: Any) -> Source:
+    """The document of an entity of another package: all of its texts."""
+    said = {spec.name: getattr(entity, spec.name) for spec in fields(entity) if spec.name not in ("id", "extra")}
+    words = "\n".join(value for value in said.values() if isinstance(value, str))
+    facts = _facts(**{"from": said.get("agent_id"), "task": said.get("task_id")})
+    return Source(kind, entity, Document(words, getattr(entity, entity.BEGAN), facts))
 
 
 def _task_text(task: Task) -> str:
@@ -279,7 +293,7 @@ class Search(Service):
     def __init__(self, session: Session, agents: Agents) -> None:
         super().__init__(session)
         self.agents = agents
-        self.sources = Sources(session.workspace)
+        self.sources = Sources(session.workspace, session.features.each("kinds"))
         self._preparing = Lock()
         self._reading: Reading | None = None
         path = session.workspace.path / ".search" / "index.sqlite"
@@ -383,8 +397,9 @@ class Search(Service):
             case Execution(task_id=task_id) | HandOff(task_id=task_id):
                 task = self.workspace.tasks.find(task_id) if task_id is not None else None
                 return task.title if task else ""
-            case task:
-                return task.title
+            case Task(title=title):
+                return title
+        return one_line(source.document.text[:EXCERPT_LENGTH])
 
     def _line(self, hit: Hit, text: str, words: list[str]) -> int:
         lines = enumerate(text.split("\n"))

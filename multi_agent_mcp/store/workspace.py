@@ -26,12 +26,14 @@ from multi_agent_mcp.errors import (
     ConversationNotFound,
     DelegationNotFound,
     ExecutionNotFound,
+    InvalidArguments,
     InvalidId,
     InvalidSession,
     QuestionNotFound,
     ReservationNotFound,
     TaskNotFound,
 )
+from multi_agent_mcp.features import load
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.collection import WHOLE, Collection, Layout, Partition
@@ -111,6 +113,7 @@ class Workspace:
         self._keys: dict[str, KeyFile] = {}
         self._delivery_logs: dict[str, DeliveryLog] = {}
         self._hand_offs: dict[str, Partition[HandOff]] = {}
+        self._collections: dict[str, Collection[Any]] = {}
 
     @property
     def settings_path(self) -> Path:
@@ -265,9 +268,23 @@ class Workspace:
         return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")
 
     def collection(self, kind: Kind) -> Collection[Any]:
-        """The collection of a kind of entities."""
-        found: Collection[Any] = getattr(self, kind.directory)
-        return found
+        """The collection of a kind of entities. Those of another package lie in the kind's directory, each named by its
+        id; one that says that it is `over`, and as what, lies in the archive."""
+        if not kind.entity:
+            found: Collection[Any] = getattr(self, kind.directory)
+            return found
+        if kind.directory not in self._collections:
+            layout: Layout[Any] = Layout(
+                entity_type=load(kind.entity),
+                partition=lambda _: WHOLE,
+                missing=lambda entity_id: InvalidArguments("nothing_with_id", id=entity_id),
+                flat=True,
+                prefix=kind.prefix,
+                over=lambda entity: getattr(entity, "over", ""),
+                order=age,
+            )
+            self._collections[kind.directory] = Collection(self.files, self.path / kind.directory, layout)
+        return self._collections[kind.directory]
 
     def _has_told(self, task: Task) -> bool:
         """Returns whether the agent that a task's end concerns, if any, has its notification: until then the task stays

@@ -230,12 +230,13 @@ _NUMBER = re.compile("[0-9]{1,18}")
 class Live:
     """The changes of one session directory, for any number of pages. Used only in the server's event loop."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, topics: Mapping[str, str] = TOPIC_OF_DIRECTORY) -> None:
         self.path = path
+        self._topics = topics
         self.boot = secrets.token_hex(4)
         """Distinguishes this server's event numbers from those of an earlier one."""
         self._count = 0
-        self._changed_at = dict.fromkeys(TOPICS, 0)
+        self._changed_at = dict.fromkeys(sorted(set(topics.values())), 0)
         self._pending: set[str] = set()
         self._news = asyncio.Condition()
         self._closed = False
@@ -287,7 +288,7 @@ class Live:
 
     def _noticed(self, path: Path) -> None:
         """Called in the watching thread when a file below the session directory has changed."""
-        topic = TOPIC_OF_DIRECTORY.get(path.parts[0])
+        topic = self._topics.get(path.parts[0])
         if topic is not None and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._gather, topic)
 
@@ -524,7 +525,9 @@ def serve(
         port = listening.getsockname()[1]
         services.console_port.write(port, durable=False)
         access = Auth(services.console_key, services.path / ".console", spent)
-        console = Console(services, access, Live(services.path), port, acting)
+        console = Console(
+            services, access, Live(services.path, dict(services.session.features.each("topics"))), port, acting
+        )
         assert console.me  # noqa: S101 - raises for an unknown agent before anything is served
         with services.people_doorbells(), suppress(KeyboardInterrupt):  # Ctrl-C is the regular end
             asyncio.run(_serve(console, listening, lambda: ready(link(console))))

@@ -3,17 +3,31 @@ is said by the features."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from multi_agent_mcp.features import Features
+from multi_agent_mcp.features import Features, attempted, load
 from multi_agent_mcp.features.ours import ALL
-from multi_agent_mcp.server.calls import Tool, by_name
+from multi_agent_mcp.server.calls import Tool
 
 
 def tools_of(features: Features) -> Mapping[str, Tool]:
     """The tools of a session, without what belongs to features that are off."""
-    return by_name(_reduced(tool, features) for _, tools in features.loaded("tools") for tool in tools)
+    found: dict[str, Tool] = {}
+    none: Sequence[Tool] = ()
+    for where in features.each("tools"):
+        for tool in attempted(where, partial(_sound, where), none):
+            found.setdefault(tool.name, _reduced(tool, features))  # another package cannot take the name of a tool
+    return found
+
+
+def _sound(where: str) -> Sequence[Tool]:
+    """The tools that a feature names; those of another package are tried."""
+    tools: Sequence[Tool] = tuple(load(where))
+    for tool in () if where.startswith(".") else tools:
+        tool.described()
+    return tools
 
 
 def _reduced(tool: Tool, features: Features) -> Tool:

@@ -38,6 +38,7 @@ from multi_agent_mcp.system.ownership import is_trusted, own_users, user_name
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.entity import Entity
+    from multi_agent_mcp.features import Kind
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.supervision import LookAtPane, MissingSessions, StuckAgents, Supervision
@@ -190,7 +191,8 @@ def misplaced(context: CheckContext) -> Iterator[Finding]:
     base, files = context.workspace.path, context.workspace.files
     kinds = [kind for kind in ("ipc", "notifications") if (base / kind).is_dir()]
     boxes = [f"{kind}/{name}" for kind in kinds for name in files.names(base / kind) if not name.startswith(".")]
-    for name in (*sorted(KINDS), *DERIVED, *boxes, *(f"{box}/archive" for box in boxes)):
+    known = {kind.directory for kind in context.session.features.each("kinds")} | KINDS
+    for name in (*sorted(known), *DERIVED, *boxes, *(f"{box}/archive" for box in boxes)):
         if (base / name).is_file():
             yield context.found("tree", PROBLEM, name, "no_directory")
     for log in files.names(base / ".doorbell") if (base / ".doorbell").is_dir() else ():
@@ -270,6 +272,17 @@ def _quarantined(context: CheckContext, node: Node) -> Iterator[Finding]:
     if path.parent.name == QUARANTINE and node.name.endswith(REASON_SUFFIX):
         reason = reason_in(context.workspace.files.read(path) or b"", context.texts.language)
         yield context.found("files", PROBLEM, node.name.removesuffix(REASON_SUFFIX), "quarantined", reason=reason)
+
+
+def damaged(context: CheckContext, kind: Kind) -> Iterator[tuple[str, str]]:
+    """The files of a kind that could not be read, now or before, each with the reason. For checks of other packages."""
+    workspace, collection = context.workspace, context.workspace.collection(kind)
+    collection.all()  # sets aside what cannot be read
+    for directory in collection.directories():
+        for name in sorted(workspace.files.names(directory.quarantine.path)):
+            if name.endswith(REASON_SUFFIX):
+                found = workspace.files.read(directory.quarantine.path / name) or b""
+                yield name.removesuffix(REASON_SUFFIX), reason_in(found, context.texts.language)
 
 
 def _mailbox(context: CheckContext, node: Node) -> Iterator[Finding]:

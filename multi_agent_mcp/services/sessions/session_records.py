@@ -371,6 +371,8 @@ class HandOffs(Service):
 # The Owner's wait-lock: a file that names the Admin whose answer the Owner awaits.
 
 EMPTY_CHECKS_ALLOWED = 1
+WITHOUT_WORK = frozenset({"authenticate", "logout"})
+"""What a waiting Owner may call, and is not told to."""
 
 
 class OwnerWaits(Service):
@@ -381,7 +383,9 @@ class OwnerWaits(Service):
         self._signatures = signatures
         self.standing = session.workspace.owner_waits
         self._archive = session.workspace.released_waits
-        self._allowed_while_waiting = frozenset(session.features.each("while_waiting"))
+        allowed = [*session.features.each("while_waiting")]
+        self._allowed_while_waiting = frozenset(allowed)
+        self._tools = " / ".join(name for name in allowed if name not in WITHOUT_WORK)
 
     def of(self, owner_id: str) -> OwnerWait | None:
         """The Owner's lock, or None when the Owner does not wait."""
@@ -397,7 +401,7 @@ class OwnerWaits(Service):
             if again and (_is_same(standing, wait) or self._released(wait.owner_id, wait.message_id)):
                 return
             if standing is not None:
-                raise OwnerWaiting(admin_id=standing.admin_id)
+                raise OwnerWaiting(admin_id=standing.admin_id, tools=self._tools)
             self.standing.replace(_name(wait.owner_id), wait)
 
     def take_back(self, wait: OwnerWait) -> None:
@@ -412,7 +416,7 @@ class OwnerWaits(Service):
             return
         wait = self.of(agent.id)
         if wait is not None:
-            raise OwnerWaiting(admin_id=wait.admin_id)
+            raise OwnerWaiting(admin_id=wait.admin_id, tools=self._tools)
 
     def checked(self, agent: Agent, unread: int) -> None:
         """Records that the Owner checked its mail and found `unread` messages. Raises `PollingBlocked` from the second

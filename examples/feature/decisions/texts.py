@@ -1,0 +1,18 @@
+"""What agents and people read, by language. Without Japanese texts, a Japanese session shows the English ones."""
+
+TEXTS = {
+    "en": {
+        "decisions.noted": "You have decided: {text}",
+        "decisions.none": "No decision waits to be seen.",
+        "attention.kind.decision": "decided",
+        "finding.decision_damaged": "this decision cannot be read: {reason}",
+        "repair.decision_damaged": "mend the file in decisions/quarantine/ and move it back",
+    },
+    "ja": {
+        "decisions.noted": "あなたの決定: {text}",
+        "decisions.none": "未確認の決定はありません。",
+        "attention.kind.decision": "決定",
+        "finding.decision_damaged": "この決定を読めません: {reason}",
+        "repair.decision_damaged": "decisions/quarantine/ のファイルを直し、元の場所に戻してください",
+    },
+}
