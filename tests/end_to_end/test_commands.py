@@ -62,7 +62,7 @@ def test_init_makes_a_lost_registry_anew_as_everybody_advises_and_keeps_what_was
     (bare.path / "agents.json").write_bytes(b"")
     (bare.path / "agents.json.bak").write_bytes(b'{"agents": ')
     said = bare.run("doctor").stdout
-    assert said.count("multi-agent-mcp init で作り直してください") == 1
+    assert said.count("multi-agent-mcp init が team.yaml から作り直し") == 1
     assert bare.ask("init", "--team", file)["added"] == ["owner", "admin", "worker-a", "worker-b"]
     assert {agent_id: bare.key(agent_id) for agent_id in keys} == keys
     assert [message["content"] for message in bare.ask("read", "worker-a")["messages"]] == ["keep me"]

@@ -38,8 +38,9 @@ _CHOICES: Mapping[str, Sequence[str | None]] = {
     "shell": (*config.SHELLS, None),
 }
 PROMPT_CHARACTERS = 1_000
-_FOLDS = re.compile(r"[ \t]*(?:\\\n[ \t]*|\n(?:[ \t]+|(?=-)))")
-"""A line end before an indented line or an option, or one that the shell would take away."""
+_QUOTED = r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\[^\n]"""
+_FOLD = re.compile(rf"({_QUOTED})|\\\n|[ \t]*\n[ \t]*(?=-|\{{\w+\}})", re.DOTALL)
+"""A line end before an option or a placeholder, or one that the shell takes away, outside of quotes."""
 
 
 class _Unusable(Exception):
@@ -218,10 +219,12 @@ def _named(value: Any, key: str) -> Any:
 
 
 def _command(record: Mapping[str, Any]) -> str | None:
-    """The agent's command as one line where it is one: what YAML's folding leaves of line ends around it and before
-    its further words is no line end of the shell's."""
+    """The agent's command without line ends around it and before its further words, which no command begins with:
+    YAML's folding leaves some. One with a here-document stays as it is."""
     command = _text_or_none(record, "command")
-    return None if command is None else _FOLDS.sub(" ", command.strip())
+    if command is None or "<<" in command:
+        return command and command.strip()
+    return _FOLD.sub(lambda found: found[1] or ("" if found[0] == "\\\n" else " "), command.strip())
 
 
 def _text_or_none(record: Mapping[str, Any], key: str) -> str | None:
