@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from multi_agent_mcp.features.ours import OURS
 from tests.cli.conftest import Run
 from tests.programs import REPOSITORY
 
@@ -30,8 +31,9 @@ def test_the_commands_of_the_page_run_as_they_stand_there(run: Run, tmp_path: Pa
         known = next(iter(re.findall(r"tsk_\w+", done.stdout)), known)
     assert "blocked" in run("task", "show", known).stdout
     settings = yaml.safe_load((tmp_path / ".multi-agent-mcp" / "demo" / "session.yaml").read_text(encoding="utf-8"))
-    for key, value in yaml.safe_load(switched_off).items():
-        assert settings[key] in (value, "off")
+    assert settings["features"].keys() == {feature.name for feature in OURS if feature.optional}
+    assert (settings["resume"], settings["console"]) == (False, {"answer": False})
+    assert "No such command" in run("reserve", "x").output
     there = {path.name for path in (tmp_path / ".multi-agent-mcp" / "demo").iterdir()}
     assert {"ipc", "notifications", "tasks"} <= there
 

@@ -205,6 +205,12 @@ def test_an_agent_has_a_method_for_each_tool(team: Team) -> None:
     assert sessions(team) == []
 
 
+def test_what_belongs_to_a_feature_that_is_off_is_no_method_and_no_argument(tmp_path: Path) -> None:
+    with Team.create(tmp_path, AGENTS, features={"reservations": "off", "proof": "off"}) as team:
+        assert not hasattr(team["worker-a"], "reserve_files")
+        assert "done_when" not in inspect.signature(team["admin"].send_task).parameters
+
+
 def test_two_teams_in_one_process_do_not_know_each_other(team: Team, tmp_path: Path) -> None:
     with Team.create(tmp_path, {"admin": "admin", "worker-a": "worker"}, session="other", language="en") as other:
         other["admin"].send_message(receiver_id="worker-a", content="of the other")
