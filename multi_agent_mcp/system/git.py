@@ -42,6 +42,11 @@ def plain_environment(**added: str) -> dict[str, str]:
 
 TRUE_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
 """Commits are what they were when they were made (git-replace(1))."""
+_NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+"""What is missing in a repository (partial clones) is not fetched: its configuration names the program that would."""
+_EMPTY = "MULTI_AGENT_MCP_EMPTY"
+"""A variable without a value, for `--config-env`: unlike `-c`, it takes names with an equals sign."""
+_FIXED = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", _EMPTY: "", **TRUE_OBJECTS}
 
 
 class GitFailed(Refusal):
@@ -54,11 +59,24 @@ class GitFailed(Refusal):
         super().__init__("git", call=call, said=" ".join(words.split())[:SAID_MAX] or str(exit_code))
 
 
-def git(place: str | Path, *arguments: str, ok: tuple[int, ...] = (0,), text: str = "", **variables: str) -> str:
+def _call(place: str | Path, arguments: Sequence[str]) -> list[str]:
+    """A call of git that asks no program of the repository's choice what has changed, as whatever reads the index would
+    (`core.fsmonitor`)."""
+    return ["git", "-C", str(place), "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
+
+
+def git(
+    place: str | Path,
+    *arguments: str,
+    ok: tuple[int, ...] = (0,),
+    text: str = "",
+    fetches: bool = True,
+    **variables: str,
+) -> str:
     """Runs git in a directory, with this text as input and these variables, and returns its output, without the line
-    break at the end. Raises `GitFailed` for an exit code that is not `ok`, or without git."""
-    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", **TRUE_OBJECTS}
-    call = ["git", "-c", "core.quotepath=off", "-C", str(place), *arguments]
+    break at the end. With `fetches=False` it does not fetch what is missing. Raises `GitFailed` for an exit code that is not `ok`, or without git."""
+    fixed = _FIXED if fetches else _FIXED | _NO_FETCH
+    call = _call(place, arguments)
     try:
         done = subprocess.run(
             call,
@@ -196,8 +214,27 @@ def without_filters(tree: str | Path) -> list[str]:
     reviewer, runs no program of the repository's choice. The files are compared as they are."""
     found = git(tree, "config", "--null", "--name-only", "--get-regexp", r"^filter\..*", ok=(0, 1)).split("\0")
     names = dict.fromkeys(name.removeprefix("filter.").rpartition(".")[0] for name in filter(None, found))
-    options = [f"filter.{name}.{key}" for name in names for key in ("clean=", "process=", "required=false")]
-    return ["-c", "core.fsmonitor=false", *(word for option in options for word in ("-c", option))]
+    keys = [f"filter.{name}.{key}" for name in names for key in ("clean", "process", "required")]
+    return [f"--config-env={key}={_EMPTY}" for key in keys]
+
+
+def submodules(tree: str | Path) -> Iterator[tuple[str, bool]]:
+    """The names of the submodules in a working tree's index, and whether each is a repository of its own now, which has
+    to be looked into by a call of its own: git's child in a submodule would start what that one's configuration names.
+    Raises `GitFailed`."""
+    top = os.path.realpath(tree)
+    for entry in git(tree, "ls-files", "--stage", "-z").split("\0"):
+        facts, _, name = entry.partition("\t")
+        if facts.startswith(REPOSITORY):
+            inner = f"{top}/{name}"
+            yield name, os.path.realpath(inner) == inner and _is_top(inner)
+
+
+def _is_top(place: str) -> bool:
+    """Whether git takes this directory for the top of a repository; a broken one would lead it to the one around."""
+    with suppress(GitFailed):
+        return os.path.lexists(f"{place}/.git") and git(place, "rev-parse", "--show-toplevel") == place
+    return False
 
 
 @contextmanager
@@ -222,6 +259,10 @@ def _clear(tree: str | Path, path: str) -> None:
         Path(path).rmdir()
 
 
+REPOSITORY = "160000"
+"""The mode of another repository in a commit or an index, such as a submodule."""
+SUBMODULES_DEEP = 8
+"""So far inside of one another submodules are looked into; deeper ones count as changed."""
 NO_HEAD = "none"
 """The head of a directory that is not in a git repository, or in one without a commit."""
 HASHED_BYTES = 16 << 20
@@ -254,29 +295,38 @@ def state_of(directory: Path, excluded: Iterable[Path] = ()) -> WorkState:
     """The state of the repository that the directory is in, else of the directory, without the `excluded` paths. Raises
     `OSError`."""
     outside = [Path(os.path.realpath(path)) for path in excluded]
-    with suppress(subprocess.SubprocessError, FileNotFoundError, UnicodeError):
+    with suppress(subprocess.SubprocessError, FileNotFoundError, UnicodeError, GitFailed):
         top = Path(_output(directory, "rev-parse", "--show-toplevel").rstrip(b"\n").decode())
-        head = _output(top, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
-        return _of_repository(top, head, outside)
+        return _of_repository(top, outside)
     digest = hashlib.sha256()
     _add_tree(digest.update, directory, outside)
     return WorkState(NO_HEAD, dirty=True, digest=digest.hexdigest())
 
 
-def _of_repository(top: Path, head: str, outside: Sequence[Path]) -> WorkState:
+def _of_repository(top: Path, outside: Sequence[Path], depth: int = 0) -> WorkState:
     """Compares the files with the commit. What git was told not to look at (`update-index --assume-unchanged`), not to
-    see (`_hidden_rules`), or to show in place of something else (git-replace(1)), is looked at here."""
+    see (`_hidden_rules`), or to show in place of something else (git-replace(1)), is looked at here, and so are
+    submodules. Raises as `_output`, and `GitFailed`."""
     digest = hashlib.sha256()
+    head = _output(top, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
     within = [path.relative_to(top).as_posix() for path in outside if path.is_relative_to(top) and path != top]
     paths = ["--", ".", *(f":(exclude,literal){path}" for path in within)]
     plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--binary", "--full-index")
-    submodules = ("--submodule=diff", "--ignore-submodules=none")
-    dirty = _stream(digest.update, top, *without_filters(top), "diff", *plain, *submodules, head, *paths)
+    commits = ("--submodule=short", "--ignore-submodules=dirty")
+    dirty = _stream(digest.update, top, *without_filters(top), "diff", *plain, *commits, head, *paths)
     for line in _names(top, "ls-files", "-z", "-v", *paths):
         if line[:1].islower() or line[:1] == b"S":
             _add_file(digest.update, top / os.fsdecode(line[2:]), os.fsdecode(line[2:]))
     digest.update(_output(top, "for-each-ref", "--format=%(refname) %(objectname)", "refs/replace/"))
+    inside = [*_of_submodules(top, outside, depth)]
+    for name, state in inside:
+        if state.tracked != UNCHANGED:
+            digest.update(f"\0{name}\0{state.tracked}\0".encode(errors="surrogateescape"))
     tracked = digest.hexdigest()
+    for name, state in inside:
+        dirty |= state.dirty
+        if state.digest != UNCHANGED:
+            digest.update(f"\0{name}\0{state.digest}\0".encode(errors="surrogateescape"))
     for path in _names(top, "ls-files", "-z", "--others", "--exclude-standard", *paths):
         dirty = True
         _add_file(digest.update, top / os.fsdecode(path), os.fsdecode(path))
@@ -284,6 +334,31 @@ def _of_repository(top: Path, head: str, outside: Sequence[Path]) -> WorkState:
         if any(line.strip() and not line.startswith(b"#") for line in _lines(rules)):
             _add_file(digest.update, rules, rules.name)
     return WorkState(head, dirty, digest.hexdigest(), tracked)
+
+
+def _of_submodules(top: Path, outside: Sequence[Path], depth: int) -> Iterator[tuple[str, WorkState]]:
+    """The states of the submodules. One that is no repository, or a broken one, is compared as a directory; one that
+    is not there, or empty, is no change."""
+    for name, is_repository in submodules(top):
+        inner = top / name
+        if inner in outside:
+            continue
+        with suppress(subprocess.SubprocessError, GitFailed):
+            if is_repository and depth < SUBMODULES_DEEP:
+                yield name, _of_repository(inner, outside, depth + 1)
+                continue
+        if is_filled(inner):
+            digest = hashlib.sha256()
+            _add_file(digest.update, inner, name)
+            yield name, WorkState(NO_HEAD, dirty=True, digest=digest.hexdigest(), tracked=UNCHANGED)
+
+
+def is_filled(place: Path) -> bool:
+    """Whether something is there that is no empty directory."""
+    try:
+        return any(place.iterdir())
+    except OSError:
+        return os.path.lexists(place)
 
 
 def _hidden_rules(top: Path, paths: Sequence[str]) -> Iterator[Path]:
@@ -312,12 +387,7 @@ def _lines(path: Path) -> Sequence[bytes]:
 def _plain_environment() -> dict[str, str]:
     """Ours, without what would make git look elsewhere, and without locks: others may be at work there."""
     plain = {name: value for name, value in child_environment().items() if not name.startswith("GIT_")}
-    return {**plain, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **TRUE_OBJECTS}
-
-
-def _call(top: Path, arguments: Sequence[str]) -> list[str]:
-    """A call of git that starts no program of the repository's choice to find out what has changed."""
-    return ["git", "-C", str(top), "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
+    return {**plain, **_FIXED, **_NO_FETCH}
 
 
 def _output(top: Path, *arguments: str) -> bytes:

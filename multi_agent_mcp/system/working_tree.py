@@ -8,12 +8,22 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from multi_agent_mcp.system.file_status import common_directory
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import LEFT_OUT, GitFailed, git, without_filters
+from multi_agent_mcp.system.git import (
+    LEFT_OUT,
+    SUBMODULES_DEEP,
+    GitFailed,
+    git,
+    is_filled,
+    submodules,
+    without_filters,
+)
 
 _IN_PROGRESS = {
     "rebase-merge": "rebase",
@@ -27,8 +37,9 @@ _IN_PROGRESS = {
 """Files in a worktree's own git directory, and the command of git that is not finished while they are there."""
 _LEFT = re.compile(r"checkout: moving from ([0-9a-f]{40,64}) to ")
 _MADE = re.compile(r"commit|cherry-pick|revert|am\b|rebase")
-_SUBMODULE = "160000"
 _ASIDE = ".removed"
+_UNSIGNED = "--no-show-signature"
+"""Otherwise a setting of the repository (`log.showSignature`) could have git start another one (`gpg.program`)."""
 _COMPARED_MAX = 1_000
 
 
@@ -49,18 +60,33 @@ class Unmerged(NamedTuple):
 
 def files_of(path: str) -> Files:
     """The files of a working tree that differ from its commit, and those that git ignores. Raises `GitFailed`."""
-    how = ("--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=none", "--no-renames")
-    listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *how).split("\0")
+    how = ("--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=dirty", "--no-renames")
+    listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *how, fetches=False).split("\0")
     return Files(uncommitted(path), [entry[3:] for entry in listed if entry.startswith("!!")])
 
 
-def uncommitted(path: str | Path) -> list[str]:
-    """The files of a working tree that are not committed, new ones too, whatever its settings hide; what git was told
-    not to look at (`update-index --assume-unchanged`, `--skip-worktree`) is looked at, too. Starts no program of the
-    repository's choice. Raises `GitFailed`."""
-    shown = ("--untracked-files=normal", "--no-renames", "--ignore-submodules=none")
-    listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *shown).split("\0")
-    return list(dict.fromkeys([*(entry[3:] for entry in listed if entry), *_hidden_changes(path)]))
+def uncommitted(path: str | Path, depth: int = 0) -> list[str]:
+    """The files of a working tree that are not committed, new ones too, and its submodules with such files, whatever
+    its settings hide; what git was told not to look at (`update-index --assume-unchanged`, `--skip-worktree`) is looked
+    at, too. Starts no program of the repository's choice. `depth`: how many repositories are around this one. Raises
+    `GitFailed`."""
+    shown = ("--untracked-files=normal", "--no-renames", "--ignore-submodules=dirty")
+    listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *shown, fetches=False).split("\0")
+    changed = (entry[3:] for entry in listed if entry)
+    return list(dict.fromkeys([*changed, *_hidden_changes(path), *_changed_submodules(path, depth)]))
+
+
+def _changed_submodules(path: str | Path, depth: int) -> Iterator[str]:
+    """The submodules with files that are not committed there, with files but no repository, or a broken one."""
+    for name, is_repository in submodules(path):
+        inner, is_changed = Path(path, name), True
+        if not is_repository:
+            is_changed = is_filled(inner)
+        elif depth < SUBMODULES_DEEP:
+            with suppress(GitFailed):
+                is_changed = bool(uncommitted(inner, depth + 1))
+        if is_changed:
+            yield name
 
 
 def _hidden_changes(path: str | Path) -> list[str]:
@@ -73,12 +99,14 @@ def _hidden_changes(path: str | Path) -> list[str]:
         return []
     with tempfile.TemporaryDirectory() as scratch:
         index = f"{scratch}/index"
-        shutil.copy2(Path(path, git(path, "rev-parse", "--git-path", "index")), index)  # its time tells what is racy
+        call = partial(git, path, GIT_INDEX_FILE=index, fetches=False)
+        copied = Path(path, git(path, "rev-parse", "--git-path", "index"))
+        shutil.copy2(copied, index)  # its time tells what is racy
         for mark in ("--no-assume-unchanged", "--no-skip-worktree"):
-            git(path, "update-index", mark, "-z", "--stdin", text=names, GIT_INDEX_FILE=index)
+            call("update-index", mark, "-z", "--stdin", text=names)
         plain = without_filters(path)
-        git(path, *plain, "update-index", "-q", "--refresh", ok=(0, 1), GIT_INDEX_FILE=index)
-        listed = git(path, *plain, "diff-files", "--name-only", "-z", GIT_INDEX_FILE=index).split("\0")
+        call(*plain, "update-index", "-q", "--refresh", ok=(0, 1))
+        listed = call(*plain, "diff-files", "--name-only", "--ignore-submodules=dirty", "-z").split("\0")
         return list(filter(None, listed))
 
 
@@ -165,7 +193,8 @@ def _tips(project: Path, path: str) -> Iterator[tuple[str, str]]:
         if _is_commit(project, left) and not _has_ref(project, left):
             yield left[:10], left
     if made := made_in(path):
-        listed = git(project, "log", "--branches", "--source", "--format=%H %S", "--not", "HEAD").splitlines()
+        asked = ("--branches", "--source", "--format=%H %S", "--not", "HEAD")
+        listed = git(project, "log", _UNSIGNED, *asked).splitlines()
         for ref in dict.fromkeys(ref for commit, _, ref in (line.partition(" ") for line in listed) if commit in made):
             yield ref.removeprefix("refs/heads/"), ref
 
@@ -179,7 +208,7 @@ def made_in(path: str) -> set[str]:
 
 def _reflog(path: str) -> list[tuple[str, str]]:
     """Where a worktree's HEAD has been, and what led there, the newest first."""
-    lines = git(path, "log", "--walk-reflogs", "--format=%H %gs", "HEAD", "--", ok=(0, 128)).splitlines()
+    lines = git(path, "log", _UNSIGNED, "--walk-reflogs", "--format=%H %gs", "HEAD", "--", ok=(0, 128)).splitlines()
     return [(commit, words) for commit, _, words in (line.partition(" ") for line in lines)]
 
 
@@ -204,10 +233,9 @@ def lost_in_submodules(path: str, original: Path) -> list[str]:
     removed with it. That is ignored files, and commits that are neither pushed nor known to the same submodule of
     `original`. (Their changed files are changes of the worktree.) Raises `GitFailed`."""
     found = []
-    for entry in git(path, "ls-files", "--stage", "-z").split("\0"):
-        facts, _, name = entry.partition("\t")
+    for name, is_repository in submodules(path):
         inner, same = Path(path, name), original / name
-        if not facts.startswith(_SUBMODULE) or not (inner / ".git").exists():
+        if not is_repository:
             continue
         tips = git(inner, "for-each-ref", "--format=%(objectname)", "refs/heads", "refs/stash").split()
         tips += git(inner, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)).split()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.system.git import NO_HEAD, checked_out, head_of, state_of
-from multi_agent_mcp.system.working_tree import uncommitted
+from multi_agent_mcp.system.working_tree import files_of, lost_in_submodules, made_in, uncommitted
 from tests.lies.lies import git
 from tests.programs import ran
 
@@ -122,6 +122,128 @@ def test_no_filter_of_the_repository_is_run_to_see_what_has_changed(repository: 
     assert state_of(repository).dirty
     assert uncommitted(repository) == ["a.txt"]
     assert not ran_here.exists()
+
+
+@pytest.fixture
+def module(repository: Path) -> Path:
+    """A submodule of the repository."""
+    library = repository.with_name("library")
+    library.mkdir()
+    (library / "b.txt").write_text("b\n")
+    git(library, "init", "-q")
+    git(library, "add", "-A")
+    git(library, *COMMIT)
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "lib")
+    git(repository, *COMMIT)
+    return repository / "lib"
+
+
+def _stage_within(module: Path) -> None:
+    (module / "b.txt").write_text("c\n")
+    git(module, "add", "-A")
+
+
+def _edit_within(module: Path) -> None:
+    (module / "b.txt").write_text("c\n")
+
+
+def _hide_within(module: Path) -> None:
+    git(module, "update-index", "--assume-unchanged", "b.txt")
+    _edit_within(module)
+
+
+def _commit_within(module: Path) -> None:
+    git(module, *COMMIT, "--allow-empty")
+
+
+def _ignored_by_a_setting(module: Path) -> None:
+    git(module.parent, "config", "submodule.lib.ignore", "all")
+    _edit_within(module)
+
+
+def _no_repository(module: Path) -> None:
+    (module / ".git").unlink()
+
+
+def _broken(module: Path) -> None:
+    (module / ".git").write_text("gitdir: nowhere\n")
+
+
+WITHIN = [_stage_within, _edit_within, _add, _hide_within, _commit_within, _ignored_by_a_setting, _no_repository]
+
+
+@pytest.mark.parametrize("change", [*WITHIN, _broken])
+def test_every_change_within_a_submodule_is_another_state(module: Path, change: Callable[[Path], None]) -> None:
+    before = state_of(module.parent)
+    assert before.is_clean_at(before.head)
+    assert uncommitted(module.parent) == []
+    change(module)
+    after = state_of(module.parent)
+    assert not after.is_clean_at(before.head)
+    assert after.digest != before.digest
+    assert after == state_of(module.parent)
+    assert uncommitted(module.parent) == ["lib"]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_nothing_that_a_repository_names_is_run_to_see_what_has_changed_in_it(module: Path, depth: int) -> None:
+    top, mark = module.parent, module.parent.with_name("ran")
+    git(module, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(top.with_name("library")), "in")
+    git(module, *COMMIT)
+    git(top, "add", "lib")
+    git(top, *COMMIT)
+    place = (top, module, module / "in")[depth]
+    program = top.with_name("program")
+    program.write_text(f"#!/bin/sh\necho $0 $* >> {mark}\ncat\n")
+    program.chmod(0o755)
+    attributes = Path(ran("git", "-C", str(place), "rev-parse", "--git-path", "info/attributes").stdout.strip())
+    attributes = place / attributes
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text("*.txt filter=a=b\n")
+    for key in ("core.fsmonitor", "filter.a=b.clean", "filter.a=b.process", "diff.external", "gpg.program"):
+        git(place, "config", key, str(program))
+    git(place, "config", "log.showSignature", "true")
+    (place / ("b.txt" if depth else "a.txt")).write_text("c\n")
+    (place / "b.txt").write_text("changed\n")
+    assert state_of(top).dirty
+    assert uncommitted(top) == (["lib"] if depth else ["a.txt", "b.txt"])
+    files_of(str(top))
+    lost_in_submodules(str(top), top)
+    assert not mark.exists(), mark.read_text()
+
+
+def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_it_names(module: Path) -> None:
+    mark = module.parent.with_name("ran")
+    tree = ran("git", "-C", str(module), "rev-parse", "HEAD^{tree}").stdout.strip()
+    objects = Path(ran("git", "-C", str(module), "rev-parse", "--absolute-git-dir").stdout.strip(), "objects")
+    (objects / tree[:2] / tree[2:]).unlink()
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "other",
+        "remote.other.promisor": "true",
+        "remote.other.url": f"ext::touch {mark}",
+        "protocol.ext.allow": "always",
+    }.items():
+        git(module, "config", key, value)
+    assert state_of(module.parent).dirty
+    assert uncommitted(module.parent) == ["lib"]
+    assert not mark.exists()
+
+
+def test_no_program_of_a_repository_checks_signatures_to_see_what_was_committed(repository: Path) -> None:
+    mark, program = repository.with_name("ran"), repository.with_name("program")
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    words = ran("git", "-C", str(repository), "cat-file", "commit", "HEAD").stdout
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n x\n -----END PGP SIGNATURE-----\n\n"
+    signed = repository.with_name("signed")
+    signed.write_text(words.replace("\n\n", f"\n{signature}", 1))
+    commit = ran("git", "-C", str(repository), "hash-object", "-t", "commit", "-w", str(signed)).stdout.strip()
+    git(repository, "update-ref", "-m", "commit: x", "HEAD", commit)
+    git(repository, "config", "gpg.program", str(program))
+    git(repository, "config", "log.showSignature", "true")
+    assert commit in made_in(str(repository))
+    assert not mark.exists()
 
 
 def test_a_temporary_worktree_is_of_the_commit_and_leaves_nothing(repository: Path) -> None:
