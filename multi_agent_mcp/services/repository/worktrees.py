@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE, working_directory
+from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE
 from multi_agent_mcp.domain.patterns import matcher, patterns_of
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
@@ -252,14 +252,11 @@ class Worktrees(Service):
 
     @cached_property
     def project(self) -> Path:
-        """The working tree in which the session lies, else this process's directory. Raises `InvalidArguments` outside
-        of any."""
-        if (tree := tree_of(str(self.workspace.root))) is not None:
-            return Path(tree)
-        if (tree := tree_of(str(working_directory() / "-"))) is not None:  # perhaps that of an agent
-            common = Path(common_directory(tree))
-            return common.parent if common.name == ".git" else Path(tree)
-        raise InvalidArguments("no_repository", path=self.workspace.root.parent)
+        """The working tree in which the session lies, wherever this process works. Raises `InvalidArguments` outside of
+        any."""
+        if (tree := tree_of(str(self.workspace.root))) is None:
+            raise InvalidArguments("no_repository", path=self.workspace.root.parent)
+        return Path(tree)
 
     def environment(self, agent_id: str) -> dict[str, str]:
         """The variables that tell an agent's programs which ports are its own."""

@@ -687,11 +687,18 @@ def test_a_report_says_what_was_not_committed(services: Services, project: Path)
     assert mail["metadata"]["uncommitted"] == ["b.txt"]
 
 
-def test_outside_of_a_repository_it_is_refused_in_words(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(services.root.parent)
-    with pytest.raises(InvalidArguments):
-        made(services)
+def test_a_session_outside_of_every_repository_takes_none_from_where_it_is_called(
+    services: Services, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path_factory.mktemp("elsewhere") / "checkout"
+    for call in (["init", "-q", str(checkout)], ["-C", str(checkout), "commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", *NAMED, *call], check=True)
+    for place in (services.root.parent, checkout):
+        monkeypatch.chdir(place)
+        with pytest.raises(InvalidArguments, match="no_repository"):
+            made(services)
     assert services.worktrees.all() == []
+    assert [path.name for path in checkout.parent.iterdir()] == ["checkout"]
 
 
 @pytest.mark.parametrize(
