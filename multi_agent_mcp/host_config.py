@@ -453,9 +453,9 @@ class HostConfigurations(Service):
         unknown program, and a command that brings its own settings, get only the file of the server in Claude Code's
         format. Raises `InvalidArguments` if the host reads only its directory, which is not configured."""
         if (command := self.missing_settings(agent)) is not None:
-            title, file = hosts()[_host_of(agent)].title, self.of(_host_of(agent), agent.id).files[0].path
+            title, file = hosts()[host_of_agent(agent)].title, self.of(host_of_agent(agent), agent.id).files[0].path
             raise InvalidArguments("host_not_configured", title=title, command=command, file=file)
-        known = hosts().get(_host_of(agent))
+        known = hosts().get(host_of_agent(agent))
         used = known or hosts()[UNDESCRIBED]
         if used.configuration.own:
             self.of(used.name, agent.id).write(self._backups)
@@ -465,7 +465,7 @@ class HostConfigurations(Service):
 
     def environment(self, agent: Agent) -> dict[str, str]:
         """Returns the variables that pass `{mcp_config}` to a host without an option for it."""
-        known = hosts().get(_host_of(agent))
+        known = hosts().get(host_of_agent(agent))
         if known is None or MCP_CONFIG not in (agent.command or ""):
             return {}
         own = known.configuration.environment.items()
@@ -474,7 +474,7 @@ class HostConfigurations(Service):
     def missing_settings(self, agent: Agent) -> str | None:
         """Returns the command to run before `{mcp_config}` can work, or None. What a host reads only in its directory
         is not written without being asked for, as it is not this agent's alone."""
-        known = hosts().get(_host_of(agent))
+        known = hosts().get(host_of_agent(agent))
         if known is None or not known.configuration.is_of_directory or MCP_CONFIG not in (agent.command or ""):
             return None
         try:
@@ -517,7 +517,7 @@ def program_name(command: str) -> str:
     return Path(words_of(command)[0]).name if words_of(command) else ""
 
 
-def _host_of(agent: Agent) -> str:
+def host_of_agent(agent: Agent) -> str:
     """Returns the host that a person named, else the command's program, else, if that is no known host, the recorded
     one: it may be that of an earlier command."""
     program = program_name(agent.command or "")

@@ -16,10 +16,11 @@ from multi_agent_mcp.domain.agent import ROLES, Agent, AgentSession
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, load_profiles
-from multi_agent_mcp.doorbell.tmux.team_panes import filled, is_compound
+from multi_agent_mcp.doorbell.tmux.team_panes import filled, is_compound, programs_of
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config import MCP_CONFIG, SERVER_NAME, program_name, words_of
+from multi_agent_mcp.host_config import MCP_CONFIG, SERVER_NAME, host_of_agent, program_name, words_of
 from multi_agent_mcp.hosts import Host, Resume, host_named
+from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.sessions.host_conversations import is_anothers
 from multi_agent_mcp.services.validation import require_text
@@ -257,6 +258,19 @@ def is_prompted(services: Services, slot: Slot, command: str) -> bool:
     first = first_prompt(services, services.agents.get(slot.agent_id), slot.purpose)
     prompts = (first, services.texts("doorbell.begin"))
     return any(word in command for prompt in filter(None, prompts) for word in quoted_in_any(prompt))
+
+
+def left_out(services: Services, agent: Agent) -> dict[str, str]:
+    """What the host in an agent's command starts without, as only its author knows where that belongs: the texts of
+    `up` that say so, each with the host's name."""
+    command = agent.command or ""
+    named = next((name for name in programs_of(command) if name in known_hosts()), None)
+    if named is None:
+        return {}
+    is_call = program_name(command) in known_hosts() and not is_compound(command)
+    is_prompted = is_call or PROMPT in command or not first_prompt(services, agent, "task")
+    is_configured = MCP_CONFIG not in command or host_of_agent(agent) in known_hosts()
+    return {key: named for key, holds in (("up.unprompted", is_prompted), ("up.unhooked", is_configured)) if not holds}
 
 
 def examples_directory() -> Path:

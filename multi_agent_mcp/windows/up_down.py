@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSessio
 from multi_agent_mcp.domain.delivery import OFFLINE
 from multi_agent_mcp.domain.question import Dialog
 from multi_agent_mcp.doorbell.tmux.client import Answer, Server, own_pane, pane_place, require_tmux, withheld
-from multi_agent_mcp.doorbell.tmux.profiles import Profile, load_profiles, recognise
+from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, Profile, load_profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topic
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, probe, take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, is_compound, last_lines
@@ -40,6 +40,7 @@ from multi_agent_mcp.windows.agent_command import (
     command_of,
     end_left_over,
     has_refused,
+    left_out,
     refuse,
     set_aside,
 )
@@ -55,6 +56,8 @@ NO_COMMAND, NO_PROGRAM, REFUSED, UNCONFIGURED = "no_command", "no_program", "ref
 DIALOG, LIMITED, UNTYPED = "dialog", "limited", "untyped"
 RESUME_ASKED = "dialog:resume"
 """Its host asks how to go on with its conversation."""
+OF_THE_HOST = ("hook", "codex_queue")
+"""Channels that reach an agent whose pane takes no line."""
 FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
 """States that need no action."""
 
@@ -63,7 +66,8 @@ FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
 class AgentState:
     """The state of an agent, or of one of the team's other windows. `state` is a code; that of a dialog has its topic
     (`dialog:trust`). `facts` are the values in its text, `last_lines` the last lines of an ended program, `earlier` the
-    agent's sessions that ran before its window was opened, `beginning` how its host was started now."""
+    agent's sessions that ran before its window was opened, `beginning` how its host was started now, `left_out` what it
+    was started without."""
 
     agent_id: str
     state: str
@@ -73,6 +77,7 @@ class AgentState:
     last_lines: tuple[str, ...] = ()
     earlier: frozenset[str] = frozenset()
     beginning: Beginning = ANEW
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_fine(self) -> bool:
@@ -93,6 +98,10 @@ class AgentState:
         profile) gets the general one."""
         key = f"up.{self.state}"
         note = texts(key if key in texts else f"up.{DIALOG}", **self.facts)
+        if "unrung" in self.facts:
+            note = texts("up.unrung", note=note, reason=self.facts["unrung"])
+        for key, host in self.left_out.items():
+            note = texts(key, note=note, host=host, prompt=PROMPT)
         if "outside" in self.facts:
             return texts("up.outside", note=note, **self.facts)
         if self.beginning.continues and self.state == ENDED:
@@ -244,7 +253,22 @@ class Readiness:
         limit = self.services.limits.now(item.agent_id) if state == READY else None
         if limit is not None:
             return replace(item, state=LIMITED, facts={"until": limit.until_said}, last_lines=())
+        if state == READY:
+            item = replace(item, facts=self._unrung(item, snapshot))
         return replace(item, state=state, last_lines=())
+
+    def _unrung(self, item: AgentState, snapshot: PaneSnapshot) -> Mapping[str, Any]:
+        """The facts of an agent that works, with why nothing reaches it while it is idle: no profile describes what
+        runs in its pane, and no other channel is its own."""
+        agent = self.services.agents.get(item.agent_id)
+        facts = {name: value for name, value in item.facts.items() if name != "unrung"}
+        profile = recognise(agent, snapshot.facts.pane_pid, self._profiles)
+        if isinstance(profile, Profile):
+            return facts
+        others = (report for report in self.services.channels(agent) if report.name in OF_THE_HOST)
+        if any(report.reason is None for report in others):
+            return facts
+        return {**facts, "unrung": self.services.people.words_of(profile)}
 
     def _state(self, item: AgentState, snapshot: PaneSnapshot, *, is_served: bool) -> str:
         """Returns the state of an agent whose program runs. A dialog takes precedence over a live server, which some
@@ -530,7 +554,8 @@ def _start(windows: TeamWindows, agent: Agent, command: str, beginning: Beginnin
     pane = windows.open(Slot(agent.id, "task"), command, stays=True, remains=True, continues=beginning.conversation)
     if pane is not None:
         _register(windows, agent, pane)
-    return replace(_opened(agent.id, pane, STARTING, earlier), beginning=beginning)
+    lacking = left_out(windows.services, agent)
+    return replace(_opened(agent.id, pane, STARTING, earlier), beginning=beginning, left_out=lacking)
 
 
 def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str, beginning: Beginning) -> AgentState:
@@ -541,7 +566,8 @@ def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str, be
     fresh = windows.restart(pane, command, continues=beginning.conversation)
     if fresh is not None:
         _register(windows, agent, fresh)
-    return replace(_opened(agent.id, fresh, STARTING, earlier), beginning=beginning)
+    lacking = left_out(windows.services, agent)
+    return replace(_opened(agent.id, fresh, STARTING, earlier), beginning=beginning, left_out=lacking)
 
 
 def _is_reachable(agent: Agent) -> bool:

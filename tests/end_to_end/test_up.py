@@ -163,6 +163,10 @@ def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare:
     team.services.workspace.registry.update("d", command=ACTOR)
     answer = team.ask("up", "d", "admin", "--socket", terminal.socket)
     assert {item["agent_id"]: item["state"] for item in answer["agents"]} == {"admin": "ready", "d": "ready"}
+    notes = {item["agent_id"]: item["note"] for item in answer["agents"]}
+    assert notes["admin"] == "ready"
+    assert "nothing is typed into its pane" in notes["d"]
+    assert "No host profile describes" in notes["d"]
     assert panes(terminal)["d"] == "0"
     assert team.services.agents.get("d").pane_id != kept
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent
+from multi_agent_mcp.domain.agent import PERSON, PURPOSES, ROLES, Agent
 from multi_agent_mcp.doorbell.tmux.team_panes import executed
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.texts import LANGUAGES
-from multi_agent_mcp.windows.agent_command import command_of, first_prompt
+from multi_agent_mcp.windows.agent_command import command_of, first_prompt, left_out
 from multi_agent_mcp.wiring import Services
 
 SHOW = """#!/bin/sh
@@ -115,6 +115,29 @@ def test_a_command_whose_author_alone_knows_where_a_prompt_belongs_is_left_as_it
     services: Services, worker: Agent, command: str
 ) -> None:
     assert command_of(services, replace(worker, command=command)) == command
+
+
+@pytest.mark.parametrize(
+    ("command", "lacks"),
+    [
+        ("env A=1 claude {mcp_config}", ["up.unprompted", "up.unhooked"]),
+        ("A=1 /opt/codex {mcp_config} {prompt}", ["up.unhooked"]),
+        ("cd /tmp && claude {mcp_config}", ["up.unprompted", "up.unhooked"]),
+        ("claude {mcp_config} # mine", ["up.unprompted"]),
+        ("claude {mcp_config}", []),
+        ("cat claude", []),
+        ("echo 'x; claude' # claude", []),
+    ],
+)
+def test_what_a_host_within_another_command_starts_without_is_said_and_a_declared_host_gets_its_hooks(
+    services: Services, worker: Agent, command: str, lacks: list[str]
+) -> None:
+    worker = replace(worker, command=command)
+    assert list(left_out(services, worker)) == lacks
+    declared = replace(worker, host="claude", host_by=PERSON)
+    assert "up.unhooked" not in left_out(services, declared)
+    assert ("--settings" in str(command_of(services, declared))) == ("{mcp_config}" in command)
+    assert left_out(services, replace(worker, prompt="")).keys() == {*lacks} - {"up.unprompted"}
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,14 @@ def is_compound(command: str) -> bool:
     return _COMPOUND.search(_QUOTED.sub("_", command)) is not None
 
 
+_BEGUN = re.compile(r"(?:^|[;&|(\n])\s*(?:(?:exec|env|then|do|\w+=\S*)\s+)*([^\s;&|()=#]+)")
+
+
+def programs_of(command: str) -> list[str]:
+    """The names of the programs that a shell command starts, as far as they are written without quotes."""
+    return [Path(found).name for found in _BEGUN.findall(_QUOTED.sub("_", command))]
+
+
 def filled(template: str, values: Mapping[str, str | Path]) -> str:
     """Fills the placeholders of a command like `claude --mcp-config {mcp_config}`; other braces stay. The values are
     already quoted for a shell, so quotes around a placeholder are removed."""

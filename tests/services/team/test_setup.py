@@ -383,7 +383,10 @@ def test_words_that_older_yaml_takes_for_truth_are_names_and_switches_as_they_ar
         ('"claude {mcp_config}\\n"', "claude {mcp_config}"),
         ("|\n      cd app\n      claude {mcp_config}\n", "cd app\nclaude {mcp_config}"),
         (">\n      claude\n        {mcp_config}\n        --x\n", "claude {mcp_config} --x"),
-        ("|\n      for a in 1\n      do\n        claude\n        codex\n      done\n", "for a in 1\ndo\n  claude\n  codex\ndone"),
+        (
+            "|\n      for a in 1\n      do\n        claude\n        codex\n      done\n",
+            "for a in 1\ndo\n  claude\n  codex\ndone",
+        ),
         ("|\n      claude -p 'Mind:\n      - tests\n      ' \"\n      - \"\n", "claude -p 'Mind:\n- tests\n' \"\n- \""),
         ("|\n      cat <<END\n        - a\n      END\n", "cat <<END\n  - a\nEND"),
     ],
