@@ -74,7 +74,8 @@ def git(
     **variables: str,
 ) -> str:
     """Runs git in a directory, with this text as input and these variables, and returns its output, without the line
-    break at the end. With `fetches=False` it does not fetch what is missing. Raises `GitFailed` for an exit code that is not `ok`, or without git."""
+    break at the end. With `fetches=False` it does not fetch what is missing. Raises `GitFailed` for an exit code that
+    is not `ok`, or without git."""
     fixed = _FIXED if fetches else _FIXED | _NO_FETCH
     call = _call(place, arguments)
     try:

@@ -15,15 +15,7 @@ from typing import NamedTuple
 
 from multi_agent_mcp.system.file_status import common_directory
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import (
-    LEFT_OUT,
-    SUBMODULES_DEEP,
-    GitFailed,
-    git,
-    is_filled,
-    submodules,
-    without_filters,
-)
+from multi_agent_mcp.system.git import LEFT_OUT, SUBMODULES_DEEP, GitFailed, git, is_filled, submodules, without_filters
 
 _IN_PROGRESS = {
     "rebase-merge": "rebase",
