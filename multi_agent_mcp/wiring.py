@@ -598,6 +598,11 @@ class Services:
         found = self.reported_delivery(task)
         return () if found is None else found.files
 
+    def uncommitted_count(self, task: Task) -> int:
+        """How many files were not committed, so that a task that is done did not deliver them; a stat(2) as above."""
+        found = self.reported_delivery(task) if task.status == "done" else None
+        return 0 if found is None else found.uncommitted
+
     def finish_delivery(self, task: Task) -> None:
         """Closes the executions of a task that is done, and records what it delivers, unless that was reported; a
         stat(2) as above."""
@@ -745,7 +750,9 @@ class Services:
     def dashboard(self) -> Dashboard:
         from multi_agent_mcp.services.overview.snapshot import Dashboard
 
-        return Dashboard(self.session, snapshots=self.snapshots, usage=self.usage)
+        return Dashboard(
+            self.session, snapshots=self.snapshots, usage=self.usage, uncommitted_count=self.uncommitted_count
+        )
 
     @part
     def snapshots(self) -> Snapshots:

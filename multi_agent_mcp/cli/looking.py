@@ -280,7 +280,7 @@ def _waiting(context: SessionContext) -> list[Item]:
 WAITING_SHOWN = 5
 TOLD_APART = frozenset({"mail"})
 """The kinds of items that have a line of their own."""
-MAY_WAIT = frozenset({"blocked", "paused", "limited", "undelivered", "kept", "wait"})
+MAY_WAIT = frozenset({"blocked", "paused", "limited", "undelivered", "kept", "uncommitted", "wait"})
 """The kinds of items that are not the next thing to do while there is mail."""
 
 

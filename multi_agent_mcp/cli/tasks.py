@@ -131,7 +131,13 @@ def list_tasks(
         limit = TASKS_SHOWN
     shown, total = context.services.board.listed(status, assignee, only_open=only_open, limit=limit)
     records = [
-        {**summary_of(task), "assignee_id": task.assignee_id, "progress": task.progress, **_reason(task)}
+        {
+            **summary_of(task),
+            "assignee_id": task.assignee_id,
+            "progress": task.progress,
+            **_reason(task),
+            **_left(context, task),
+        }
         for task in shown
     ]
     lines = [*column_table(context.texts, shown, _task_columns(context))] if shown else [context.texts("task.none")]
@@ -149,8 +155,25 @@ def _task_columns(context: SessionContext) -> dict[str, Callable[[Task], object]
         "priority": lambda task: words_of_code("priority", task.priority, texts),
         "assignee": lambda task: task.assignee_id or "-",
         "progress": lambda task: f"{task.progress}%",
-        "title": lambda task: " — ".join(filter(None, (task.title, task.blocked_reason))),
+        "title": lambda task: " — ".join(filter(None, (task.title, task.blocked_reason, _left_words(context, task)))),
     }
+
+
+def _left(context: SessionContext, task: Task) -> dict[str, int]:
+    count = context.services.uncommitted_count(task)
+    return {"uncommitted": count} if count else {}
+
+
+def _left_lines(context: SessionContext, task: Task) -> list[str]:
+    """The sentence that names the files which a task that is done did not deliver."""
+    if not (count := context.services.uncommitted_count(task)):
+        return []
+    return [context.texts("task.uncommitted", count=count, files=", ".join(context.services.left_behind(task)))]
+
+
+def _left_words(context: SessionContext, task: Task) -> str | None:
+    count = context.services.uncommitted_count(task)
+    return context.texts("task.lacks", count=count) if count else None
 
 
 def _reason(task: Task) -> dict[str, str]:
@@ -209,11 +232,12 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
         task, previous = deliveries.overrule(context.me, task_id, reason)
     else:
         task, previous = deliveries.set_status(context.me, task_id, status, reason)
-    answer = {
+    answer: dict[str, Any] = {
         "task_id": task.id,
         "previous_status": previous,
         "new_status": task.status,
         "interrupt_id": task.interrupt_id,
+        **_left(context, task),
     }
     if status == "done" and task.done_when and not force:
         answer |= deliveries.outcome_of(task.id).as_answer()
@@ -222,9 +246,8 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
     key = "task.interrupted" if away is None else "task.interrupted_later"
     interrupted = texts(key, agent_id=task.assignee_id, machine=away) if task.interrupt_id else ""
     said = (answer.get("last_lines") or "").splitlines()
-    context.answer(
-        answer, [f"{task.id}: {previous} → {task.status}{interrupted}", *(indented("\n".join(said)) if said else ())]
-    )
+    lines = [f"{task.id}: {previous} → {task.status}{interrupted}", *_left_lines(context, task)]
+    context.answer(answer, [*lines, *(indented("\n".join(said)) if said else ())])
     if answer.get("check") == FAILED:
         raise click.exceptions.Exit(1)
 

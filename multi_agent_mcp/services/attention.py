@@ -398,6 +398,20 @@ class Attention(Service):
                 kind="kept", agent_id=agent_id, text=text, command=f"multi-agent-mcp workspace remove {agent_id}"
             )
 
+    def uncommitted(self, _person: Agent) -> Iterator[Item]:
+        """Yields an item for each task that was done without files that are still not committed."""
+        for task, delivery, files in self.worktrees.left_behind():
+            words = self.session.people("attention.commit", task_id=task.id)
+            named = {"title": task.title, "count": delivery.uncommitted, "files": files}
+            yield Item(
+                kind="uncommitted",
+                agent_id=delivery.agent_id,
+                id=task.id,
+                since=task.status_since,
+                text=self.session.people("attention.uncommitted", **named),
+                command=f"multi-agent-mcp task add {shlex.quote(words)} --assignee {delivery.agent_id}",
+            )
+
     def wait(self, person: Agent) -> Iterator[Item]:
         """Yields an item if this person, an Owner, waits for an Admin and may do little else."""
         wait = self.owner_waits.of(person.id) if person.role == "owner" else None

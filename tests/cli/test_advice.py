@@ -457,6 +457,28 @@ def a_worktree_that_holds_work(stage: Stage) -> None:
     assert (stage.project / "new.txt").read_text() == "new\n"
 
 
+@plays("attention:uncommitted")
+def a_task_that_was_done_without_its_files(stage: Stage) -> None:
+    stage.repository()
+    stage.made()
+    place = Path(stage.asked("workspace", "add", "worker-a")["path"])
+    task_id = stage.asked("task", "add", "Dig", "--assignee", "worker-a")["task_id"]
+    (place / "new.txt").write_text("new\n")
+    stage.done("task", "status", task_id, "in_progress")
+    assert "new.txt" in stage.done("task", "status", task_id, "done")
+    assert stage.asked("task", "list")["tasks"][0]["uncommitted"] == 1
+    assert "1 files" in stage.done("task", "list")
+    assert stage.services.dashboard.data()["tasks"][0]["uncommitted"] == 1
+    stage.services.dashboard.write()
+    assert "done (reported; 1 files not committed)" in stage.services.workspace.dashboard_path.read_text()
+    (item,) = items(stage, "uncommitted")
+    assert (item["id"], "new.txt" in item["text"]) == (task_id, True)
+    stage.done(*after_program(item["command"]))
+    stage.git("add", "-A", at=place)
+    stage.git("commit", "-q", "-m", "more", at=place)
+    assert items(stage, "uncommitted") == []
+
+
 @plays("workspace.ignored", "workspace.throw_away")
 def a_worktree_whose_work_is_given_up(stage: Stage) -> None:
     stage.repository()

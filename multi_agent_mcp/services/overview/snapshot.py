@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice, takewhile
@@ -240,6 +240,8 @@ class Dashboard(Service):
 
     snapshots: Snapshots
     usage: Usage
+    uncommitted_count: Callable[[Task], int]
+    """How many files a task that is done did not deliver, as they were not committed."""
 
     def data(self, *, open_shown: int | None = None) -> dict[str, Any]:
         """Counts by status, agents with their current task, open tasks, and the tasks finished last. `open_shown`
@@ -254,7 +256,7 @@ class Dashboard(Service):
             "updated_at": format_time(self.clock()),
             "counts": counts | {"total": sum(counts.values())},
             "agents": [_agent(row, used.get(row.agent.id)) for row in self.snapshots.agents(tasks)],
-            "tasks": [_task_line(task) for task in (*sorted(shown, key=age), *finished)],
+            "tasks": [_task_line(task, self.uncommitted_count(task)) for task in (*sorted(shown, key=age), *finished)],
             "tasks_left_out": len(tasks) - len(shown),
         }
 
@@ -281,13 +283,14 @@ def _agent(row: AgentRow, tokens: int | None) -> dict[str, Any]:
     return {name: value for name, value in row.as_answer().items() if name in {"id", "role"} | doing} | used
 
 
-def _task_line(task: Task) -> dict[str, Any]:
-    return {
+def _task_line(task: Task, uncommitted: int) -> dict[str, Any]:
+    line = {
         "task_id": task.id,
         **fields_of(task, "title", "status", "priority", "assignee_id", "progress", "checklist", "proof"),
         "summary": task.completion_summary,
         "blocked_reason": task.blocked_reason,
     }
+    return line | {"uncommitted": uncommitted} if uncommitted else line
 
 
 def as_markdown(data: dict[str, Any], texts: Texts) -> str:
@@ -295,7 +298,7 @@ def as_markdown(data: dict[str, Any], texts: Texts) -> str:
     named = {**data["counts"], texts("dashboard.total"): data["counts"]["total"]}
     counts = " · ".join(f"{name} {number}" for name, number in named.items() if name != "total")
     lines = [f"# {texts('dashboard.title')}", "", f"{data['updated_at']} · {counts}"]
-    lines += _table(texts, "task", map(_task_cells, data["tasks"]))
+    lines += _table(texts, "task", (_task_cells(task, texts) for task in data["tasks"]))
     if data["tasks_left_out"]:
         lines += ["", texts("dashboard.left_out", count=data["tasks_left_out"])]
     lines += _table(texts, "agent", (_agent_cells(agent, texts) for agent in data["agents"]))
@@ -308,8 +311,10 @@ def _table(texts: Texts, kind: str, rows: Iterable[Sequence[object]]) -> Iterato
     yield from (_row(*row) for row in rows)
 
 
-def _task_cells(task: dict[str, Any]) -> tuple[object, ...]:
-    status = f"{task['status']} ({task['proof']})" if task["proof"] else task["status"]
+def _task_cells(task: dict[str, Any], texts: Texts) -> tuple[object, ...]:
+    lacks = texts("dashboard.uncommitted", count=task["uncommitted"]) if "uncommitted" in task else None
+    more = "; ".join(filter(None, (task["proof"], lacks)))
+    status = f"{task['status']} ({more})" if more else task["status"]
     return task["task_id"], task["title"], status, task["assignee_id"] or "-", f"{task['progress']}%"
 
 

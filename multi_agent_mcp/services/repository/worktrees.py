@@ -22,7 +22,7 @@ from multi_agent_mcp.services.operations import Apply, Operation, Operations, Ru
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.bounded_run import end_of_output
-from multi_agent_mcp.system.commits import CommitPlace
+from multi_agent_mcp.system.commits import CommitPlace, shown_name
 from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.git import (
     GitFailed,
@@ -360,6 +360,20 @@ class Worktrees(Service):
         """What a task delivers by its last report; None if nothing, or that was dropped."""
         task = self.workspace.tasks.find(task_id)
         return None if task is None else self.records.of(task)
+
+    def left_behind(self) -> list[tuple[Task, Delivery, str]]:
+        """The tasks that were done without files that were not committed, with the names of some that still are not;
+        none for a worktree that is gone."""
+        found = []
+        for task, delivery in self.records.reported():
+            worktree = self.of(delivery.agent_id) if delivery.files and task.status == "done" else None
+            if worktree is None or not delivery.is_of(task) or not (Path(worktree.path) / ".git").exists():
+                continue
+            with suppress(GitFailed):
+                now = {shown_name(name) for name in uncommitted(worktree.path)}
+                if files := [name for name in delivery.files if name in now]:
+                    found.append((task, delivery, some(files)))
+        return found
 
     def delivered(self, task_id: str) -> dict[str, Any] | None:
         """What a task delivered, and whether it is merged, for commands and the console; None if nothing."""

@@ -155,13 +155,14 @@ def decide(call: ApiRequest) -> dict[str, Any]:
 
 def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[str, Any]:
     """The record with `targets`, which maps each other status to null, or to why the task cannot be moved there, and
-    whether the agent that works on it is `paused`."""
+    whether the agent that works on it is `paused`, and how many files were `uncommitted` when it became done."""
     sentence = call.services.texts.sentence
     refusals = call.services.task_changes.targets(call.me, task)
     worker = task.assignee_id if task.is_worked_on else None
     paused = worker is not None and call.services.derived_notices.pause_of(worker) is not None
     return record | {
         "paused": paused,
+        "uncommitted": call.services.uncommitted_count(task),
         "targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()},
     }
 

@@ -82,6 +82,7 @@ function marks(task) {
     task.approval_status === "rejected" && chip("rejected", t("board.rejected")),
     task.is_examined && chip("pending", t("board.examined")),
     ["proven", "overruled"].includes(task.proof) && chip(`proof-${task.proof}`, t(`board.proof.${task.proof}`)),
+    task.uncommitted > 0 && chip("pending", t("board.uncommitted", { count: task.uncommitted })),
     task.checklist.total > 0 && h("span", { class: "tally", title: t("board.checklist") }, icon("check"), `${task.checklist.completed}/${task.checklist.total}`),
     task.shared_files?.length > 0 && h("span", { class: "chip pending", title: t("board.shared_files", { files: task.shared_files.join(", ") }) }, t("board.shared_files_count", { count: task.shared_files.length })),
     task.subtasks.total > 0 && h("span", { class: "tally", title: t("board.subtasks") }, icon("tree"), `${task.subtasks.done}/${task.subtasks.total}`),
