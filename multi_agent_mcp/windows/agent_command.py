@@ -24,7 +24,7 @@ from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.sessions.host_conversations import is_anothers
 from multi_agent_mcp.services.validation import require_text
-from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by
+from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by, terminal_of
 from multi_agent_mcp.windows.shells import SH, quoted, quoted_in_any, requoted
 from multi_agent_mcp.wiring import Services
 
@@ -187,6 +187,25 @@ def end_left_over(services: Services, agent_id: str, purpose: str) -> None:
                 for pid in (host, session.pid):
                     if not end(pid, signal.SIGTERM, END_SECONDS):
                         end(pid, signal.SIGKILL, END_SECONDS)
+
+
+def in_a_terminal(services: Services, agent_id: str, purpose: str) -> int | None:
+    """The process of a session of this agent that runs in a terminal, for which a person started its host without a
+    window of ours: started again, the agent would run twice. One whose window was closed just now may take a moment
+    to end."""
+    until = time.monotonic() + PARTING_SECONDS
+    while (pid := _with_terminal(services, agent_id, purpose)) is not None and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+    return pid
+
+
+def _with_terminal(services: Services, agent_id: str, purpose: str) -> int | None:
+    for session in services.sessions.running(agent_id):
+        if session.purpose == purpose and services.sessions.is_here(session):
+            served = (session.pid, host_of(session.pid))
+            if any(terminal_of(pid) and not has_lost_terminal(pid) for pid in served if pid > 1):
+                return session.pid
+    return None
 
 
 _FIRST_WORD = re.compile(r"""^\s*(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+""", re.DOTALL)

@@ -40,6 +40,7 @@ from multi_agent_mcp.windows.agent_command import (
     command_of,
     end_left_over,
     has_refused,
+    in_a_terminal,
     left_out,
     refuse,
     set_aside,
@@ -516,6 +517,8 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) ->
             return found
         windows.require_reached(agent)
         end_left_over(windows.services, agent.id, "task")
+        if (pid := in_a_terminal(windows.services, agent.id, "task")) is not None:
+            return AgentState(agent.id, ELSEWHERE, facts={"pid": pid})
         if fresh:
             set_aside(windows.services, agent, "task")
         beginning = beginning_of(windows.services, agent, "task", fresh=fresh)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -388,6 +389,31 @@ def test_a_socket_that_a_cleaner_removed_is_asked_for_again_and_nobody_is_starte
     Path(terminal.socket).unlink()
     assert team.ask("down")["closed"] == ["worker-a"]
     assert not any(is_alive(pid, None) for pid in set(before) - set(processes_of(terminal)))
+
+
+def test_an_agent_that_a_person_has_started_in_a_plain_terminal_is_not_started_twice(
+    bare: Team, terminal: Terminal
+) -> None:
+    team = made(bare, a={"command": ACTOR, "host": "plain"})
+    named = {"ROOT": str(team.root), "SESSION": team.session, "AGENT": "a"}
+    environment = {**os.environ, **team.env, **{f"MULTI_AGENT_MCP_{name}": value for name, value in named.items()}}
+    words = ["/bin/sh", "-c", f"exec {ACTOR}"]
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.execve(words[0], words, environment)  # noqa: S606 - the child becomes the program
+    try:
+        wait_until(lambda: team.services.sessions.alive("a"), "its program runs")
+        opened = team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)
+        assert [(item["state"], item["note"]) for item in opened["agents"] if item["agent_id"] == "a"] == [
+            ("elsewhere", f"is already running, as process {pid}")
+        ]
+        assert panes(terminal) == {}
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(screen)
+    assert team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)["ready"]
+    assert panes(terminal) == {"a": "0"}
 
 
 def test_behind_a_socket_that_another_server_has_taken_nobody_is_started_twice_and_down_ends_who_lives_there(
