@@ -126,13 +126,14 @@ REMINDERS = 2
 
 
 class Arrival(NamedTuple):
-    """A task's arrival at its assignee: the notification's id, the time, who caused it, and whether its task session
-    knows: mail announced it, or it did so itself."""
+    """A task's arrival at its assignee: the notification's id, the time, who caused it, whether its task session knows
+    (mail announced it, or it did so itself), and the reason that was given."""
 
     notice_id: str
     at: datetime
     by: str
     known: bool
+    reason: str | None = None
 
 
 def derived_id(*cause: object) -> str:
@@ -250,7 +251,7 @@ def arrival_of(task: Task) -> Arrival | None:
     at = parse_time(entry.get("at")) or task.created_at
     notice_id = _announcement_id(task, index, entry)
     comes_back = QUESTION in entry and task.status == "in_progress"  # its answer is told instead
-    return Arrival(notice_id, at, by, own or comes_back or BROUGHT_BY in entry)
+    return Arrival(notice_id, at, by, own or comes_back or BROUGHT_BY in entry, None if own else _reason(entry))
 
 
 def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notification | None:
@@ -264,12 +265,12 @@ def assignment_of(task: Task, dependencies: Mapping[str, Task | None]) -> Notifi
         if task.status != "in_progress" and finished is not None and (finished.completed_at or at) >= at:
             at, by = finished.completed_at or at, _giver(arrival, finished, task)
             known = by == task.assignee_id
-    return None if known else _assignment(arrival.notice_id, task, at, by)
+    return None if known else _assignment(arrival, task, at, by)
 
 
-def _assignment(notice_id: str, task: Task, at: datetime, by: str | None) -> Notification:
+def _assignment(arrival: Arrival, task: Task, at: datetime, by: str | None) -> Notification:
     return Notification(
-        id=notice_id,
+        id=arrival.notice_id,
         target_agent_id=str(task.assignee_id),
         target_purpose="task",
         type="status_change",
@@ -277,6 +278,7 @@ def _assignment(notice_id: str, task: Task, at: datetime, by: str | None) -> Not
         task_id=task.id,
         created_at=at,
         sender_id=by,
+        reason=arrival.reason,
     )
 
 
@@ -286,7 +288,7 @@ def announcement_of(task: Task) -> Notification | None:
     arrival = arrival_of(task)
     if arrival is None:
         return rejection_of(task)
-    return _assignment(arrival.notice_id, task, arrival.at, None if arrival.by == task.assignee_id else arrival.by)
+    return _assignment(arrival, task, arrival.at, None if arrival.by == task.assignee_id else arrival.by)
 
 
 def reminders_of(told: Notification, at: datetime) -> list[Notification]:
@@ -392,6 +394,19 @@ def rejection_of(task: Task) -> Notification | None:
         sender_id=by,
         reason=_reason(entry),
     )
+
+
+def words_with(task: Task) -> dict[str, dict[str, str]]:
+    """Who last moved the task to its assignee, and the reason: `rejected` from a review, else `moved`; empty if none
+    was given."""
+    for _, line in task.history.at_hand():
+        if "assignee_id" in line or QUESTION in line:
+            break
+        if "status" in line and line.get("by") != task.assignee_id:
+            key, reason = "rejected" if old_value(line, "status") == "review" else "moved", _reason(line)
+            is_given = reason is not None and new_value(line, "status") in WITH_ASSIGNEE
+            return {key: {"by": str(line.get("by")), "reason": str(reason)}} if is_given else {}
+    return {}
 
 
 def delegation_of(delegation: Delegation) -> Notification | None:

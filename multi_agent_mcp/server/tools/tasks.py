@@ -162,6 +162,8 @@ def report_completed(
 
 def _exit(call: Call) -> Answer:
     """What a task session does whose work is over."""
+    if stopped := call.services.next_action.still_to_stop(call.me, call.session):
+        return {"action": "exit", "instruction": call.services.texts("next.exit.stopped", task_id=stopped)}
     more = call.services.next_action.has_more(call.me, call.session)
     return {"action": "exit", "instruction": call.services.texts("next.exit.more") if more else call.how_to_exit()}
 

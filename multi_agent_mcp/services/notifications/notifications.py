@@ -236,18 +236,27 @@ class DerivedNotices(Service):
             self.settle(notice.target_agent_id)
         return self.applies(notice)
 
-    def settle(self, agent_id: str, *, taken_up: Task | None = None, about: Collection[str] | None = None) -> None:
+    def settle(
+        self,
+        agent_id: str,
+        *,
+        taken_up: Task | None = None,
+        handed_out: bool = False,
+        about: Collection[str] | None = None,
+    ) -> None:
         """Marks read an agent's notifications that do not apply any more, and those of the task's content and
-        assignment that the agent has `taken_up` with this version of it; with `about`, only those about the tasks with
+        assignment that the agent has `taken_up` with this version of it, of those with a reason only if it was
+        `handed_out` with that (`words_with`); with `about`, only those about the tasks with
         these ids. Never raises: such notifications are not shown anyway, and the next reader tries again. Those of an
         agent with another home are that machine's to settle."""
         try:
             if self.workspace.elsewhere(self.workspace.registry.all().get(agent_id)) is not None:
                 return
             inbox = self.workspace.notices(agent_id)
-            if self._over(agent_id, taken_up, about):
+            told = set() if taken_up is None else _ids_told_by(taken_up, handed_out=handed_out)
+            if self._over(agent_id, told, about):
                 with self.workspace.locks.held(inbox.lock):
-                    inbox.settle(self._over(agent_id, taken_up, about), self.clock())
+                    inbox.settle(self._over(agent_id, told, about), self.clock())
         except Refusal as refusal:
             logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
 
@@ -280,8 +289,8 @@ class DerivedNotices(Service):
             return self._is_stuck(notice)
         if notice.question_id is not None:
             return self._concerns_question(notice)
-        if notice.action in PAUSING and self.interrupts.is_overtaken(notice):
-            return False
+        if notice.action in PAUSING:
+            return not self.interrupts.is_overtaken(notice)
         task = self._task_of(notice)
         if task is None:
             return True
@@ -353,8 +362,8 @@ class DerivedNotices(Service):
             return notice.task_id is None
         return task.status in WITH_ASSIGNEE and task.status_since <= notice.created_at
 
-    def _over(self, agent_id: str, taken_up: Task | None, about: Collection[str] | None) -> list[str]:
-        told, inbox = set() if taken_up is None else _ids_told_by(taken_up), self.workspace.notices(agent_id)
+    def _over(self, agent_id: str, told: Collection[str], about: Collection[str] | None) -> list[str]:
+        inbox = self.workspace.notices(agent_id)
         return [
             name
             for name, notice in (*inbox.unread(), *inbox.in_force())
@@ -445,9 +454,9 @@ class DerivedNotices(Service):
         return [waiting for waiting in self.workspace.tasks.open() if not set(waiting.dependencies).isdisjoint(done)]
 
 
-def _ids_told_by(task: Task) -> set[str]:
+def _ids_told_by(task: Task, *, handed_out: bool) -> set[str]:
     """The ids of the notifications that tell an assignee nothing new once it has this version of the task."""
-    arrival, told = arrival_of(task), [update_of(task), rejection_of(task)]
+    arrival, told = arrival_of(task), [update_of(task), rejection_of(task) if handed_out else None]
     return {*([arrival.notice_id] if arrival else []), *(notice.id for notice in told if notice is not None)}
 
 
@@ -458,9 +467,7 @@ def text_of(notice: Notification) -> str:
 
 
 def _interrupt_applies(notice: Notification, task: Task) -> bool:
-    """Whether an interrupt still applies."""
-    if notice.action == "pause":
-        return not task.final and not was_reopened(task, notice.created_at)
+    """Whether an interrupt about a task still applies."""
     return notice.action not in INTERRUPT_ACTIONS.values() or still_stops(notice, task)
 
 

@@ -173,7 +173,7 @@ class Interrupts(Service):
 
     def stop(self, agent_id: str, action: str, **cause: str | None) -> Notification:
         """Interrupts an agent that has no task to block or cancel. `cause` as in `pause`."""
-        return self._put(agent_id, f"interrupt.{action}", type="interrupt", action=action, **cause)
+        return self._put(agent_id, "interrupt.stop", type="interrupt", action=action, **cause)
 
     def tell_reassigned(self, agent_id: str, task_id: str, notice_id: str, by: str | None = None) -> None:
         """Notifies an agent, once, that the task it works on was reassigned. Not an interrupt: the task continues."""

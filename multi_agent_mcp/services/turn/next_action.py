@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from multi_agent_mcp.domain.agent import ANY_TASK, ROLES, Agent, AgentSession, superiors
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message, is_report
+from multi_agent_mcp.domain.notification import words_with
 from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Change, Task, completed
 from multi_agent_mcp.domain.text import quoted, quoted_lines
@@ -191,12 +192,12 @@ class NextAction(Service):
         task = self._in_hand(agent, session)
         return task is not None and not task.is_examined and not self._is_others_turn(agent, unread)
 
-    def begin(self, session: LiveSession, task: Task) -> None:
+    def begin(self, session: LiveSession, task: Task, *, handed_out: bool = False) -> None:
         """Binds the session to a task that is in progress, opens the execution, and settles the notifications that
-        announced the task."""
+        announced the task, with their reasons if these are `handed_out` with it."""
         session.bind_task(task.id)
         self.executions.begin(session.record, task.id)
-        self.task_changes.derived.settle(session.record.agent_id, taken_up=task)
+        self.task_changes.derived.settle(session.record.agent_id, taken_up=task, handed_out=handed_out)
 
     def status_changed(self, session: LiveSession, task: Task, reason: str | None) -> None:
         """Called when an agent has changed the status of its own task: this begins or ends its work; a block also
@@ -333,8 +334,8 @@ class NextAction(Service):
         return done
 
     def _work(self, session: LiveSession, task: Task) -> dict[str, Any]:
-        self.begin(session, task)
-        work = self._action("work", task=full(task), task_file=self._file(task))
+        self.begin(session, task, handed_out=True)
+        work = self._action("work", task=full(task), task_file=self._file(task)) | words_with(task)
         kept = self.hand_offs.about(task.id, without=session.record.agent_id)
         return work if kept is None else self._with_hand_off(work, kept)
 
@@ -401,28 +402,36 @@ class NextAction(Service):
 
     def reported_task(self, agent: Agent, session: LiveSession, result: str, task_id: str | None = None) -> Reported:
         """The task that a completion report is about: the one with this id, else the session's, but for a `blocked`
-        after an interrupt about another one, which is that one. Raises `InvalidId`, `TaskNotFound`, `Unauthorized`."""
+        after an interrupt about another one, which is that one. A `blocked` after an interrupt that names none is about
+        the task that the agent works on, if it does. Raises `InvalidId`, `TaskNotFound`, `Unauthorized`."""
+        stopped = (session.record.stopped or ()) if result == "blocked" else ()
         if task_id is not None:
             task = self.task_changes.get(task_id)
+            if task.id in stopped:
+                return self._as_stopped(agent, task, is_meant=True)
             task.require_assignee(agent.id)
             return Reported(task)
-        stopped = (session.record.stopped or ()) if result == "blocked" else ()
-        others = [] if session.record.task_id in stopped else [item for item in stopped if item != ANY_TASK]
-        if others:
-            return self._as_stopped(agent, self.task_changes.get(others[-1]), is_other=True)
-        try:
-            task = self._task_of(agent, session)
-        except TaskNotFound:
-            if stopped:
-                return Reported(None, only_obeys=True)
-            raise
-        return self._as_stopped(agent, task, is_other=False) if stopped else Reported(task)
+        if session.record.task_id in stopped:
+            return self._as_stopped(agent, self.task_changes.get(str(session.record.task_id)), is_meant=True)
+        if others := [item for item in stopped if item != ANY_TASK]:
+            return self._as_stopped(agent, self.task_changes.get(others[-1]), is_meant=False)
+        if stopped:
+            task_in_hand = self.task_changes.in_hand(agent.id, session.record.task_id)
+            return Reported(task_in_hand, only_obeys=task_in_hand is None)
+        return Reported(self._task_of(agent, session))
 
-    def _as_stopped(self, agent: Agent, task: Task, *, is_other: bool) -> Reported:
-        """A report about a task whose interrupt the agent has read. It changes nothing of one that is another's or
-        done by now, or that is not the one in hand and was taken up again."""
-        over = task.assignee_id != agent.id or task.status == "done"
-        return Reported(task, only_obeys=over or (is_other and task.status not in INTERRUPT_ACTIONS))
+    def _as_stopped(self, agent: Agent, task: Task, *, is_meant: bool) -> Reported:
+        """A report about a task whose interrupt the agent has read: it concerns one of its own that is stopped still,
+        or, if it is the one that the agent must mean, that it works on again. Nothing else of it is changed."""
+        is_stopped = task.status in INTERRUPT_ACTIONS and parked_by(task) is None
+        concerned = task.assignee_id == agent.id and (is_stopped or (is_meant and task.is_worked_on))
+        return Reported(task, only_obeys=not concerned)
+
+    def still_to_stop(self, agent: Agent, session: LiveSession) -> str | None:
+        """The id of a task whose interrupt the agent has read, and whose end it has still to report; None without."""
+        found = (self.workspace.tasks.find(item) for item in session.record.stopped or () if item != ANY_TASK)
+        reports = (self._as_stopped(agent, task, is_meant=False) for task in found if task is not None)
+        return next((said.task.id for said in reports if said.task is not None and not said.only_obeys), None)
 
     def _task_of(self, agent: Agent, session: LiveSession) -> Task:
         """The task in hand: the session's; for a session that was given none, the task in progress, else the one last

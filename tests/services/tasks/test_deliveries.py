@@ -203,7 +203,12 @@ class TestReviews:
         assert (back.status, back.delivery) == ("in_progress", None)
         assert told(services, "worker-a") == [("review_rejected", "no tests")]
         assert told(services, "admin") == []
-        services.next_action.begin(open_session(services, "worker-a"), back)
+        session = open_session(services, "worker-a")
+        services.next_action.begin(session, back)
+        assert told(services, "worker-a") == [("review_rejected", "no tests")]
+        for _ in range(2):  # also to an agent whose host has forgotten it
+            work = services.next_action.next_action(services.agents.get("worker-a"), session)
+            assert (work["action"], work["rejected"]) == ("work", {"by": "admin", "reason": "no tests"})
         assert told(services, "worker-a") == []
 
     @pytest.mark.parametrize("agent_id", ["worker-a", "worker-b"])

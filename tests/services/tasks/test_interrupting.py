@@ -124,7 +124,29 @@ def test_only_who_is_paused_can_go_on(services: Services, owner: Agent, worker_a
     for agent_id in ("worker-a", "worker-b"):
         refuses(services.agents.get(agent_id), "worker-a", Unauthorized)
     services.task_changes.set_status(worker_a, task.id, "done")
-    refuses(owner, "worker-a", InvalidStatusTransition)  # the work in which it was paused is over
+    services.interrupting.resume(owner, "worker-a")
+    refuses(owner, "worker-a", InvalidStatusTransition)
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+@pytest.mark.parametrize("path", [["cancelled"], ["blocked", "cancelled"], ["blocked", "todo"]])
+def test_a_pause_ends_by_nothing_but_resume(
+    services: Services, owner: Agent, admin: Agent, clock: Clock, path: list[str], *, was_read: bool
+) -> None:
+    task, session = running(services), open_session(services, "worker-a")
+    new(services, "next")
+    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
+    if was_read:
+        services.notifications.read("worker-a", "task")
+    for status in path:
+        clock.advance(1)
+        services.task_changes.set_status(admin, task.id, status)
+    worker = services.agents.get("worker-a")
+    assert services.next_action.next_action(worker, session)["action"] == "wait"
+    services.notifications.read("worker-a", "task")
+    assert forks.context(services.workspace.root).next_action.next_action(worker, session)["action"] == "wait"
+    services.interrupting.resume(owner, "worker-a")
+    assert services.next_action.next_action(worker, session)["action"] == "work"
 
 
 def test_a_pause_that_is_handed_out_again_after_a_death_is_over_all_the_same(services: Services, owner: Agent) -> None:
@@ -138,15 +160,12 @@ def test_a_pause_that_is_handed_out_again_after_a_death_is_over_all_the_same(ser
     assert [notice["action"] for notice in shown(services, "worker-a")] == ["resume"]
 
 
-def test_reopening_a_task_ends_the_pauses_and_blocks_before_it(services: Services, owner: Agent, clock: Clock) -> None:
+def test_reopening_a_task_ends_the_blocks_before_it(services: Services, owner: Agent, clock: Clock) -> None:
     task = moved(services, mailed(services), "in_progress")
-    services.interrupting.interrupt(owner, "worker-a", "pause", None, None)
     for status in ("blocked", "in_progress"):
         clock.advance(1)
         services.task_changes.set_status(owner, task.id, status, "first")
     assert not any(notice.interrupts for notice in notices(services, "worker-a"))
-    with pytest.raises(InvalidStatusTransition):
-        services.interrupting.resume(owner, "worker-a")
     clock.advance(1)
     services.task_changes.set_status(owner, task.id, "blocked", "second")
     assert [notice.reason for notice in notices(services, "worker-a") if notice.interrupts] == ["second"]

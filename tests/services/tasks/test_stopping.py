@@ -27,6 +27,12 @@ def handed_out(seat: Seat) -> Task:
     return seat.binding.services.task_changes.get(seat.call("get_next_action")["task"]["task_id"])
 
 
+def handed_out_anew(services: Services, seat: Seat) -> Task:
+    """A new task in hand of a session."""
+    new(services)
+    return handed_out(seat)
+
+
 @pytest.mark.parametrize("status", ["blocked", "cancelled"])
 def test_what_only_waits_and_nobody_has_read_of_is_withdrawn_without_a_word(
     services: Services, owner: Agent, status: str
@@ -155,7 +161,7 @@ def test_obeying_an_interrupt_whose_task_has_gone_on_changes_nothing_of_it(
 
 def test_an_idle_agent_that_obeys_an_interrupt_is_not_refused(services: Services, owner: Agent) -> None:
     seat, fresh = Seat(services, "worker-a"), Seat(services, "worker-b")
-    done = running(services)
+    running(services)
     seat.call("get_next_action")
     seat.call("report_completed", result="success")
     for agent_id in ("worker-a", "worker-b"):
@@ -163,8 +169,73 @@ def test_an_idle_agent_that_obeys_an_interrupt_is_not_refused(services: Services
     seat.call("get_notifications")
     fresh.call("get_notifications")
     answer = seat.call("report_completed", result="blocked")
-    assert (answer["task_id"], answer["status"], answer["action"]) == (done.id, "done", "exit")
+    assert (answer["task_id"], answer["status"], answer["action"]) == (None, "blocked", "exit")
     assert fresh.call("report_completed", result="blocked")["task_id"] is None
+
+
+@pytest.mark.parametrize("rest", ["in review", "reported", "blocked by itself", "parked", "handed in after a stop"])
+def test_an_agent_without_work_that_obeys_an_interrupt_changes_no_task(
+    services: Services, owner: Agent, rest: str
+) -> None:
+    seat, task = Seat(services, "worker-a"), running(services, done_when=["review"] if rest[0] in "ih" else [])
+    seat.call("get_next_action")
+    if rest == "handed in after a stop":
+        services.task_changes.set_status(owner, task.id, "blocked")
+        seat.call("get_notifications")
+        services.task_changes.set_status(owner, task.id, "in_progress")
+    if rest == "reported":
+        seat.call("report_task_completion", task_id=task.id, status="completed", message="all of it")
+    elif rest == "parked":
+        seat.call("ask", to_id="admin", question="Which one?", park=True)
+    else:
+        result = "blocked" if rest == "blocked by itself" else "success"
+        seat.call("report_completed", result=result, summary="all of it")
+    before = again(services, task)
+    services.interrupting.interrupt(owner, "worker-a", "blocked", None, None)
+    seat.call("get_notifications")
+    answer = seat.call("report_completed", result="blocked", summary="I stop")
+    of_a_stop_before = task.id if rest == "handed in after a stop" else None
+    assert (answer["task_id"], answer["action"]) == (of_a_stop_before, "exit")
+    assert again(services, task) == before
+
+
+def test_an_interrupt_without_a_task_ends_the_one_that_was_begun_since(services: Services, owner: Agent) -> None:
+    seat = Seat(services, "worker-a")
+    services.interrupting.interrupt(owner, "worker-a", "blocked", None, None)
+    seat.call("get_notifications")
+    task = handed_out_anew(services, seat)
+    assert seat.call("report_completed", result="blocked", summary="I stop")["task_id"] == task.id
+    assert again(services, task).status == "blocked"
+
+
+@pytest.mark.parametrize("action", ["blocked", "cancel"])
+def test_an_interrupt_without_a_task_speaks_of_none(services: Services, owner: Agent, action: str) -> None:
+    services.interrupting.interrupt(owner, "worker-a", action, None, "fire drill")
+    (told,) = shown(services, "worker-a")
+    assert (told["action"], told["task_id"], told["reason"]) == (action, None, "fire drill")
+    assert told["message"] == services.texts("interrupt.stop.message")
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_of_two_stopped_tasks_the_answer_to_the_first_names_the_second(
+    services: Services, owner: Agent, gone: bool
+) -> None:
+    first, second = running(services, "first"), running(services, "second")
+    seat = Seat(services, "worker-a")
+    services.next_action.begin(seat.binding.live_session(), first)
+    for task in (first, second):
+        services.task_changes.set_status(owner, task.id, "blocked")
+    seat.call("get_notifications")
+    answer = seat.call("report_completed", result="blocked", summary="I stop")
+    assert (answer["task_id"], answer["action"]) == (first.id, "exit")
+    assert answer["instruction"] == services.texts("next.exit.stopped", task_id=second.id)
+    if gone:
+        services.task_changes.assign(owner, second.id, "worker-b")
+    before = again(services, second)
+    answer = seat.call("report_completed", result="blocked", summary="I stop", task_id=second.id)
+    assert (answer["task_id"], second.id in answer["instruction"]) == (second.id, False)
+    assert (again(services, second) == before) == gone
+    assert seat.binding.live_session().record.stopped is None
 
 
 def test_a_report_may_name_its_task(services: Services) -> None:

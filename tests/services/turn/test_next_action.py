@@ -22,7 +22,7 @@ from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import read, send
-from tests.services.tasks_support import again, inbox, moved, new, notices, open_session, running, snapshot
+from tests.services.tasks_support import again, inbox, moved, new, notices, open_session, running, shown, snapshot
 
 RESULTS = ("success", "failed", "blocked")
 
@@ -50,6 +50,19 @@ def bound(services: Services, session: LiveSession, title: str = "Build", **fiel
 
 class TestNextAction:
     """`get_next_action` in a task session."""
+
+    @pytest.mark.parametrize("former", ["backlog", "blocked"])
+    def test_work_carries_the_reason_why_it_was_moved_to_its_assignee(
+        self, services: Services, session: LiveSession, admin: Agent, former: str
+    ) -> None:
+        task = new(services)
+        assert "moved" not in action(services, session) if former == "blocked" else True
+        services.task_changes.set_status(admin, task.id, former)
+        services.task_changes.set_status(admin, task.id, "todo", "use the second version")
+        told = [item["reason"] for item in shown(services, "worker-a") if item["action"] == "task_assigned"]
+        assert told == ["use the second version"]
+        assert action(services, session)["moved"] == {"by": "admin", "reason": "use the second version"}
+        assert shown(services, "worker-a") == []
 
     def test_words_in_a_conversation_are_left_to_the_chat_session_while_it_lives(
         self, services: Services, session: LiveSession, worker_a: Agent, worker_b: Agent
