@@ -69,7 +69,7 @@ class Session:
 
 @dataclass(eq=False)
 class Service:
-    """A use case of one session. It names the other services that it uses, and is given them by `wiring`."""
+    """A use case of one session. It names the other services that it uses, and `wiring` gives them by these names."""
 
     session: Session
 

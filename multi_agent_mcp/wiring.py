@@ -1,6 +1,7 @@
-"""The services of one session, and what each is made of. A service is made, and its module imported, on first use.
+"""The services of one session. A service is made, and its module imported, on first use: it gets the session, and the
+services that its fields name.
 
-To see who uses a service, find the usages of its property.
+To see who uses a service, find the classes with a field of its name, and the usages of its property.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.features import called
+from multi_agent_mcp.features import called, load
 from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import Texts
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.delivery import ChannelReport
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.question import Asked
-    from multi_agent_mcp.domain.stuck import Patience
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
@@ -103,8 +103,94 @@ def part(make: Callable[[Any], T]) -> _Part[T]:
     return _Part(make)
 
 
+def made(where: str, **others: str) -> Any:
+    """A service by its class, which is imported on first use. Each parameter of its constructor is the member of
+    `Services` with that name, or the one that `others` names for it."""
+
+    def make(services: Services) -> Any:
+        kind = load(where)
+        code = kind.__init__.__code__
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        return kind(**{name: attrgetter(others.get(name, name))(services) for name in names})
+
+    return part(make)
+
+
+class ByName:
+    """The services that need nothing but what the names of their fields say."""
+
+    answer_budget: AnswerBudget = made(".services.answer_budget:AnswerBudget", limits="settings.limits")
+    agents: Agents = made(".services.team.agents:Agents")
+    signatures: Signatures = made(".services.team.agents:Signatures")
+    operations: Operations = made(".services.operations:Operations", services="applying_operations")
+    outbox: Outbox = made(".services.mail:Outbox", announce="doorbell.announce")
+    tracking: DeliveryTracking = made(".services.mail:DeliveryTracking")
+    lookup: Lookup = made(".services.search:Lookup")
+    mail_search: MailSearch = made(".services.mail:MailSearch")
+    hand_offs: HandOffs = made(".services.sessions.session_records:HandOffs")
+    owner_waits: OwnerWaits = made(".services.sessions.session_records:OwnerWaits")
+    interrupts: Interrupts = made(".services.notifications.writing:Interrupts", writer="notice_writer")
+    reminders: Reminders = made(".services.turn.reminders:Reminders", derived="derived_notices")
+    upkeep: Upkeep = made(".services.upkeep:Upkeep", derived="derived_notices", questions="question_effects")
+    question_effects: QuestionEffects = made(".services.questions:QuestionEffects", derived="derived_notices")
+    questions: Questions = made(".services.questions:Questions", effects="question_effects")
+    reservations: Reservations = made(".services.repository.reservations:Reservations", writer="notice_writer")
+    worktrees: Worktrees = made(
+        ".services.repository.worktrees:Worktrees", records="delivery_records", is_running="sessions.alive"
+    )
+    delivery_records: DeliveryRecords = made(
+        ".services.tasks.delivered:DeliveryRecords", worktree_of="worktree_directory"
+    )
+    merging: Merging = made(".services.repository.merging:Merging")
+    guard: Guard = made(".services.repository.guard:Guard")
+    edits: Edits = made(".services.repository.reservations:Edits", writer="notice_writer")
+    board: Board = made(".services.tasks.board:Board")
+    task_changes: TaskChanges = made(
+        ".services.tasks.changes:TaskChanges", derived="derived_notices", head_of="worktree_head"
+    )
+    interrupting: Interrupting = made(".services.tasks.changes:Interrupting")
+    task_creation: TaskCreation = made(
+        ".services.tasks.board:TaskCreation", derived="derived_notices", settings="checks.settings"
+    )
+    checks: Checks = made(".services.tasks.checks:Checks", records="delivery_records")
+    deliveries: Deliveries = made(".services.tasks.deliveries:Deliveries", derived="derived_notices")
+    task_reports: TaskReports = made(".services.tasks.changes:TaskReports", delivered="report_delivery")
+    conversations: Conversations = made(".services.chat:Conversations")
+    human_conversations: HumanConversations = made(".services.chat:HumanConversations")
+    delegations: Delegations = made(".services.chat:Delegations", derived="derived_notices")
+    chat_task_operations: ChatTaskOperations = made(".services.chat:ChatTaskOperations")
+    search: Search = made(".services.search:Search")
+    dashboard: Dashboard = made(".services.overview.snapshot:Dashboard")
+    snapshots: Snapshots = made(".services.overview.snapshot:Snapshots", derived="derived_notices")
+    timeline: Timelines = made(".services.overview.timeline:Timelines")
+    statistics: StatisticsOfSession = made(".services.overview.timeline:StatisticsOfSession")
+    usage: Usage = made(".services.usage.usage:Usage")
+    limits: Limits = made(".services.usage.limits:Limits", writer="notice_writer")
+    listed_dialogs: ListedDialogs = made(".services.overview.supervision:ListedDialogs")
+    machines: Machines = made(".services.overview.snapshot:Machines")
+    missing_sessions: MissingSessions = made(".services.overview.supervision:MissingSessions")
+    pane_looks: PaneLooks = made(".services.overview.supervision:PaneLooks")
+    stuck_agents: StuckAgents = made(
+        ".services.overview.supervision:StuckAgents", derived="derived_notices", panes="pane_looks"
+    )
+    supervision: Supervision = made(".services.overview.supervision:Supervision")
+    next_action: NextAction = made(".services.turn.next_action:NextAction")
+    answering: AnswerAction = made(".services.turn.next_action:AnswerAction")
+    briefings: Briefings = made(".services.turn.next_action:Briefings", further="sections")
+    reports: Reports = made(".services.turn.reading:Reports", derived="derived_notices")
+    chat_action: ChatAction = made(".services.turn.next_action:ChatAction")
+    attention: Attention = made(
+        ".services.attention:Attention", look_at="host_in_pane", dialog="panes.dialog", derived="derived_notices"
+    )
+    recent_attention: RecentAttention = made(".services.attention:RecentAttention", examine="examined")
+    unchanged: WhileUnchanged = made(".services.attention:WhileUnchanged")
+    pruning: Pruning = made(".services.doctor.tree:Pruning")
+    panes: Panes = made(".doorbell.tmux.notifier:Panes", typist="pane_notifier")
+    host_configurations: HostConfigurations = made(".host_config:HostConfigurations")
+
+
 @dataclass(frozen=True)
-class Services:
+class Services(ByName):
     """All services of one session directory. Created once per process."""
 
     session: Session
@@ -219,35 +305,9 @@ class Services:
         """The sections of the briefing that the features add."""
         return map(self.named, self.session.features.each("briefing"))
 
-    @property
-    def patience(self) -> Patience:
-        """How long an agent may be silent before it is stuck."""
-        from multi_agent_mcp.domain.stuck import Patience
-
-        return Patience(timedelta(minutes=self.settings.limits.stuck_minutes))
-
-    @property
-    def activity_written_every(self) -> timedelta:
-        """The interval of recording an agent's activity, short enough that no working agent seems stuck."""
-        return min(timedelta(seconds=60), self.patience.silence / 4)
-
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
         return self.notifier.explain(agent, is_silent=self.pane_notifier.silent.is_silent(agent.socket_path))
-
-    @cached_property
-    def recent_attention(self) -> RecentAttention:
-        """The items that wait for somebody, cached for processes that show them continually."""
-        from multi_agent_mcp.services.attention import RecentAttention
-
-        return RecentAttention(self.session, attention=self.attention, examine=self.examined, unchanged=self.unchanged)
-
-    @cached_property
-    def unchanged(self) -> WhileUnchanged:
-        """What processes that show views continually have computed already."""
-        from multi_agent_mcp.services.attention import WhileUnchanged
-
-        return WhileUnchanged(self.session, sessions=self.sessions)
 
     def examined(self) -> list[Finding]:
         """The findings of `doctor`, examined again only when something has changed, or after some minutes."""
@@ -329,36 +389,6 @@ class Services:
         self.session.audit(tool, **facts)
 
     @part
-    def answer_budget(self) -> AnswerBudget:
-        from multi_agent_mcp.services.answer_budget import AnswerBudget
-
-        return AnswerBudget(self.settings.limits, self.texts)
-
-    @part
-    def agents(self) -> Agents:
-        from multi_agent_mcp.services.team.agents import Agents
-
-        return Agents(self.session)
-
-    @part
-    def signatures(self) -> Signatures:
-        from multi_agent_mcp.services.team.agents import Signatures
-
-        return Signatures(agents=self.agents)
-
-    @part
-    def operations(self) -> Operations:
-        from multi_agent_mcp.services.operations import Operations
-
-        return Operations(self.session, services=self.applying_operations)
-
-    @part
-    def outbox(self) -> Outbox:
-        from multi_agent_mcp.services.mail import Outbox
-
-        return Outbox(self.session, signatures=self.signatures, announce=self.doorbell.announce)
-
-    @part
     def messages(self) -> Messages:
         from multi_agent_mcp.services.mail import Messages
 
@@ -391,24 +421,6 @@ class Services:
         return Telemetry(open_exporter=opened)
 
     @part
-    def tracking(self) -> DeliveryTracking:
-        from multi_agent_mcp.services.mail import DeliveryTracking
-
-        return DeliveryTracking(self.session, agents=self.agents)
-
-    @part
-    def lookup(self) -> Lookup:
-        from multi_agent_mcp.services.search import Lookup
-
-        return Lookup(self.session)
-
-    @part
-    def mail_search(self) -> MailSearch:
-        from multi_agent_mcp.services.mail import MailSearch
-
-        return MailSearch(self.session)
-
-    @part
     def sessions(self) -> Sessions:
         from multi_agent_mcp.services.sessions.agent_sessions import Sessions
 
@@ -416,7 +428,6 @@ class Services:
             self.session,
             executions=self.executions,
             owner_waits=self.owner_waits,
-            activity_written_every=self.activity_written_every,
             ended=self.session_ended,
             settle_hand_offs=lambda agent_id: self.hand_offs.settle(agent_id),
         )
@@ -429,30 +440,10 @@ class Services:
         return Executions(self.session, *told)
 
     @part
-    def hand_offs(self) -> HandOffs:
-        from multi_agent_mcp.services.sessions.session_records import HandOffs
-
-        return HandOffs(
-            self.session, executions=self.executions, mail_search=self.mail_search, signatures=self.signatures
-        )
-
-    @part
-    def owner_waits(self) -> OwnerWaits:
-        from multi_agent_mcp.services.sessions.session_records import OwnerWaits
-
-        return OwnerWaits(self.session, signatures=self.signatures)
-
-    @part
     def notice_writer(self) -> NoticeWriter:
         from multi_agent_mcp.services.notifications.writing import NoticeWriter
 
         return NoticeWriter(self.session, find_ring=lambda: self.doorbell.announce_notification)
-
-    @part
-    def interrupts(self) -> Interrupts:
-        from multi_agent_mcp.services.notifications.writing import Interrupts
-
-        return Interrupts(self.session, writer=self.notice_writer)
 
     @part
     def derived_notices(self) -> DerivedNotices:
@@ -485,86 +476,6 @@ class Services:
             settle=self.settle_reservations,
             next_deadline=lambda: self.question_effects.next_deadline(),
         )
-
-    @part
-    def reminders(self) -> Reminders:
-        from multi_agent_mcp.services.turn.reminders import Reminders
-
-        return Reminders(
-            self.session, sessions=self.sessions, derived=self.derived_notices, task_changes=self.task_changes
-        )
-
-    @part
-    def upkeep(self) -> Upkeep:
-        from multi_agent_mcp.services.upkeep import Upkeep
-
-        return Upkeep(
-            self.session,
-            operations=self.operations,
-            limits=self.limits,
-            notifications=self.notifications,
-            derived=self.derived_notices,
-            questions=self.question_effects,
-        )
-
-    @part
-    def question_effects(self) -> QuestionEffects:
-        from multi_agent_mcp.services.questions import QuestionEffects
-
-        return QuestionEffects(self.session, derived=self.derived_notices)
-
-    @part
-    def questions(self) -> Questions:
-        from multi_agent_mcp.services.questions import Questions
-
-        return Questions(self.session, agents=self.agents, effects=self.question_effects)
-
-    @part
-    def reservations(self) -> Reservations:
-        from multi_agent_mcp.services.repository.reservations import Reservations
-
-        return Reservations(
-            self.session, sessions=self.sessions, writer=self.notice_writer, has_lost_pane=self.has_lost_pane
-        )
-
-    @part
-    def worktrees(self) -> Worktrees:
-        from multi_agent_mcp.services.repository.worktrees import Worktrees
-
-        return Worktrees(
-            self.session,
-            operations=self.operations,
-            records=self.delivery_records,
-            is_running=lambda one: self.sessions.alive(one),
-        )
-
-    @part
-    def delivery_records(self) -> DeliveryRecords:
-        from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
-
-        return DeliveryRecords(
-            self.session,
-            worktree_of=self.worktree_directory,
-            commit_place=self.commit_place,
-        )
-
-    @part
-    def merging(self) -> Merging:
-        from multi_agent_mcp.services.repository.merging import Merging
-
-        return Merging(
-            self.session,
-            worktrees=self.worktrees,
-            messages=self.messages,
-            operations=self.operations,
-            deliveries=self.deliveries,
-        )
-
-    @part
-    def guard(self) -> Guard:
-        from multi_agent_mcp.services.repository.guard import Guard
-
-        return Guard(self.session, worktrees=self.worktrees)
 
     def worktree_directory(self, agent_id: str) -> Path | None:
         """The directory of an agent's worktree; a stat(2) where there are none."""
@@ -610,12 +521,6 @@ class Services:
         if (self.path / ".workspaces").is_dir():
             self.delivery_records.finish(task)
 
-    @part
-    def edits(self) -> Edits:
-        from multi_agent_mcp.services.repository.reservations import Edits
-
-        return Edits(self.session, writer=self.notice_writer)
-
     def settle_reservations(self) -> None:
         """Ends the reservations that have run out; a stat(2) where there are none."""
         if self.workspace.reservations.open():
@@ -628,166 +533,6 @@ class Services:
         return agent.pane_id is None or self.pane_notifier.probe(agent) in LIFELESS
 
     @part
-    def board(self) -> Board:
-        from multi_agent_mcp.services.tasks.board import Board
-
-        return Board(self.session)
-
-    @part
-    def task_changes(self) -> TaskChanges:
-        from multi_agent_mcp.services.tasks.changes import TaskChanges
-
-        return TaskChanges(
-            self.session,
-            agents=self.agents,
-            messages=self.messages,
-            interrupts=self.interrupts,
-            derived=self.derived_notices,
-            operations=self.operations,
-            head_of=self.worktree_head,
-        )
-
-    @part
-    def interrupting(self) -> Interrupting:
-        from multi_agent_mcp.services.tasks.changes import Interrupting
-
-        return Interrupting(task_changes=self.task_changes, interrupts=self.interrupts, operations=self.operations)
-
-    @part
-    def task_creation(self) -> TaskCreation:
-        from multi_agent_mcp.services.tasks.board import TaskCreation
-
-        return TaskCreation(
-            self.session,
-            agents=self.agents,
-            messages=self.messages,
-            owner_waits=self.owner_waits,
-            derived=self.derived_notices,
-            operations=self.operations,
-            settings=self.checks.settings,
-        )
-
-    @part
-    def checks(self) -> Checks:
-        from multi_agent_mcp.services.tasks.checks import Checks
-
-        return Checks(self.session, signatures=self.signatures, records=self.delivery_records)
-
-    @part
-    def deliveries(self) -> Deliveries:
-        from multi_agent_mcp.services.tasks.deliveries import Deliveries
-
-        return Deliveries(
-            self.session,
-            task_changes=self.task_changes,
-            task_reports=self.task_reports,
-            checks=self.checks,
-            executions=self.executions,
-            owner_waits=self.owner_waits,
-            derived=self.derived_notices,
-            operations=self.operations,
-        )
-
-    @part
-    def task_reports(self) -> TaskReports:
-        from multi_agent_mcp.services.tasks.changes import TaskReports
-
-        return TaskReports(
-            self.session,
-            agents=self.agents,
-            messages=self.messages,
-            delivered=self.report_delivery,
-            left_behind=self.left_behind,
-        )
-
-    @part
-    def conversations(self) -> Conversations:
-        from multi_agent_mcp.services.chat import Conversations
-
-        return Conversations(
-            self.session, agents=self.agents, messages=self.messages, outbox=self.outbox, operations=self.operations
-        )
-
-    @part
-    def human_conversations(self) -> HumanConversations:
-        from multi_agent_mcp.services.chat import HumanConversations
-
-        return HumanConversations(
-            self.session,
-            agents=self.agents,
-            conversations=self.conversations,
-            messages=self.messages,
-            mail_search=self.mail_search,
-        )
-
-    @part
-    def delegations(self) -> Delegations:
-        from multi_agent_mcp.services.chat import Delegations
-
-        return Delegations(
-            self.session,
-            agents=self.agents,
-            sessions=self.sessions,
-            conversations=self.conversations,
-            derived=self.derived_notices,
-        )
-
-    @part
-    def chat_task_operations(self) -> ChatTaskOperations:
-        from multi_agent_mcp.services.chat import ChatTaskOperations
-
-        return ChatTaskOperations(
-            self.session, agents=self.agents, task_changes=self.task_changes, conversations=self.conversations
-        )
-
-    @part
-    def search(self) -> Search:
-        from multi_agent_mcp.services.search import Search
-
-        return Search(self.session, agents=self.agents)
-
-    @part
-    def dashboard(self) -> Dashboard:
-        from multi_agent_mcp.services.overview.snapshot import Dashboard
-
-        return Dashboard(
-            self.session, snapshots=self.snapshots, usage=self.usage, uncommitted_count=self.uncommitted_count
-        )
-
-    @part
-    def snapshots(self) -> Snapshots:
-        from multi_agent_mcp.services.overview.snapshot import Snapshots
-
-        return Snapshots(
-            self.session,
-            sessions=self.sessions,
-            owner_waits=self.owner_waits,
-            derived=self.derived_notices,
-            mail_search=self.mail_search,
-            tracking=self.tracking,
-            stuck_agents=self.stuck_agents,
-            limits=self.limits,
-        )
-
-    @part
-    def timeline(self) -> Timelines:
-        from multi_agent_mcp.services.overview.timeline import Timelines
-
-        return Timelines(self.session, mail_search=self.mail_search)
-
-    @part
-    def statistics(self) -> StatisticsOfSession:
-        from multi_agent_mcp.services.overview.timeline import StatisticsOfSession
-
-        return StatisticsOfSession(self.session, timeline=self.timeline)
-
-    @part
-    def usage(self) -> Usage:
-        from multi_agent_mcp.services.usage.usage import Usage
-
-        return Usage(self.session, limits=self.limits)
-
-    @part
     def budgets(self) -> Budgets:
         from multi_agent_mcp.services.usage.usage import Budgets
 
@@ -796,110 +541,6 @@ class Services:
             usage=self.usage,
             interrupts=self.interrupts,
             is_supervised=lambda: self.supervision.running() is not None,
-        )
-
-    @part
-    def limits(self) -> Limits:
-        from multi_agent_mcp.services.usage.limits import Limits
-
-        return Limits(self.session, writer=self.notice_writer)
-
-    @part
-    def listed_dialogs(self) -> ListedDialogs:
-        from multi_agent_mcp.services.overview.supervision import ListedDialogs
-
-        return ListedDialogs(self.session)
-
-    @part
-    def machines(self) -> Machines:
-        from multi_agent_mcp.services.overview.snapshot import Machines
-
-        return Machines(self.session, agents=self.agents)
-
-    @part
-    def missing_sessions(self) -> MissingSessions:
-        from multi_agent_mcp.services.overview.supervision import MissingSessions
-
-        return MissingSessions(
-            self.session,
-            agents=self.agents,
-            sessions=self.sessions,
-            task_changes=self.task_changes,
-            delegations=self.delegations,
-        )
-
-    @part
-    def pane_looks(self) -> PaneLooks:
-        from multi_agent_mcp.services.overview.supervision import PaneLooks
-
-        return PaneLooks(self.session, sessions=self.sessions)
-
-    @part
-    def stuck_agents(self) -> StuckAgents:
-        from multi_agent_mcp.services.overview.supervision import StuckAgents
-
-        return StuckAgents(
-            self.session,
-            sessions=self.sessions,
-            derived=self.derived_notices,
-            task_changes=self.task_changes,
-            panes=self.pane_looks,
-            limits=self.limits,
-            patience=self.patience,
-        )
-
-    @part
-    def supervision(self) -> Supervision:
-        from multi_agent_mcp.services.overview.supervision import Supervision
-
-        return Supervision(self.session)
-
-    @part
-    def next_action(self) -> NextAction:
-        from multi_agent_mcp.services.turn.next_action import NextAction
-
-        return NextAction(
-            self.session,
-            task_changes=self.task_changes,
-            task_reports=self.task_reports,
-            answering=self.answering,
-            deliveries=self.deliveries,
-            executions=self.executions,
-            dashboard=self.dashboard,
-            operations=self.operations,
-            hand_offs=self.hand_offs,
-        )
-
-    @part
-    def answering(self) -> AnswerAction:
-        from multi_agent_mcp.services.turn.next_action import AnswerAction
-
-        return AnswerAction(self.session, questions=self.questions, answer_budget=self.answer_budget)
-
-    @part
-    def briefings(self) -> Briefings:
-        from multi_agent_mcp.services.turn.next_action import Briefings
-
-        return Briefings(
-            self.session,
-            snapshots=self.snapshots,
-            delegations=self.delegations,
-            hand_offs=self.hand_offs,
-            further=self.sections,
-        )
-
-    @part
-    def reports(self) -> Reports:
-        from multi_agent_mcp.services.turn.reading import Reports
-
-        return Reports(self.session, dashboard=self.dashboard, derived=self.derived_notices)
-
-    @part
-    def chat_action(self) -> ChatAction:
-        from multi_agent_mcp.services.turn.next_action import ChatAction
-
-        return ChatAction(
-            self.session, delegations=self.delegations, conversations=self.conversations, answering=self.answering
         )
 
     @part
@@ -916,34 +557,6 @@ class Services:
             signatures=self.signatures,
             marked_read=self.telemetry.read if self.exports_spans else None,
         )
-
-    @part
-    def attention(self) -> Attention:
-        from multi_agent_mcp.services.attention import Attention
-
-        return Attention(
-            self.session,
-            stuck_agents=self.stuck_agents,
-            task_changes=self.task_changes,
-            tracking=self.tracking,
-            pane_looks=self.pane_looks,
-            look_at=self.host_in_pane,
-            screen=self.screen,
-            dialog=self.panes.dialog,
-            machines=self.machines,
-            missing_sessions=self.missing_sessions,
-            supervision=self.supervision,
-            owner_waits=self.owner_waits,
-            derived=self.derived_notices,
-            worktrees=self.worktrees,
-            questions=self.questions,
-        )
-
-    @part
-    def pruning(self) -> Pruning:
-        from multi_agent_mcp.services.doctor.tree import Pruning
-
-        return Pruning(self.session)
 
     @part
     def doorbell(self) -> Doorbell:
@@ -970,18 +583,6 @@ class Services:
         from multi_agent_mcp.services.overview.supervision import Slot
 
         return self.supervision.running() is not None and self.missing_sessions.may_open(Slot(agent_id, "chat"))
-
-    @part
-    def panes(self) -> Panes:
-        from multi_agent_mcp.doorbell.tmux.notifier import Panes
-
-        return Panes(self.session, typist=self.pane_notifier)
-
-    @part
-    def host_configurations(self) -> HostConfigurations:
-        from multi_agent_mcp.host_config import HostConfigurations
-
-        return HostConfigurations(self.session)
 
     @part
     def hooks(self) -> Hooks:

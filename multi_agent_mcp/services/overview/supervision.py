@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import DIED, PURPOSES, Agent, AgentSession, nearest_superior
@@ -458,7 +458,11 @@ class StuckAgents(Service):
     task_changes: TaskChanges
     panes: PaneLooks
     limits: Limits
-    patience: Patience
+
+    @cached_property
+    def patience(self) -> Patience:
+        """How long an agent may be silent before it is stuck."""
+        return Patience(timedelta(minutes=self.session.settings.limits.stuck_minutes))
 
     def find(
         self,

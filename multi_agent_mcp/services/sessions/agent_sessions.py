@@ -47,12 +47,18 @@ class Sessions(Service):
 
     executions: Executions
     owner_waits: OwnerWaits
-    activity_written_every: timedelta
     ended: Callable[[AgentSession], None]
     """Called after a session has been ended by its own process. Never raises."""
     settle_hand_offs: Callable[[str], None]
     binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.activity_written_every = min(
+            timedelta(minutes=1), timedelta(minutes=self.session.settings.limits.stuck_minutes) / 4
+        )
+        """The interval of recording an agent's activity, short enough that no working agent seems stuck."""
 
     def open(self, agent_id: str, purpose: str | None = None) -> LiveSession:
         """Opens a session for this process. The default purpose depends on the work that waits for the agent."""

@@ -283,4 +283,4 @@ def test_the_limit_is_the_sessions_and_calls_are_written_down_often_enough_for_i
         assert causes(hasty) == {}
     clock.advance(6)
     assert causes(hasty) == {"worker-a": "silent"}
-    assert hasty.patience.silence == timedelta(seconds=6)
+    assert hasty.stuck_agents.patience.silence == timedelta(seconds=6)
