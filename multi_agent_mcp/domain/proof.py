@@ -30,11 +30,11 @@ they were not met."""
 class Receipt(Identified):
     """One run of a check, written once. `head`, `dirty` and `diff_sha256` are the working directory after it (see
     `system/git.py`); `changed_during`: it was another one before. `failure` says why a run counts as failed
-    whatever its exit code."""
+    whatever its exit code; `number` counts the task's receipts from 1, None in those of an earlier version."""
 
     BODY: ClassVar[str | None] = "output"
     BEGAN: ClassVar[str] = "started_at"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"failure", "signature"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"failure", "signature", "number"})
 
     id: str
     task_id: str = ""
@@ -51,7 +51,13 @@ class Receipt(Identified):
     machine: str | None = None
     failure: str | None = None
     signature: str | None = None
+    number: int | None = None
     output: str = ""
+
+    @property
+    def order(self) -> tuple[int, datetime, str]:
+        """A sort key, oldest first. Times come after the number: a clock can be set back, or show two runs the same."""
+        return self.number or 0, self.started_at, self.id
 
     @property
     def passed(self) -> bool:
@@ -86,7 +92,8 @@ class Receipt(Identified):
         return is_data_signed_by(self._signed_bytes(), self.signature, public)
 
     def _signed_bytes(self) -> bytes:
-        named = [spec.name for spec in fields(self) if spec.name not in ("signature", "extra")]
+        apart = ("signature", "extra", *(("number",) if self.number is None else ()))
+        named = [spec.name for spec in fields(self) if spec.name not in apart]
         return json.dumps(fields_of(self, *named), sort_keys=True).encode()
 
 

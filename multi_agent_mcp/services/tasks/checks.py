@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from multi_agent_mcp.config import Check, Settings, read_settings, session_names, working_directory
-from multi_agent_mcp.domain.entity import age, new_id
+from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.proof import Receipt, commit_in
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.session import Service
@@ -140,7 +141,7 @@ class Checks(Service):
 
     def receipts_of(self, task_id: str) -> list[Receipt]:
         """Every receipt of a task, oldest first."""
-        return sorted(self.workspace.receipts.open(task_id), key=age)
+        return sorted(self.workspace.receipts.open(task_id), key=attrgetter("order"))
 
     def proof_of(self, task: Task) -> dict[str, str] | None:
         """The receipts, by check, that prove all of the task's checks for what it delivers: the commit, or without a
@@ -248,6 +249,7 @@ class Checks(Service):
             changed_during=changed,
             machine=self._machine,
             failure=ended.failure or ("changed_twice" if changed and twice else None),
+            number=1 + max((one.number or 0 for one in self.workspace.receipts.open(task.id)), default=0),
             output=ended.output,
         )
         key = self.signatures.agents.known_key(receipt.agent_id)

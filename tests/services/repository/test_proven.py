@@ -164,6 +164,26 @@ def test_of_several_receipts_of_a_commit_the_newest_counts(
     assert again(services, task).status == "in_progress"
 
 
+@pytest.mark.parametrize("seconds", [0, -60])
+def test_the_newest_receipt_counts_whatever_the_clock_says(
+    services: Services, clock: Clock, admin: Agent, worktree: Worktree, tmp_path: Path, seconds: int
+) -> None:
+    flag = tmp_path / "outside"
+    services.workspace.settings_path.write_text(f"checks: {{tests: 'test ! -e {flag}'}}\n")
+    task = begun(services, "tests", "review")
+    says_done(services, task, tmp_path)
+    flag.touch()
+    for turn in range(1, 5):
+        clock.advance(seconds)
+        passes = turn % 2 == 0
+        flag.unlink() if passes else flag.touch()
+        assert services.deliveries.verify(task.id)[1].failed == (None if passes else "tests")
+        receipts = services.checks.receipts_of(task.id)
+        assert [receipt.number for receipt in receipts] == [*range(1, turn + 2)]
+        assert receipts[-1].passed == passes
+        assert (services.checks.proof_of(again(services, task)) is not None) == passes
+
+
 def test_a_receipt_of_another_command_counts_nothing(
     services: Services, admin: Agent, worktree: Worktree, tmp_path: Path
 ) -> None:
