@@ -193,10 +193,11 @@ def _delivery_key(task: Task, delivered: Mapping[str, Any]) -> str:
 
 @task.command()
 @TASK_ID
-@session_command()
+@session_command(acting=True)
 def show(context: SessionContext, task_id: str) -> None:
     """Show a task with the receipts of its checks, and its history."""
     task = context.services.task_changes.get(task_id)
+    context.services.deliveries.show(context.agent(None).id, [task])
     receipts = context.services.checks.receipts_of(task.id)
     record = {**as_json(task), "proof": task.proof, "receipts": [item.as_answer() for item in receipts]}
     facts = {"proof": task.proof if task.done_when else None}

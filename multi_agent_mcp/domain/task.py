@@ -16,12 +16,13 @@ from typing import Any, ClassVar, Literal, get_args
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
 from multi_agent_mcp.domain.proof import REVIEW, checks_in, commit_in, how_proven, reviewer_of, reviews_in
-from multi_agent_mcp.domain.text import newest_first
+from multi_agent_mcp.domain.text import newest_first, quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
 
 Line = Mapping[str, Any]
 
+TITLE_CHARACTERS = 500
 KEPT = 20
 """The number of lines that stay in the task's file."""
 NUMBER = "number"
@@ -350,6 +351,11 @@ class Task(Identified):
             history=History([change.entry(status=[None, status], assignee_id=[None, assignee_id])]),
             **fields,
         )
+
+    @property
+    def quoted_title(self) -> str:
+        """The title as a part of what we say: one harmless line (docs/protocol.md, Another's words)."""
+        return quoted(self.title, TITLE_CHARACTERS)
 
     @property
     def final(self) -> bool:

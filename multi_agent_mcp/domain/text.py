@@ -52,14 +52,18 @@ def one_line(text: str) -> str:
 
 QUOTED_CHARACTERS = 120
 _MARKS = str.maketrans(dict.fromkeys('"“”„‟«»「」『』〝〞＂', "'"))
-_OURS = re.compile(r"^([\s>*#|-]*)[\[［【]\s*(ipc)\s*[\]］】]", re.IGNORECASE)
-"""A beginning that could be taken for a doorbell line."""
+_OURS = re.compile(r"[\s>*#|\ufffd-]*[\[【]\s*ipc\s*[\]】]", re.IGNORECASE)
+"""A beginning, as it `looks`, that could be taken for a doorbell line."""
+_BRACKETED = re.compile(r"[\[［﹇【]\s*([^\]］﹈】]*?)\s*[\]］﹈】]")
+_JOINER = "\u200d"
+_EMOJI = ("So", "Sk", "Sm")
+"""Unicode's categories of the parts of an emoji."""
 
 
 def quoted(text: str, characters: int = QUOTED_CHARACTERS) -> str:
     """Another's words within a sentence of ours, between quotation marks that the sentence has: one harmless line of at
     most so many characters, without a mark that could end the quotation."""
-    line = _not_ours(one_line(text).translate(_MARKS))
+    line = _not_ours(one_line(_visible(text)).translate(_MARKS))
     return line if len(line) <= characters else f"{line[: characters - 1]}…"
 
 
@@ -74,14 +78,30 @@ def quoted_lines(text: str, characters: int | None = None) -> str:
     """Another's words that stand by themselves, below a sentence that says whose they are: a harmless line that begins
     with `> ` for each of theirs, with everything that a reader could take for the end of one counting as such; cut to
     so many characters in all."""
-    whole = "\n".join(f"> {_not_ours(sanitize(line).rstrip())}".rstrip() for line in text.splitlines() or [""])
+    whole = "\n".join(
+        f"> {_not_ours(sanitize(_visible(line)).rstrip())}".rstrip() for line in text.splitlines() or [""]
+    )
     if characters is None or len(whole) <= characters:
         return whole
     return f"{whole[: characters - 1].rstrip()}…"
 
 
 def _not_ours(line: str) -> str:
-    return _OURS.sub(r"\1(\2)", line)
+    return _BRACKETED.sub(r"(\1)", line, count=1) if _OURS.match(looks(line)) else line
+
+
+def _visible(text: str) -> str:
+    """The text without format characters, which show nothing and hide what the rest is; those that join the parts of
+    an emoji stay."""
+    if text.isascii():
+        return text
+    around = zip(f" {text}", text, f"{text[1:]} ", strict=False)
+    return "".join(one for before, one, after in around if category(one) != "Cf" or _joins(before, one, after))
+
+
+def _joins(before: str, joiner: str, after: str) -> bool:
+    drawn = category(before) in _EMOJI or before == "\ufe0f"
+    return joiner == _JOINER and drawn and category(after) in _EMOJI
 
 
 _LOOKALIKES = str.maketrans(

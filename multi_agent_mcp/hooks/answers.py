@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.agent import Agent, AgentSession
 from multi_agent_mcp.domain.delivery import NAMED, DoorbellItem, Due, Ring, UnreadItem, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
-from multi_agent_mcp.domain.notification import CHECK_CHAT, Notification
-from multi_agent_mcp.domain.text import named, quoted_lines
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.text import named
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.channel import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
@@ -502,11 +502,8 @@ class Hooks(Service):
         return "\n\n".join([*parts, self.texts("notification.interrupt")])
 
     def _interrupt_said(self, notice: Notification) -> str:
-        shown = as_answer(notice)
-        message = str(shown["message"])
-        if notice.action == CHECK_CHAT and message:  # the chat session's own words, all other messages are ours
-            message = f"{self.texts('hook.chat')}\n{quoted_lines(message)}"
-        return f"{message}\n{shown['instruction']}".strip()
+        shown = as_answer(notice, self.texts)
+        return f"{shown['message']}\n{shown['instruction']}".strip()
 
     def _notices(self, agent_id: str, purpose: str) -> list[Notification]:
         """The unread notifications to announce, newest first."""

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from pydantic_core import ErrorDetails
 
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES, Agent, Execution
-from multi_agent_mcp.domain.text import one_line
+from multi_agent_mcp.domain.text import one_line, quoted_lines
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, StorageError, Unauthorized, WrongSessionPurpose
 from multi_agent_mcp.hosts import hosts_arguments
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
@@ -502,9 +502,11 @@ class Middleware:
         """The fields about notifications and unread mail that are added to the answer."""
         notices: Answer = {"notification": self._something if pending.some else self._nothing}
         if pending.from_chat is not None:
+            message = pending.from_chat.message
+            lines = quoted_lines(message)
             notices["_chat_notification"] = {
                 "conversation_id": pending.from_chat.conversation_id,
-                "message": pending.from_chat.message,
+                "message": message if lines == f"> {message}".rstrip() else lines,
                 "instruction": pending.from_chat.instruction,
                 "from": "self_chat_session",
                 "related_task_id": pending.from_chat.task_id,

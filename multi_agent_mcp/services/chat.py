@@ -659,7 +659,7 @@ class ChatTaskOperations(Service):
         change = self._change(caller, requester, conversation_id)
         is_held = task.status == "backlog"
         if is_held and not self._has_written(requester, caller):
-            raise InvalidStatusTransition("held_in_backlog", task_title=task.title, requester_id=requester.id)
+            raise InvalidStatusTransition("held_in_backlog", task_title=task.quoted_title, requester_id=requester.id)
         try:
             started, previous = self.task_changes.start(caller, task.id, change, from_backlog=is_held)
         except InvalidStatusTransition:

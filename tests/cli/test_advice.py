@@ -818,6 +818,10 @@ ELSEWHERE: Mapping[str, str] = {
         "error.contains_unfinished",
     ),
     **by(
+        "services/repository/test_worktrees.py::test_commits_of_an_unfinished_task_are_taken_out_as_the_refusal_says",
+        "error.contains_cancelled",
+    ),
+    **by(
         "services/repository/test_proven.py::"
         "test_what_failed_alike_three_times_is_not_run_again_and_the_superior_is_told",
         "notice.check_repeats.instruction",

@@ -19,7 +19,7 @@ SHARED = ["root", "session", "acting", "as_json"]
 ACTING = {
     *("send", "reply", "read", "unread", "web", "attention", "answer", "send-task", "unlock"),
     *("interrupt", "resume", "reserve", "release", "workspace merge", "questions"),
-    *("task add", "task status", "task assign", "task approve"),
+    *("task add", "task show", "task status", "task assign", "task approve"),
     *("say", "end", "conversation start", "conversation say", "conversation end"),
 }
 WITHOUT_JSON = {"attach", "supervise", "relay", "host learn"}

@@ -104,3 +104,21 @@ def test_twins_look_the_same(twin: str) -> None:
 def test_what_differs_to_the_eye_does_not_look_the_same() -> None:
     words = ["Yes", "yes", "Yes!", "No", "はい", "いいえ", "Да", "Нет", "Ναι", "Όχι"]
     assert len({looks(word) for word in words}) == len(words)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        *("[IPC\u200d] x", "\u200b[IPC] x", "[\u2060IPC\u00ad] x", "\ufeff> [I\u200cPC] x", "\x1b[IPC] x"),
+        *("[\u0406\u0420\u0421] x", "［ＩＰＣ］ x", "\u3164[IPC] x"),
+    ],
+)
+def test_characters_that_show_nothing_hide_no_beginning_of_ours(forged: str) -> None:
+    for words in (quoted(forged), quoted_lines(forged)):
+        assert "[" not in looks(words)
+        assert not set(words) & set("\u200b\u200c\u200d\u2060\u00ad\ufeff")
+
+
+def test_joiners_stay_within_emoji_only() -> None:
+    family = "👨\u200d👩\u200d👧 👩🏽\u200d⚕\ufe0f ❤\ufe0f\u200d🔥"
+    assert quoted(f"a {family}\u200d b\u200dc") == f"a {family} bc"

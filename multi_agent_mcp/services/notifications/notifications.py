@@ -20,6 +20,7 @@ from multi_agent_mcp.domain.entity import age, new_id
 from multi_agent_mcp.domain.notification import (
     ASKED,
     CHAT_NOTICE,
+    CHECK_CHAT,
     DEADLOCK,
     DELEGATION,
     OVERDUE,
@@ -49,6 +50,7 @@ from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
 from multi_agent_mcp.domain.question import cycles, deadlock_notice
 from multi_agent_mcp.domain.stuck import AGENT_STUCK
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Task, old_value, open_reviews
+from multi_agent_mcp.domain.text import quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge, Refusal, StorageError
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS, clipped
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Delegation
     from multi_agent_mcp.services.sessions.agent_sessions import Lease
     from multi_agent_mcp.store.directory import Directory
+    from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
 
@@ -563,7 +566,7 @@ class Notifications(Service):
         with self.workspace.locks.held(inbox.lock):
             mine = self._unread(agent_id, purpose, fresh=True)
             mine.sort(key=lambda item: age(item[1]), reverse=True)
-            answer = [as_answer(notice) for _, notice in mine]
+            answer = [as_answer(notice, self.writer.texts) for _, notice in mine]
             del mine[fits(answer) :]
             if mark_as_read and mine:
                 now = self.clock()
@@ -587,7 +590,7 @@ class Notifications(Service):
             target_agent_id=agent_id,
             target_purpose="task",
             type="interrupt" if interrupting else CHAT_NOTICE,
-            action="check_chat",
+            action=CHECK_CHAT,
             task_id=task_id,
             conversation_id=conversation_id,
             message=message or "",
@@ -611,16 +614,19 @@ def _waits_for_resumption(notice: Notification) -> bool:
     return notice.meant_for("task") and not notice.interrupts
 
 
-def as_answer(notice: Notification) -> dict[str, Any]:
+def as_answer(notice: Notification, texts: Texts) -> dict[str, Any]:
     """A notification as its agent sees it, with what only some have: a `reason`, a question, its answer. Cut texts are
-    marked as cut."""
+    marked as cut. All messages are ours but those of the agent's own chat session, which are quoted."""
+    message = clipped(notice.message, NOTICE_CHARACTERS)
+    if notice.action == CHECK_CHAT and message:
+        message = f"{texts('notice.chat')}\n{quoted_lines(message)}"
     answer = {
         "id": notice.id,
         "type": notice.type,
         "action": notice.action,
         "task_id": notice.task_id,
         "conversation_id": notice.conversation_id,
-        "message": clipped(notice.message, NOTICE_CHARACTERS),
+        "message": message,
         "instruction": clipped(notice.instruction, NOTICE_CHARACTERS),
         "created_at": format_time(notice.created_at),
     }

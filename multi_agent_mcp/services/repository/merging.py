@@ -36,6 +36,8 @@ NOBODY = ("-c", "user.name=multi-agent-mcp", "-c", "user.email=multi-agent-mcp@l
 """Who commits a merge where git knows no name of the user."""
 CONFLICTS = 1
 """git-merge-tree(1): the exit code of a merge with conflicts."""
+_NOT_DONE = {"in_progress": "only_reported", "review": "not_reviewed_yet"}
+"""What keeps a task from being merged that has delivered, by its status."""
 MESSAGE_HOOK = "commit-msg"
 NOT_RUN = ("pre-merge-commit", "prepare-commit-msg", "post-merge")
 """Hooks of a merge (githooks(5)) that look at the checkout in the middle of it, of which there is none here."""
@@ -81,7 +83,8 @@ class Merging(Service):
         checkout is dirty or on no branch, or a setting of the person's git forbids it; then nothing has moved."""
         delivery = self.worktrees.delivery(task.id)
         if delivery is None or task.status != "done":
-            raise InvalidArguments("nothing_delivered", task_id=task.id, status=task.status)
+            key = "nothing_delivered" if delivery is None else _NOT_DONE.get(task.status, "nothing_delivered")
+            raise InvalidArguments(key, task_id=task.id, status=task.status)
         if delivery.ahead == 0:
             raise InvalidArguments("nothing_committed", task_id=task.id, commit=delivery.commit[:10])
         with self.workspace.locks.held("worktrees"):
@@ -165,9 +168,9 @@ class Merging(Service):
             self.worktrees.records.note(replace(delivery, returned=base or delivery.commit))
             named = ", ".join(f"{task.id} ({task.status})" for task in open_ones)
             facts = {"agent_id": delivery.agent_id, "tasks": named, "path": shlex.quote(str(project))}
-            raise InvalidArguments(
-                "contains_unfinished", task_id=delivery.task_id, commit=delivery.commit[:10], **facts
-            )
+            given_up = any(task.status == "cancelled" for task in open_ones)
+            key = "contains_cancelled" if given_up else "contains_unfinished"
+            raise InvalidArguments(key, task_id=delivery.task_id, commit=delivery.commit[:10], **facts)
 
     def _reported_below(self, delivery: Delivery) -> Iterator[Task]:
         """Tasks that are not done and have reported a commit that is contained. A commit that several have reported is

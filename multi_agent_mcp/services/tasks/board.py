@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.task import (
     FINAL,
     TASK_PRIORITIES,
     TASK_STATUSES,
+    TITLE_CHARACTERS,
     Change,
     Task,
     require_no_cycle,
@@ -201,7 +202,6 @@ def summary_of(task: Task) -> dict[str, Any]:
 # New tasks: created one by one or as a batch, sent to an agent with a message, or requested for oneself
 # (docs/protocol.md, Tasks, Requests).
 
-TITLE_CHARACTERS = 500
 BATCH_MAX = 200
 LOCAL_IDS_CHARACTERS = 2_000  # of a batch in total: the answer names all of them
 
@@ -359,7 +359,7 @@ class TaskCreation(Service):
             content=task.description,
             receiver_id=task.assignee_id,
             message_type="task_assign",
-            subject=self.texts("subject.task_assign", title=task.title),
+            subject=self.texts("subject.task_assign", title=task.quoted_title),
             priority=_MESSAGE_PRIORITY[task.priority],
             metadata={"task_id": task.id},
         )
@@ -369,7 +369,7 @@ class TaskCreation(Service):
             content=task.description,
             receiver_id=approver_id,
             message_type="request",
-            subject=self.texts("subject.task_request", title=task.title),
+            subject=self.texts("subject.task_request", title=task.quoted_title),
             metadata={"task_id": task.id, "approval_status": task.approval_status},
         )
 

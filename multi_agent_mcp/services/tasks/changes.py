@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.task import (
     reviews_by,
     work_order,
 )
+from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail import Letters, Messages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
@@ -292,10 +293,10 @@ class TaskChanges(Service):
     def _decision(self, task: Task, requester_id: str, reason: str | None) -> Draft:
         approved = task.approval_status == "approved"
         return Draft(
-            content=reason or task.title,
+            content=reason or task.quoted_title,
             receiver_id=requester_id,
             message_type="task_approved" if approved else "status_update",
-            subject=self.texts(f"subject.task_{task.approval_status}", title=task.title),
+            subject=self.texts(f"subject.task_{task.approval_status}", title=task.quoted_title),
             metadata={"task_id": task.id, "approval_status": task.approval_status},
         )
 
@@ -576,7 +577,7 @@ class TaskReports(Service):
         try:
             if task.status in INTERRUPT_ACTIONS and task.status_changed_by not in (None, reporter.id):
                 return self._report_stop(reporter, task, result, summary)
-            content = summary or self.texts(f"report.{result}", title=task.title)
+            content = summary or self.texts(f"report.{result}", title=task.quoted_title)
             return self._report_end(reporter, task, content, failed=result != "success", result=result)
         except AgentNotFound:
             return None
@@ -584,7 +585,7 @@ class TaskReports(Service):
     def announce_review(self, reporter: Agent, task: Task, reviewer_id: str) -> Sent:
         """Tells a reviewer by mail, once per delivery, that a task waits for its review."""
         summary = (task.delivery or {}).get("summary")
-        subject = self.texts("subject.task_review", title=task.title)
+        subject = self.texts("subject.task_review", title=task.quoted_title)
         draft = Draft(
             content=str(summary or subject),
             receiver_id=reviewer_id,
@@ -597,8 +598,8 @@ class TaskReports(Service):
 
     def _report_stop(self, reporter: Agent, task: Task, result: str, summary: str | None) -> Sent:
         """As `_report_end`, for a task that another agent or a person has blocked or cancelled."""
-        by = self.agents.name_of(str(task.status_changed_by))
-        subject = self.texts("subject.task_stopped", by=by, status=task.status, title=task.title)
+        by = quoted(self.agents.name_of(str(task.status_changed_by)))
+        subject = self.texts("subject.task_stopped", by=by, status=task.status, title=task.quoted_title)
         metadata = {"task_id": task.id, "result": result}
         key = _end_key(task)
         return self._report(reporter, task, "status_update", summary or subject, metadata, key, subject)
@@ -635,7 +636,7 @@ class TaskReports(Service):
             content=content,
             receiver_id=report_recipient(reporter.id, self.agents.all()).id,
             message_type=message_type,
-            subject=subject or self.texts(f"subject.{message_type}", title=task.title),
+            subject=subject or self.texts(f"subject.{message_type}", title=task.quoted_title),
             metadata=metadata,
             idempotency_key=idempotency_key,
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import report_recipient
 from multi_agent_mcp.domain.entity import plain_value
-from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id
+from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id, review_requests_of
 from multi_agent_mcp.domain.proof import reviews_in, state_name
 from multi_agent_mcp.domain.task import Change, Task, new_value, old_value, open_reviews, reviews_by, reviews_given
 from multi_agent_mcp.domain.times import format_time
@@ -294,10 +294,11 @@ class Deliveries(Service):
     def show(self, reviewer_id: str, tasks: Iterable[Task]) -> None:
         """Notes what these tasks deliver, as the reviewer is shown it. Never raises."""
         record = self.workspace.reviews_shown(reviewer_id)
-        known, shown = _known(record), {task.id: _head_of(task) for task in tasks if task.delivery}
+        known, shown = _known(record), {task.id: _head_of(task) for task in tasks if task.status == "review"}
         if all(known.get(task_id) == head for task_id, head in shown.items()):
             return
-        waiting = {task.id for task in self.waiting_for(reviewer_id)}
+        agents = self.workspace.registry.all()
+        waiting = {task.id for task in self.workspace.tasks.open() if reviews_by(reviewer_id, task, agents)}
         with suppress(StorageError):  # then its approval has to name the state
             record.write({key: head for key, head in {**known, **shown}.items() if key in waiting}, durable=False)
 
@@ -312,12 +313,17 @@ class Deliveries(Service):
             raise NotProven("another_state", task_id=task.id, head=head)
 
     def _has_seen(self, reviewer_id: str, task: Task, head: str) -> bool:
-        """Whether the reviewer was shown no other state of the task since it was last given back: it has read that it
-        is asked again, or has been shown the task."""
-        unread = [notice for _, notice in self.workspace.notices(reviewer_id).unread() if notice.task_id == task.id]
-        if all(notice.head != head for notice in unread) or _times_asked(task) < 2:
+        """Whether this is the state of the task that the reviewer was last shown, with the task or in the request to
+        review it; if it was shown none, whether there was no other since the task was last given back."""
+        last = _known(self.workspace.reviews_shown(reviewer_id)).get(task.id)
+        if last == head or self._has_read_request(reviewer_id, task):
             return True
-        return _known(self.workspace.reviews_shown(reviewer_id)).get(task.id) == head
+        return last is None and _times_asked(task) < 2
+
+    def _has_read_request(self, reviewer_id: str, task: Task) -> bool:
+        notices = self.workspace.notices(reviewer_id)
+        found = [notices.find(notice.id) for notice in review_requests_of(task, [reviewer_id])]
+        return any(one is not None and not notices.is_unread(one[0].name, one[1]) for one in found)
 
     def decide(
         self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None, state: str | None = None

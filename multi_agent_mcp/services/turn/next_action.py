@@ -18,14 +18,7 @@ from multi_agent_mcp.domain.text import quoted, quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubUnreachable, InvalidStatusTransition, Refusal, TaskNotFound
 from multi_agent_mcp.services.answer_budget import AnswerBudget, clipped, first_fitting
-from multi_agent_mcp.services.chat import (
-    ENDED,
-    PURPOSE_CHARACTERS,
-    Conversations,
-    Delegations,
-    as_answer,
-    is_conversational,
-)
+from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, Conversations, Delegations, as_answer, is_conversational
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports, require_startable
 from multi_agent_mcp.services.validation import require_text
@@ -507,7 +500,7 @@ class ChatAction(Service):
         in_conversation = [(message, of) for message in unread if (of := self.conversations.of_mail(agent.id, message))]
         return (
             self._request(agent, mine, {of.id for _, of in in_conversation})
-            or self._mail("conversation_ended", [of for message, of in in_conversation if tells_end(message, of)])
+            or self._mail("conversation_ended", [of for _, of in in_conversation if of.status == "ended"])
             or self._mail("conversation_message", [of for message, of in in_conversation if is_conversational(message)])
             or (self._action("read_messages", unread_count=len(unread)) if unread else None)
             or self._unanswered(agent, mine, session)
@@ -575,11 +568,6 @@ class ChatAction(Service):
     def _action(self, action: str, **needed: Any) -> dict[str, Any]:
         key = f"next.chat.{action}"
         return {"action": action, "instruction": self.texts(key if key in self.texts else f"next.{action}"), **needed}
-
-
-def tells_end(message: Message, conversation: Conversation) -> bool:
-    """Whether this message announces the end of its conversation and the conversation has in fact ended."""
-    return bool(message.metadata.get(ENDED)) and conversation.status == "ended"
 
 
 # The briefing: what an agent has to know to go on after its host has forgotten it, by a compaction, `/clear` or a

@@ -30,7 +30,7 @@ from tests.conftest import TEAM, Clock
 from tests.server.seat import Seat
 from tests.services.repository.conftest import NAMED
 from tests.services.support import read
-from tests.services.tasks_support import again, moved, running
+from tests.services.tasks_support import again, moved, new, running
 
 
 def made(services: Services, agent_id: str = "worker-a") -> Worktree:
@@ -348,6 +348,11 @@ def test_commits_of_a_task_that_never_reported_keep_what_lies_above_from_being_m
     said = services.texts.sentence(refusal.value)
     assert f"{first.id} ({again(services, first).status})" in said
     assert not (project / "half.txt").exists()
+    if end == "cancelled":
+        assert "Finish" not in said
+        assert "`git -C" not in said
+        assert "`git rebase`" in said
+        return
     subprocess.run(["/bin/sh", "-c", said.split("`")[-2]], check=True, capture_output=True)
     assert services.merging.merge(services.agents.get("owner"), second).was_there
     assert (project / "half.txt").exists()
@@ -361,7 +366,7 @@ def test_commits_of_an_unfinished_task_are_taken_out_as_the_refusal_says(service
     second = running(services, title="second")
     commit(worktree, "good.txt", "x\n")
     second = moved(services, second, "done")
-    with pytest.raises(InvalidArguments, match="contains_unfinished"):
+    with pytest.raises(InvalidArguments, match="contains_cancelled"):
         services.merging.merge(owner, second)
     git(worktree.path, "rebase", "-q", "--onto", "HEAD~2", "HEAD~1")
     services.deliveries.set_status(services.agents.get("worker-a"), second.id, "done")
@@ -852,8 +857,21 @@ def test_what_only_waits_to_be_read_is_not_merged(services: Services, project: P
     task = running(services)
     commit(worktree, "a.txt", "x\n")
     report(services, task)
-    with pytest.raises(InvalidArguments):
+    with pytest.raises(InvalidArguments) as refusal:
         services.merging.merge(services.agents.get("owner"), again(services, task))
+    said = services.texts.sentence(refusal.value)
+    assert "was reported as done, but is not done yet (in_progress)" in said
+
+
+def test_what_waits_for_its_review_is_not_merged_and_called_so(services: Services, project: Path) -> None:
+    worktree = made(services)
+    task = moved(services, new(services, done_when=("review",)), "in_progress")
+    commit(worktree, "a.txt", "x\n")
+    worker = services.agents.get("worker-a")
+    task = services.deliveries.settle(services.deliveries.deliver(worker, task.id, "x")).task
+    with pytest.raises(InvalidArguments) as refusal:
+        services.merging.merge(services.agents.get("owner"), task)
+    assert "waits for its review (review)" in services.texts.sentence(refusal.value)
 
 
 @pytest.mark.parametrize("call", [["switch", "-q", "-c", "side"], ["checkout", "-q", "--detach"]])

@@ -131,6 +131,27 @@ class TestSayingSo:
         done = services.deliveries.decide(admin, delivered.id, approve=True, state=second["head"])
         assert (done.status, done.completion_summary) == ("done", "more")
 
+    def test_who_was_shown_no_state_of_several_has_to_name_one(
+        self, services: Services, clock: Clock, worker_a: Agent, delivered: Task
+    ) -> None:
+        owner = services.agents.get("owner")
+        clock.advance(60)
+        task = services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more")).task
+        head = str((task.delivery or {})["head"])
+        with pytest.raises(NotProven, match=head):
+            services.deliveries.decide(owner, task.id, approve=True)
+        services.deliveries.show(owner.id, [task])
+        assert services.deliveries.decide(owner, task.id, approve=True).status == "done"
+
+    def test_who_was_shown_another_state_does_not_approve_this_one(
+        self, services: Services, clock: Clock, owner: Agent, worker_a: Agent, delivered: Task
+    ) -> None:
+        services.deliveries.show(owner.id, [delivered])
+        clock.advance(60)
+        services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more"))
+        with pytest.raises(NotProven):
+            services.deliveries.decide(owner, delivered.id, approve=True)
+
     def test_what_was_said_is_kept_when_two_processes_settle_it_at_once(
         self, services: Services, worker_a: Agent, reviewed: Task
     ) -> None:

@@ -177,3 +177,18 @@ def test_a_session_whose_window_was_opened_for_it_leaves_when_nothing_is_open_an
     converse(services, late.record)
     assert services.chat_action.next_action(worker, late.record, leaves=True)["action"] == "wait"
     assert not services.chat_action.is_over(worker, late, leaves=True)
+
+
+def test_nothing_is_to_be_answered_in_a_conversation_that_this_agent_has_ended(
+    services: Services, clock: Clock, chat: LiveSession, partner: LiveSession
+) -> None:
+    conversation = converse(services, chat.record)
+    read(services, "worker-b")
+    say(services, "worker-b", conversation, "one more thing")
+    services.conversations.end(services.agents.get("worker-a"), conversation.id)
+    answer = action(services, chat)
+    assert (answer["action"], answer["conversation_ids"]) == ("conversation_ended", [conversation.id])
+    assert "read_messages" in answer["instruction"]
+    assert "send_message" not in answer["instruction"]
+    read(services, "worker-a")
+    assert action(services, chat)["action"] == "exit"
