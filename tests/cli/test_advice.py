@@ -694,6 +694,12 @@ def by(place: str, *keys: str) -> dict[str, str]:
 
 ON_WINDOWS = "end_to_end/test_advice_on_windows.py::test_what_is_said_of"
 ELSEWHERE: Mapping[str, str] = {
+    "error.commit_in_progress": "services/repository/test_commits.py::"
+    "test_a_rebase_and_conflicts_are_left_to_who_began_them",
+    "error.no_session_windows": "end_to_end/test_up.py::"
+    "test_windows_of_a_deleted_session_are_named_by_up_and_closed_by_down",
+    "repair.misnamed_pane": "end_to_end/test_doorbell.py::"
+    "test_a_server_that_was_started_from_a_pane_but_outside_of_it_has_no_pane",
     **by(
         "end_to_end/test_advice_on_windows.py::"
         "test_an_agent_that_stays_in_the_shared_directory_is_named_until_it_is_restarted",

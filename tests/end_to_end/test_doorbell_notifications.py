@@ -147,7 +147,7 @@ async def test_an_interrupt_whose_writer_was_killed_before_it_notified_rings_an_
     (task_id,) = assign(team)
     async with team.server("worker-a") as worker:
         await eventually(lambda: pane.lines == [ASSIGNED], "the assignment rings")
-        await worker.call("get_notifications")
+        await worker.call("get_next_action")
         services = team.services
         change = Change(by="owner", at=services.clock())
         services.workspace.tasks.update(task_id, lambda task: task.interrupted("blocked", change, new_id("ntf")))
