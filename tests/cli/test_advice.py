@@ -824,6 +824,15 @@ ELSEWHERE: Mapping[str, str] = {
         "error.contains_unfinished",
     ),
     **by(
+        "services/repository/test_worktrees.py::"
+        "test_work_in_review_keeps_its_worktree_and_is_not_advised_to_be_merged_by_git",
+        *("workspace.unmerged_done", "workspace.unmerged_others"),
+    ),
+    **by(
+        "services/repository/test_worktrees.py::test_a_task_in_progress_keeps_its_clean_worktree_until_it_is_over",
+        "workspace.tasks",
+    ),
+    **by(
         "services/repository/test_worktrees.py::test_commits_of_an_unfinished_task_are_taken_out_as_the_refusal_says",
         "error.contains_cancelled",
     ),

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 from multi_agent_mcp.domain.text import one_line, quoted
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-from multi_agent_mcp.services.repository.unfinished import unfinished
 from multi_agent_mcp.services.repository.worktrees import some
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.checkout import follow, hooks_of, in_the_way, is_untouched, seen_by_hook
 from multi_agent_mcp.system.git import GitFailed, git, is_ancestor
-from multi_agent_mcp.system.working_tree import made_in
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -162,7 +160,13 @@ class Merging(Service):
         """Raises `InvalidArguments` if the delivered commit contains commits of other tasks, which are not done; its
         author may then deliver it again without them."""
         project = self.worktrees.project
-        tasks = {task.id: task for task in [*self._reported_below(delivery), *self._begun_below(delivery)]}
+        tasks = {
+            task.id: task
+            for task in [
+                *self._reported_below(delivery),
+                *self.worktrees.begun_below(delivery.agent_id, delivery.commit),
+            ]
+        }
         if open_ones := [task for task in tasks.values() if task.id != delivery.task_id]:
             base = git(project, "merge-base", "HEAD", delivery.commit, ok=(0, 1))
             self.worktrees.records.note(replace(delivery, returned=base or delivery.commit))
@@ -184,16 +188,6 @@ class Merging(Service):
             before = [other for other in others if is_ancestor(project, other, one.commit)]
             if git(project, "rev-list", "--max-count=1", one.commit, "--not", "HEAD", *before):
                 yield task
-
-    def _begun_below(self, delivery: Delivery) -> list[Task]:
-        """Tasks that are not done and during which contained commits were made."""
-        tips = {one.agent_id: self.worktrees.head(one) for one in self.worktrees.all()}
-        own = tips.get(delivery.agent_id, "")
-        if not is_ancestor(self.worktrees.project, delivery.commit, own):
-            own = delivery.commit
-        tips[delivery.agent_id] = own
-        made = {one.agent_id: made_in(one.path) for one in self.worktrees.all()}
-        return unfinished(self.worktrees.project, delivery.commit, tips, made, self.workspace.tasks.all())
 
     def _resolution(self, delivery: Delivery) -> Delivery | None:
         """After a conflict: the first commit of its author that has merged what was delivered with what that was in

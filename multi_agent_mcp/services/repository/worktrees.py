@@ -19,6 +19,8 @@ from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE
 from multi_agent_mcp.domain.patterns import matcher, patterns_of
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.repository.unfinished import unfinished
+from multi_agent_mcp.services.repository.unmerged_work import UnmergedWork, commit_named, unmerged_work
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.bounded_run import end_of_output
@@ -31,6 +33,7 @@ from multi_agent_mcp.system.git import (
     copy_untracked,
     forget_worktree,
     git,
+    is_ancestor,
     plain_environment,
 )
 from multi_agent_mcp.system.other_files import read_external
@@ -41,6 +44,7 @@ from multi_agent_mcp.system.working_tree import (
     is_locked,
     locks_of,
     lost_in_submodules,
+    made_in,
     only_here,
     remove_aside,
     set_aside,
@@ -63,6 +67,8 @@ SETUP_BYTES = 1 << 20
 """Of what a setup printed, the end, in its log."""
 DIRTY_SHOWN = 20
 NAMES_SHOWN = 5
+_HELD = ("in_progress", "review")
+"""The statuses of tasks whose agent needs its worktree."""
 _UNDONE = {"bisect": "reset"}
 """The word with which a command of git that is not finished is given up, where that is not `--abort`."""
 
@@ -108,7 +114,8 @@ class State:
 class Holdings:
     """What would be lost with a worktree: a command of git that is not finished, files that are not committed, commits
     that the project's branch does not have (with the branches that lead to them), submodules with something of their
-    own, ignored files; whether git has it locked."""
+    own, ignored files; whether git has it locked; the tasks that its agent
+    works on, or that are reported or in review."""
 
     worktree: Worktree
     unmerged: Unmerged
@@ -117,6 +124,7 @@ class Holdings:
     submodules: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     is_locked: bool = False
+    tasks: tuple[str, ...] = ()
 
     @property
     def keeps(self) -> str | None:
@@ -129,6 +137,7 @@ class Holdings:
             "in_progress": self.in_progress,
             "dirty": self.dirty,
             "unmerged": self.unmerged.commits,
+            "tasks": self.tasks,
             "submodules": self.submodules,
             "ignored": () if discards else self.ignored,
             "locked": self.is_locked,
@@ -236,6 +245,7 @@ class Worktrees(Service):
             tuple(lost_in_submodules(path, project)),
             tuple(only_here(path, files.ignored, project)),
             is_locked(path),
+            tuple(one.id for one in self.workspace.tasks.open(worktree.agent_id) if one.status in _HELD),
         )
 
     def head(self, worktree: Worktree) -> str:
@@ -330,11 +340,45 @@ class Worktrees(Service):
         lines = []
         for reason in reasons:
             named = {"files": len(held.get(reason, ())), "names": some(held.get(reason, ()))}
-            lines.append(self.session.people(f"workspace.{reason}", **facts, **begun, **found, **named))
+            named["tasks"] = ", ".join(holdings.tasks)
+            merges = self._merges(holdings, {**facts, **found}) if reason == "unmerged" else []
+            lines += merges or [self.session.people(f"workspace.{reason}", **facts, **begun, **found, **named)]
         if reasons:
             branch = f" && git -C {project} branch -D {worktree.branch}" if self._tip(worktree) else ""
             lines.append(self.session.people("workspace.throw_away", **facts, branch=branch))
         return lines
+
+    def _merges(self, holdings: Holdings, facts: Mapping[str, Any]) -> list[str]:
+        """How what is unmerged is merged; nothing if none of it belongs to a task that is not cancelled."""
+        say, work = self.session.people, self._unmerged_work(holdings)
+        if not work.done and not work.open:
+            return []
+        lines = [say("workspace.unmerged_tasks", **facts)]
+        lines += [say("workspace.unmerged_done", task_id=task_id) for task_id in work.done]
+        lines += [say("workspace.unmerged_open", tasks=", ".join(work.open))] if work.open else []
+        lines += [say("workspace.unmerged_others", branches=" ".join(work.others))] if work.others else []
+        return lines
+
+    def _unmerged_work(self, holdings: Holdings) -> UnmergedWork:
+        worktree = holdings.worktree
+        place = worktree.path if Path(worktree.path, ".git").exists() else self.project
+        delivered = [
+            (task, one.commit)
+            for one in self.records.all()
+            if one.agent_id == worktree.agent_id and one.ahead != 0 and not self.is_merged(one)
+            if commit_named(place, one.commit) and (task := self.workspace.tasks.find(one.task_id)) is not None
+        ]
+        tips = {name: commit_named(place, name) for name in holdings.unmerged.names}
+        return unmerged_work(self.project, tips, delivered, lambda tip: self.begun_below(worktree.agent_id, tip))
+
+    def begun_below(self, agent_id: str, commit: str) -> list[Task]:
+        """Tasks that are not done and during which commits were made that this commit of an agent contains. Raises
+        `GitFailed`."""
+        tips = {one.agent_id: self.head(one) for one in self.all()}
+        if not is_ancestor(self.project, commit, tips.get(agent_id, "")):
+            tips[agent_id] = commit
+        made = {one.agent_id: made_in(one.path) for one in self.all()}
+        return unfinished(self.project, commit, tips, made, self.workspace.tasks.all())
 
     def kept(self) -> Iterator[Holdings]:
         """The worktrees that somebody wanted to be rid of, or whose agent was removed, and that hold something."""

@@ -904,3 +904,42 @@ def test_a_report_that_is_over_or_another_s_changes_no_record(services: Services
 def report(services: Services, task: Task) -> None:
     """The assignee's report by mail, which takes effect when it is read."""
     services.task_reports.report_completion(services.agents.get(str(task.assignee_id)), task.id, "completed", "done")
+
+
+def test_work_in_review_keeps_its_worktree_and_is_not_advised_to_be_merged_by_git(
+    services: Services, project: Path
+) -> None:
+    worktree, worker = made(services), services.agents.get("worker-a")
+    git(worktree.path, "switch", "-q", "-c", "loose")
+    commit(worktree, "loose.txt", "x\n")
+    git(worktree.path, "switch", "-q", "mam/demo/worker-a")
+    finished = running(services, title="finished")
+    commit(worktree, "good.txt", "x\n")
+    finished = moved(services, finished, "done")
+    task = moved(services, new(services, done_when=("review",)), "in_progress")
+    git(worktree.path, "switch", "-q", "-c", "side")
+    commit(worktree, "unseen.txt", "x\n")
+    task = services.deliveries.settle(services.deliveries.deliver(worker, task.id, "x")).task
+    holdings = services.worktrees.remove("worker-a")
+    assert holdings.reasons() == ("unmerged", "tasks")
+    said = "\n".join(services.worktrees.why_kept(holdings))
+    assert f"multi-agent-mcp workspace merge {finished.id}" in said
+    assert f"not done ({task.id})" in said
+    assert said.partition("`git merge ")[2].partition("`")[0] == "loose"
+    git(project, "merge", "-q", "loose")
+    services.merging.merge(services.agents.get("owner"), finished)
+    services.task_changes.set_status(services.agents.get("admin"), task.id, "cancelled")
+    holdings = services.worktrees.remove("worker-a")
+    assert holdings.reasons() == ("unmerged",)
+    first, _ = services.worktrees.why_kept(holdings)
+    assert "`git merge side`" in first
+
+
+def test_a_task_in_progress_keeps_its_clean_worktree_until_it_is_over(services: Services, project: Path) -> None:
+    made(services)
+    task = running(services)
+    holdings = services.worktrees.remove("worker-a")
+    assert holdings.reasons() == ("tasks",)
+    assert task.id in services.worktrees.why_kept(holdings)[0]
+    services.task_changes.set_status(services.agents.get("admin"), task.id, "cancelled")
+    assert services.worktrees.remove("worker-a").keeps is None
