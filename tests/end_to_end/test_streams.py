@@ -70,7 +70,7 @@ def test_a_hook_whose_answer_nobody_reads_does_the_rest_and_fails_no_host(talkat
 def test_closed_standard_input_and_error_are_in_nobodys_way(talkative: Team) -> None:
     assert "worker-a" in in_shell(talkative, '"$@" 2>&- <&-', "agent", "list").stdout
     assert in_shell(talkative, '"$@" 2>&- >&-', "agent", "list").code == 1
-    assert in_shell(talkative, '"$@" <&-', "send", "worker-a", "-").code == 0
+    assert in_shell(talkative, '"$@" <&-', "send", "worker-a", "hello").code == 0
 
 
 @pytest.mark.parametrize("command", [("agent", "list"), ("read",), ("web",)], ids=lambda command: command[0])

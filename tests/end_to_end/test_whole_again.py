@@ -28,8 +28,7 @@ def hook(team: Team, source: str, *options: str, event: str = "SessionStart") ->
 async def test_a_server_briefs_once_and_again_in_its_next_process_with_what_was_handed_off(team: Team) -> None:
     task = new_task(team, "大きな仕事")
     async with team.server("worker-a") as worker:
-        first = await worker.call("get_next_action")
-        assert WHO in first["briefing"]
+        assert "briefing" not in await worker.call("get_next_action"), "it has no past"
         assert task.id in (await worker.call("get_next_action"))["task"]["task_id"]
         assert "briefing" not in await worker.call("get_next_action")
         kept = await worker.call("hand_off", content="壁は立った。次は屋根。")
@@ -38,7 +37,7 @@ async def test_a_server_briefs_once_and_again_in_its_next_process_with_what_was_
         await worker.gone()
     async with team.server("worker-a") as worker:
         again = (await worker.call("get_next_action"))["briefing"]
-        for said in (task.id, "壁は立った。次は屋根。", kept["path"], GO_ON):
+        for said in (WHO, task.id, "壁は立った。次は屋根。", kept["path"], GO_ON):
             assert said in again
     shown = team.ask("brief", "worker-a")
     assert (shown["task_id"], shown["handoff_id"]) == (task.id, kept["handoff_id"])
@@ -64,6 +63,8 @@ async def test_what_a_hook_has_told_the_server_does_not_repeat_and_the_conversat
 
 async def test_an_answer_that_an_interrupt_replaced_has_told_nothing(team: Team) -> None:
     new_task(team, "仕事")
+    async with team.server("worker-a") as worker:
+        await worker.call("get_next_action")  # else it has no past
     async with team.server("worker-a") as worker:
         interrupt_by_hand(team, "worker-a")
         assert was_replaced(await worker.raw("get_next_action"), executed=False)

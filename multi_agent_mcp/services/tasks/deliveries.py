@@ -314,11 +314,11 @@ class Deliveries(Service):
 
     def _has_seen(self, reviewer_id: str, task: Task, head: str) -> bool:
         """Whether this is the state of the task that the reviewer was last shown, with the task or in the request to
-        review it; if it was shown none, whether there was no other since the task was last given back."""
+        review it; else whether there was no other since the task was last given back: that one it has asked for."""
         last = _known(self.workspace.reviews_shown(reviewer_id)).get(task.id)
         if last == head or self._has_read_request(reviewer_id, task):
             return True
-        return last is None and _times_asked(task) < 2
+        return _times_asked(task) < 2
 
     def _has_read_request(self, reviewer_id: str, task: Task) -> bool:
         notices = self.workspace.notices(reviewer_id)
