@@ -61,9 +61,10 @@ def test_a_task_is_changed_on_either_machine_and_keeps_one_history(desk: Machine
     assert replica(desk, task_id) == replica(laptop, task_id)
 
 
-def replica(machine: Machine, task_id: str) -> bytes:
-    (path,) = machine.path.glob(f"tasks/*/{task_id}.md")
-    return path.read_bytes()
+def replica(machine: Machine, task_id: str) -> list[bytes]:
+    """The content of a task's file, open or archived; several for the moment in which it moves."""
+    found = machine.path.glob(f"tasks/**/{task_id}.md")
+    return [path.read_bytes() for path in found if "quarantine" not in path.parts]
 
 
 def test_an_interrupt_reaches_an_agent_of_another_machine_with_its_reason(desk: Machine, laptop: Machine) -> None:
