@@ -25,10 +25,10 @@ MILLION = f"# {MARKUP}\n\n{BIDI}\n\n" + "x" * 999_000
 
 
 def write_everywhere(team: Team, text: str) -> None:
-    """The text wherever an agent may write one."""
+    """The text wherever an agent may write one; a title is one line."""
     services = team.services
     owner, worker, other = (services.agents.get(name) for name in ("owner", "worker-a", "worker-b"))
-    title = text[:400]
+    title = text[:400].replace("\n", " ")
     services.workspace.registry.update("worker-a", name=title)
     parent, blocked = services.task_creation.create(
         owner, [NewTask(title=title, description=text, assignee_id="worker-a") for _ in range(2)]
