@@ -247,8 +247,8 @@ def down(context: SessionContext, agent_ids: tuple[str, ...], socket: str | None
     }
     left = {path: [slot.window_name for slot in slots] for path, slots in strange.items() if slots}
     lines += [texts("down.strange", names=", ".join(left[path]), path=path) for path in left]
-    lost = {agent.id: agent.pane_pid for agent in windows.lost if not names or agent.id in names}
-    lines += [texts("down.lost", agent_id=agent_id, pid=pid) for agent_id, pid in lost.items()]
+    lost = {found.slot.window_name: found.pid for found in windows.lost if not names or found.slot.agent_id in names}
+    lines += [texts("down.lost", name=name, pid=pid) for name, pid in lost.items()]
     context.answer({"closed": closed, "left": left, **({"lost": lost} if lost else {})}, lines)
     if left or lost:
         raise click.exceptions.Exit(1)

@@ -150,6 +150,8 @@ class Supervisor:
         returns the event."""
         if not window.pane:
             return None  # it failed before and waits for its next attempt
+        if any(lost.slot == slot for lost in self.windows.lost):
+            return None  # it lives, where nobody can look; `down` needs the record
         if pane := self.windows.living.get(slot):
             if window.stays or not self.missing_sessions.finished(slot, window):
                 return None
@@ -179,8 +181,8 @@ class Supervisor:
         agent = self.services.agents.get(slot.agent_id)
         failures = window.failures if window is not None else 0
         try:
+            self.windows.require_reached(slot)
             beginning = beginning_of(self.services, agent, slot.purpose)
-            self.windows.require_reached(agent)
             shell = self.windows.shell_of(slot)
             if (command := command_of(self.services, agent, slot.purpose, beginning, shell)) is None:
                 return None

@@ -99,8 +99,6 @@ class AgentState:
         profile) gets the general one."""
         key = f"up.{self.state}"
         note = texts(key if key in texts else f"up.{DIALOG}", **self.facts)
-        if "unrung" in self.facts:
-            note = texts("up.unrung", note=note, reason=self.facts["unrung"])
         for key, host in self.left_out.items():
             note = texts(key, note=note, host=host, prompt=PROMPT)
         if "outside" in self.facts:
@@ -248,28 +246,23 @@ class Readiness:
         if snapshot.facts.dead and not is_served:
             return replace(item, state=ENDED, last_lines=last_lines(item.socket_path, item.pane_id))
         state = self._state(item, snapshot, is_served=is_served) if is_agent else OPEN
-        if state == READY and (reason := snapshot.facts.refusal(self.services.agents.get(item.agent_id))) is not None:
-            why = self.services.people.words_of(reason)
-            return replace(item, state=UNTYPED, facts={"reason": why}, last_lines=())
+        if state == READY and (reason := self._untyped(item, snapshot)) is not None:
+            facts = {"reason": self.services.people.words_of(reason)}
+            return replace(item, state=UNTYPED, facts={**item.facts, **facts}, last_lines=())
         limit = self.services.limits.now(item.agent_id) if state == READY else None
         if limit is not None:
             return replace(item, state=LIMITED, facts={"until": limit.until_said}, last_lines=())
-        if state == READY:
-            item = replace(item, facts=self._unrung(item, snapshot))
         return replace(item, state=state, last_lines=())
 
-    def _unrung(self, item: AgentState, snapshot: PaneSnapshot) -> Mapping[str, Any]:
-        """The facts of an agent that works, with why nothing reaches it while it is idle: no profile describes what
-        runs in its pane, and no other channel is its own."""
+    def _untyped(self, item: AgentState, snapshot: PaneSnapshot) -> str | None:
+        """Why nothing can be typed into the pane of an agent that works, or None: the pane takes no keys, or no profile
+        describes what runs there and no other channel reaches it while it is idle."""
         agent = self.services.agents.get(item.agent_id)
-        facts = {name: value for name, value in item.facts.items() if name != "unrung"}
+        if (reason := snapshot.facts.refusal(agent)) is not None:
+            return reason
         profile = recognise(agent, snapshot.facts.pane_pid, self._profiles)
-        if isinstance(profile, Profile):
-            return facts
         others = (report for report in self.services.channels(agent) if report.name in OF_THE_HOST)
-        if any(report.reason is None for report in others):
-            return facts
-        return {**facts, "unrung": self.services.people.words_of(profile)}
+        return None if isinstance(profile, Profile) or any(one.reason is None for one in others) else profile
 
     def _state(self, item: AgentState, snapshot: PaneSnapshot, *, is_served: bool) -> str:
         """Returns the state of an agent whose program runs. A dialog takes precedence over a live server, which some
@@ -434,9 +427,11 @@ def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) ->
             raise InvalidArguments("restart_no_command", agent_id=agent.id)
         if (program := missing_program(command, shell)) is not None:
             raise InvalidArguments("restart_no_program", agent_id=agent.id, program=program)
-        windows.require_reached(agent)
+        windows.require_reached(Slot(agent.id, "task"))
         if pane is None and _is_elsewhere(windows, agent):
             raise InvalidArguments("restart_elsewhere", agent_id=agent.id, pane=agent.pane_id)
+        if pane is None and (pid := _left_in_a_terminal(services, agent.id)) is not None:
+            raise InvalidArguments("restart_terminal", agent_id=agent.id, pid=pid)
         services.missing_sessions.put_up(agent.id)
         if fresh:
             set_aside(services, agent, "task")
@@ -452,7 +447,7 @@ def close_team(windows: TeamWindows) -> list[str]:
     Raises `InvalidArguments` if tmux does not answer, or is missing while a window is recorded."""
     with _for_closing(windows):
         windows.services.supervision.end()  # ends a supervisor outside our panes, too
-        closed = _close(windows, windows.found) + windows.end_lost()[0]
+        closed = _close(windows, windows.found) + windows.end_lost()
         windows.services.pane_looks.forget()
         return closed
 
@@ -465,7 +460,7 @@ def close_agents(windows: TeamWindows, agent_ids: Collection[str]) -> list[str]:
             windows.records.put_down(agent_id)  # first: closing a pane may end this process
         slots = [Slot(agent_id, purpose) for agent_id in agent_ids for purpose in PURPOSES]
         closed = _close(windows, [pane for pane in windows.found if Slot.of(pane.label) in slots])
-        return closed + windows.end_lost(agent_ids)[0]
+        return closed + windows.end_lost(agent_ids)
 
 
 @contextmanager
@@ -515,9 +510,8 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) ->
             return AgentState(agent.id, ON_DEMAND)
         if (found := _found(windows, agent)) is not None:
             return found
-        windows.require_reached(agent)
-        end_left_over(windows.services, agent.id, "task")
-        if (pid := in_a_terminal(windows.services, agent.id, "task")) is not None:
+        windows.require_reached(Slot(agent.id, "task"))
+        if (pid := _left_in_a_terminal(windows.services, agent.id)) is not None:
             return AgentState(agent.id, ELSEWHERE, facts={"pid": pid})
         if fresh:
             set_aside(windows.services, agent, "task")
@@ -527,6 +521,12 @@ def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) ->
         return _start(windows, agent, command, beginning)
     except Refusal as refusal:
         return AgentState(agent.id, REFUSED, facts={"reason": windows.services.texts.sentence(refusal)})
+
+
+def _left_in_a_terminal(services: Services, agent_id: str) -> int | None:
+    """As `in_a_terminal`, once what has outlived its window was ended."""
+    end_left_over(services, agent_id, "task")
+    return in_a_terminal(services, agent_id, "task")
 
 
 def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
@@ -616,8 +616,13 @@ def _open_supervisor(windows: TeamWindows) -> AgentState:
 def _open_own(windows: TeamWindows, slot: Slot, command: str, *, remains: bool) -> AgentState:
     """Opens a window that runs one of our own commands, unless it is open."""
     call = shlex.join([*python(), command])
-    pane = windows.living.get(slot) or windows.open(slot, call, stays=True, remains=remains)
-    return _opened(f"({slot.window_name})", pane, OPEN)
+    name = f"({slot.window_name})"
+    try:
+        windows.require_reached(slot)
+        pane = windows.living.get(slot) or windows.open(slot, call, stays=True, remains=remains)
+    except InvalidArguments as refusal:
+        return AgentState(name, REFUSED, facts={"reason": windows.services.texts.sentence(refusal)})
+    return _opened(name, pane, OPEN)
 
 
 def _is_here(pane: OwnPane) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import child_environment, tmux_socket, working_directory
-from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
 from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, is_reached, last_lines, tmux_session
@@ -23,6 +23,19 @@ from multi_agent_mcp.trace import current, variables
 from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted
 from multi_agent_mcp.windows.shells import SH, started
 from multi_agent_mcp.wiring import Services
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A program that lives on a tmux server that cannot be reached. `is_ours`: in a window that we opened."""
+
+    slot: Slot
+    place: Mapping[str, Any]
+    is_ours: bool
+
+    @property
+    def pid(self) -> int:
+        return int(self.place["pane_pid"])
 
 
 class TeamWindows:
@@ -44,7 +57,7 @@ class TeamWindows:
         self.living: dict[Slot, OwnPane] = {}
         self.moved: list[Slot] = []
         self.strange: dict[str, list[Slot]] = {}
-        self.lost: list[Agent] = []
+        self.lost: list[Lost] = []
 
     @property
     def socket_path(self) -> str:
@@ -76,7 +89,7 @@ class TeamWindows:
     def look(self) -> None:
         """Finds the open panes, and with `joins` adopts their server. Raises `InvalidArguments` if tmux does not
         answer."""
-        self.lost = self._unreached()
+        self.lost = list(self._unreached())
         self.found = [pane for socket_path in self._sockets() for pane in self._on(socket_path).all()]
         self.living = {Slot.of(pane.label): pane for pane in self.found if not pane.dead}
         if self._joins and self.living and all(pane.socket_path != self.socket_path for pane in self.found):
@@ -191,45 +204,65 @@ class TeamWindows:
             if pane.dead and Slot.of(pane.label) == slot:
                 self._on(pane.socket_path).close(pane)
 
-    def require_reached(self, agent: Agent) -> None:
-        """Raises `InvalidArguments` for an agent whose program lives on a tmux server that cannot be reached: started
+    def require_reached(self, slot: Slot) -> None:
+        """Raises `InvalidArguments` for a slot whose program lives on a tmux server that cannot be reached: started
         again, it would run twice."""
-        if any(agent.id == lost.id for lost in self.lost):
-            facts = {"agent_id": agent.id, "pid": agent.pane_pid, "tmux_pid": agent.tmux_pid}
-            raise InvalidArguments("tmux_lost", socket_path=agent.socket_path, **facts)
+        for lost in self.lost:
+            if lost.slot == slot:
+                where = {"socket_path": lost.place["socket_path"], "tmux_pid": lost.place["tmux_pid"]}
+                is_own = slot in OWN_SLOTS
+                facts = {"pid": lost.pid, "name": slot.window_name, "agents": "" if is_own else f" {slot.agent_id}"}
+                raise InvalidArguments("tmux_lost", **where, **facts)
 
-    def end_lost(self, agent_ids: Collection[str] = ()) -> tuple[list[str], list[Agent]]:
-        """Ends the programs in windows of ours on tmux servers that cannot be reached, as closing the window would, for
-        these agents or all. Returns the ids of those that have ended, and the agents whose programs still run."""
-        ended, left = [], []
-        for agent in (agent for agent in self.lost if not agent_ids or agent.id in agent_ids):
-            slot = Slot(agent.id, "task")
-            window = self.records.window(slot)
-            is_ours = window is not None and window.pane.get("pane_pid") == agent.pane_pid
-            if is_ours and end(agent.pane_pid or 0, signal.SIGHUP, END_SECONDS):
+    def end_lost(self, agent_ids: Collection[str] = ()) -> list[str]:
+        """Ends the programs in windows of ours on tmux servers that cannot be reached, as closing the window would: of
+        these agents, or all. Returns the names of the windows; `lost` is then what still runs there."""
+        ended = []
+        for lost in list(self.lost):
+            slot = lost.slot
+            if agent_ids and (slot in OWN_SLOTS or slot.agent_id not in agent_ids):
+                continue
+            if not (lost.is_ours and end(lost.pid, signal.SIGHUP, END_SECONDS)):
+                continue
+            if not self.records.is_down(slot):
                 self.records.forget(slot)
+            agent = self.services.agents.all().get(slot.agent_id)
+            if agent is not None and agent.pane_pid == lost.pid:
                 self.services.agents.change(agent.id, pane_id=None, pane_pid=None)
-                ended.append(agent.id)
-            else:
-                left.append(agent)
-        self.lost = left
-        return ended, left
+            self.lost.remove(lost)
+            ended.append(slot.window_name)
+        return ended
 
-    def _unreached(self) -> list[Agent]:
-        """The agents whose pane's program lives on a tmux server that cannot be reached."""
+    def _unreached(self) -> Iterator[Lost]:
+        """The programs in recorded windows and registered panes that live on a tmux server that cannot be reached."""
         servers: dict[tuple[str, int, str | None], bool] = {}
-        lost = []
-        for agent in self.services.agents.at_home().values():
-            if agent.socket_path is None or agent.tmux_pid is None or agent.pane_pid is None:
+        for lost in self._with_servers():
+            place = lost.place
+            if not is_child(lost.pid, place["tmux_pid"]):
                 continue
-            server = agent.socket_path, agent.tmux_pid, agent.tmux_server
-            if not is_child(agent.pane_pid, agent.tmux_pid):
-                continue
+            server = str(place["socket_path"]), place["tmux_pid"], place.get("tmux_server")
             if server not in servers:
                 servers[server] = is_reached(*server)
             if not servers[server]:
-                lost.append(agent)
-        return lost
+                yield lost
+
+    def _with_servers(self) -> Iterator[Lost]:
+        """The recorded windows and registered panes of which the tmux server is known. A copy of the session records
+        the windows of the one that it was copied from: they are not its own."""
+        here = os.path.realpath(self.services.path)
+        recorded = {slot: window for slot, window in self._recorded().items() if window.directory in (None, here)}
+        known = {slot: window.pane for slot, window in recorded.items()}
+        for agent in self.services.agents.at_home().values():
+            slot = Slot(agent.id, "task")
+            place = {name: getattr(agent, name) for name in ("socket_path", "pane_pid", "tmux_pid", "tmux_server")}
+            is_ours = slot in known and known[slot].get("pane_pid") == agent.pane_pid
+            if is_ours:
+                known.pop(slot)
+            if all(place[name] is not None for name in ("socket_path", "pane_pid", "tmux_pid")):
+                yield Lost(slot, place, is_ours)
+        for slot, pane in known.items():
+            if isinstance(pane.get("pane_pid"), int) and isinstance(pane.get("tmux_pid"), int):
+                yield Lost(slot, pane, is_ours=True)
 
     def _close_moved(self) -> None:
         here = os.path.realpath(self.services.path)
@@ -249,7 +282,7 @@ class TeamWindows:
         """Records panes that a killed process opened but did not record, and drops intents without a pane."""
         for slot, pane in self.living.items():
             window = self.records.window(slot)
-            if window is None or window.pane.get("pane_id") != pane.pane_id:
+            if window is None or window.pane != pane.place:
                 self.records.record_pane(slot, pane.place)
         for slot, window in self._recorded().items():
             if window.intended and slot not in self.living:

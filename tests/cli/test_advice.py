@@ -892,6 +892,8 @@ ELSEWHERE: Mapping[str, str] = {
         "hub/test_machines.py::test_an_agent_moves_and_what_it_signed_before_is_still_its_own",
         *("agent.moved", "finding.machine_left", "error.no_such_machine"),
     ),
+    "error.restart_terminal": "end_to_end/test_up.py::"
+    "test_an_agent_that_a_person_has_started_in_a_plain_terminal_is_not_started_twice",
     **by(
         "end_to_end/test_up.py::test_behind_a_socket_that_another_server_has_taken_nobody_is_started_twice_and_down_ends"
         "_who_lives_there",

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.services.overview.supervision import Slot
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.system.process import is_alive
 from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, run, wait_until
 from tests.programs import PACKAGES
@@ -162,12 +164,12 @@ def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare:
     kept = team.services.agents.get("d").pane_id
 
     team.services.workspace.registry.update("d", command=ACTOR)
-    answer = team.ask("up", "d", "admin", "--socket", terminal.socket)
-    assert {item["agent_id"]: item["state"] for item in answer["agents"]} == {"admin": "ready", "d": "ready"}
-    notes = {item["agent_id"]: item["note"] for item in answer["agents"]}
-    assert notes["admin"] == "ready"
-    assert "nothing is typed into its pane" in notes["d"]
-    assert "No host profile describes" in notes["d"]
+    again = team.run("up", "d", "admin", "--socket", terminal.socket, "--json")
+    assert (again.code, again.json["ready"]) == (1, False)
+    notes = {item["agent_id"]: (item["state"], item["note"]) for item in again.json["agents"]}
+    assert notes["admin"] == ("ready", "ready")
+    assert notes["d"][0] == "untyped"
+    assert "No host profile describes" in notes["d"][1]
     assert panes(terminal)["d"] == "0"
     assert team.services.agents.get("d").pane_id != kept
 
@@ -407,6 +409,11 @@ def test_an_agent_that_a_person_has_started_in_a_plain_terminal_is_not_started_t
         assert [(item["state"], item["note"]) for item in opened["agents"] if item["agent_id"] == "a"] == [
             ("elsewhere", f"is already running, as process {pid}")
         ]
+        restarted = team.run("restart", "a", "--socket", terminal.socket)
+        assert restarted.code == 1
+        assert f"as process {pid}. End it there, then: multi-agent-mcp up a" in restarted.stderr
+        team.services.task_creation.create(team.services.agents.get("owner"), [NewTask(title="t", assignee_id="a")])
+        assert [slot.agent_id for slot in team.services.missing_sessions.needed()] == []
         assert panes(terminal) == {}
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -419,20 +426,31 @@ def test_an_agent_that_a_person_has_started_in_a_plain_terminal_is_not_started_t
 def test_behind_a_socket_that_another_server_has_taken_nobody_is_started_twice_and_down_ends_who_lives_there(
     bare: Team, terminal: Terminal
 ) -> None:
-    team = made(bare, worker_a={"command": ACTOR, "host": "plain"})
-    assert team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)["ready"]
-    pane = team.services.agents.get("worker-a").pane_pid or 0
+    team = made(bare, a={"command": ACTOR, "host": "plain"}, b={"type": "human"})
+    up = ("up", "--no-wait", "--socket", terminal.socket)
+    assert team.ask(*up)["ready"]
+    team.services.conversations.begin(team.services.agents.get("b"), team.services.agents.get("a"), "are you there?")
+    wait_until(lambda: "a-chat" in panes(terminal), "a window for the chat session")
+    wait_until(lambda: "tmux_server" in team.services.missing_sessions.windows()[Slot("a", "chat")].pane, "recorded")
+    theirs = terminal("list-panes", "-a", "-f", "#{!=:#{session_name},work}", "-F", "#{pane_pid}").splitlines()
     server = int(terminal("display-message", "-p", "#{pid}"))
     Path(terminal.socket).unlink()
     terminal("new-session", "-d", "-s", "work", "exec cat")
     try:
-        done = team.run(*UP, "--no-supervisor", "--socket", terminal.socket, "--json")
+        done = team.run(*up, "--json")
         assert done.code == 1
-        (state,) = (item for item in json.loads(done.stdout)["agents"] if item["agent_id"] == "worker-a")
-        assert state["state"] == "refused"
-        assert f"process {pane}" in state["note"]
-        assert is_alive(pane, None)
-        assert team.ask("down")["closed"] == ["worker-a"]
-        wait_until(lambda: not is_alive(pane, None), "it has ended")
+        states = {item["agent_id"]: (item["state"], item["note"]) for item in json.loads(done.stdout)["agents"]}
+        assert {name: states[name][0] for name in ("a", "(owner)", "(supervisor)")} == {
+            "a": "refused",
+            "(owner)": "refused",
+            "(supervisor)": "elsewhere",
+        }
+        assert "multi-agent-mcp down a" in states["a"][1]
+        assert states["(owner)"][1].endswith("multi-agent-mcp down")
+        assert panes(terminal) == {}
+        assert all(is_alive(int(pid), None) for pid in theirs)
+        assert {"a", "a-chat", "owner"} <= set(team.ask("down")["closed"])
+        wait_until(lambda: not any(is_alive(int(pid), None) for pid in theirs), "they have ended")
+        assert "lost" not in team.ask("down")
     finally:
         os.kill(server, signal.SIGTERM)

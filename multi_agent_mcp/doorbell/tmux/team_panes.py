@@ -40,10 +40,13 @@ class OwnPane:
     pane_id: str
     pane_pid: int
     dead: bool = False
+    tmux_pid: int = 0
 
     @property
     def place(self) -> dict[str, Any]:
-        return {"socket_path": self.socket_path, "pane_id": self.pane_id, "pane_pid": self.pane_pid}
+        """What is recorded of it: where it is, and the tmux server by which it is found when its socket is gone."""
+        place = {"socket_path": self.socket_path, "pane_id": self.pane_id, "pane_pid": self.pane_pid}
+        return place | {"tmux_pid": self.tmux_pid, "tmux_server": identity(self.tmux_pid)}
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Panes:
 
     def all(self) -> list[OwnPane]:
         """Every pane of this team on this server. Raises `TmuxTimeout`, and `InvalidArguments` when tmux fails."""
-        columns = f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{{MARKER}}}"
+        columns = f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{pid}}\t#{{{MARKER}}}"
         listed = self._server.cmd("list-panes", "-a", "-F", columns)
         if listed.failure not in (None, "no_tmux") and not any(map(_NO_SERVER.search, listed.stderr)):
             raise self._refused(listed)
@@ -160,12 +163,12 @@ class Panes:
         return f"{self.project}:{label}:#{{pane_pid}}"
 
     def _parse(self, line: str) -> OwnPane | None:
-        pane_id, pane_pid, dead, marker = (*line.split("\t", 3), "", "", "")[:4]
+        pane_id, pane_pid, dead, server, marker = (*line.split("\t", 4), "", "", "", "")[:5]
         project, _, rest = marker.partition(":")
         label, _, pid = rest.rpartition(":")
         if project != self.project or not _LABEL.fullmatch(label) or pid != pane_pid:
             return None
-        return OwnPane(label, self.socket_path, pane_id, int(pid), dead == "1")
+        return OwnPane(label, self.socket_path, pane_id, int(pid), dead == "1", int(server))
 
     def _run(self, *arguments: str) -> None:
         done = self._server.cmd(*arguments)
