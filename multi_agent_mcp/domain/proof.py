@@ -30,11 +30,12 @@ they were not met."""
 class Receipt(Identified):
     """One run of a check, written once. `head`, `dirty` and `diff_sha256` are the working directory after it (see
     `system/git.py`); `changed_during`: it was another one before. `failure` says why a run counts as failed
-    whatever its exit code; `number` counts the task's receipts from 1, None in those of an earlier version."""
+    whatever its exit code; `number` counts the task's receipts from 1, None in those of an earlier version;
+    `elsewhere`: it failed in a temporary worktree, without these files."""
 
     BODY: ClassVar[str | None] = "output"
     BEGAN: ClassVar[str] = "started_at"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"failure", "signature", "number"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"failure", "signature", "number", "elsewhere"})
 
     id: str
     task_id: str = ""
@@ -52,6 +53,7 @@ class Receipt(Identified):
     failure: str | None = None
     signature: str | None = None
     number: int | None = None
+    elsewhere: str | None = None
     output: str = ""
 
     @property
@@ -92,7 +94,8 @@ class Receipt(Identified):
         return is_data_signed_by(self._signed_bytes(), self.signature, public)
 
     def _signed_bytes(self) -> bytes:
-        apart = ("signature", "extra", *(("number",) if self.number is None else ()))
+        added = (name for name in ("number", "elsewhere") if getattr(self, name) is None)  # later than signatures
+        apart = {"signature", "extra", *added}
         named = [spec.name for spec in fields(self) if spec.name not in apart]
         return json.dumps(fields_of(self, *named), sort_keys=True).encode()
 

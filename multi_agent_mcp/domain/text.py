@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 from unicodedata import category, east_asian_width, normalize
@@ -45,6 +45,14 @@ def sanitize(text: str, instead: str = "�") -> str:
 def one_line(text: str) -> str:
     """The sanitized text on one line, so that it can be part of a line of ours."""
     return sanitize(" ".join(text.split()))
+
+
+NAMES_SHOWN = 5
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few of these names, for a sentence."""
+    return ", ".join([*names[:NAMES_SHOWN], *(["…"] if len(names) > NAMES_SHOWN else [])])
 
 
 # Another's words in what we say (docs/protocol.md, Another's words). Values of an answer (`content`, `description`) are

@@ -6,22 +6,18 @@ import hashlib
 import os
 import re
 import shlex
-import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.system.file_status import tree_of
-from multi_agent_mcp.system.files import storage_errors
 
 GIT_SECONDS = 120.0
-TEMPORARY = ".check"
-"""What the path of a temporary worktree has more than that of the one it stands for."""
 SAID_MAX = 600
 _ELSEWHERE = frozenset(
     f"GIT_{name}"
@@ -121,7 +117,7 @@ def add_worktree(tree: str, path: str, branch: str, base: str, *, again: bool) -
     whatever a hook (`post-checkout`) says of it. Raises `GitFailed`; then the branch is as before."""
     git(tree, "worktree", "prune")
     if again and not is_worktree(path, branch):
-        _clear(tree, path)
+        clear_worktree(tree, path)
     if is_worktree(path, branch):
         return
     ref = f"refs/heads/{branch}"
@@ -180,19 +176,6 @@ def way_to_ignore(path: Path) -> str | None:
     return None
 
 
-def copy_untracked(source: Path, target: Path, is_included: Callable[[str], bool], *, but: Path) -> None:
-    """Copies the untracked files of a working tree whose path there is included to another one, except where something
-    is already, and what is below `but`. Raises `GitFailed`, `StorageError`."""
-    listed = git(source, "ls-files", "--others", "-z").split("\0")
-    for name in filter(is_included, filter(None, listed)):
-        found, copy = source / name, target / name
-        if found.is_symlink() or not found.is_file() or copy.exists() or found.is_relative_to(but):
-            continue
-        with storage_errors(copy):
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(found, copy)
-
-
 def head_of(place: str | Path) -> str:
     """The commit that is checked out in a directory, or `NO_HEAD`."""
     try:
@@ -238,21 +221,7 @@ def _is_top(place: str) -> bool:
     return False
 
 
-@contextmanager
-def checked_out(tree: str | Path, commit: str) -> Iterator[Path]:
-    """A temporary worktree of this commit, on no branch, beside the repository's working tree `tree`; what a killed
-    process left in its place goes first. Runs no hook. Raises `GitFailed`."""
-    path = f"{tree}{TEMPORARY}"
-    _clear(tree, path)
-    quiet = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
-    try:
-        git(tree, *quiet, "worktree", "add", "--quiet", "--detach", path, commit)
-        yield Path(path)
-    finally:
-        _clear(tree, path)
-
-
-def _clear(tree: str | Path, path: str) -> None:
+def clear_worktree(tree: str | Path, path: str) -> None:
     """Removes a worktree that nobody has worked in, whole or half made."""
     git(tree, "worktree", "prune")
     git(tree, "worktree", "remove", "--force", "--force", path, ok=(0, 128))

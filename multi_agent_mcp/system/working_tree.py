@@ -142,12 +142,16 @@ def locks_of(tree: Path) -> list[Path]:
 def set_aside(path: Path) -> None:
     """Moves a directory aside in one step. Raises `StorageError`."""
     with storage_errors(path):
-        path.rename(f"{path}{_ASIDE}")
+        path.rename(aside_of(path))
+
+
+def aside_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}{_ASIDE}")
 
 
 def remove_aside(path: Path) -> None:
     """Removes what was moved aside from there, if anything is left of it. Raises `StorageError`."""
-    aside = Path(f"{path}{_ASIDE}")
+    aside = aside_of(path)
     with storage_errors(aside):
         if aside.exists():
             shutil.rmtree(aside)

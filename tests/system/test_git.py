@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.git import NO_HEAD, checked_out, head_of, state_of
+from multi_agent_mcp.system.git import NO_HEAD, head_of, state_of
+from multi_agent_mcp.system.temporary import checked_out
 from multi_agent_mcp.system.working_tree import files_of, lost_in_submodules, made_in, uncommitted
 from tests.lies.lies import git
 from tests.programs import ran
@@ -247,20 +248,19 @@ def test_no_program_of_a_repository_checks_signatures_to_see_what_was_committed(
 
 
 def test_a_temporary_worktree_is_of_the_commit_and_leaves_nothing(repository: Path) -> None:
-    head = head_of(repository)
+    head, place = head_of(repository), repository.with_name("temporary")
     (repository / "a.txt").write_text("b\n")
     hook = repository / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\ntouch ran\n")
     hook.chmod(0o755)
     for _ in range(2):
-        with checked_out(repository, head) as place:
+        with checked_out(repository, place, head):
             assert state_of(place).is_clean_at(head)
             assert sorted(path.name for path in place.iterdir()) == [".git", ".gitignore", "a.txt"]
             (place / "left.txt").write_text("x")
         assert not place.exists()
-    with checked_out(repository, head) as place, checked_out(repository, head) as again:  # as after kill -9
-        assert again == place
-        assert state_of(again).is_clean_at(head)
+    with checked_out(repository, place, head), checked_out(repository, place, head):  # as after kill -9
+        assert state_of(place).is_clean_at(head)
 
 
 def test_the_content_of_untracked_files_counts_not_only_their_names(repository: Path) -> None:

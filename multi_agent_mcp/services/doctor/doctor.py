@@ -414,6 +414,9 @@ def worktrees(context: CheckContext) -> Iterator[Finding]:
             yield context.found("worktrees", NOTE, subject, "worktree_left", fix, **facts)
         elif not state.is_there:
             yield context.found("worktrees", NOTE, subject, "worktree_gone", **facts, agent_id=subject)
+    for subject, path in context.worktrees.left_checks():
+        removes = partial(context.worktrees.remove_check, subject, path)
+        yield context.found("worktrees", NOTE, subject, "check_left", removes, path=path)
     for lock in context.worktrees.git_locks():
         yield context.found("worktrees", PROBLEM, lock.name, "git_locked", path=lock, place=shlex.quote(str(lock)))
 

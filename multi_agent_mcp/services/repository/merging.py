@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.text import one_line, quoted
+from multi_agent_mcp.domain.text import one_line, quoted, some
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-from multi_agent_mcp.services.repository.worktrees import some
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.checkout import follow, hooks_of, in_the_way, is_untouched, seen_by_hook

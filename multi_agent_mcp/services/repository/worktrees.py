@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE
-from multi_agent_mcp.domain.patterns import matcher, patterns_of
+from multi_agent_mcp.domain.text import some
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.repository.unfinished import unfinished
 from multi_agent_mcp.services.repository.unmerged_work import UnmergedWork, commit_named, unmerged_work
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.bounded_run import end_of_output
 from multi_agent_mcp.system.commits import CommitPlace, shown_name
@@ -30,13 +31,12 @@ from multi_agent_mcp.system.git import (
     GitFailed,
     add_worktree,
     branch_in_the_way,
-    copy_untracked,
     forget_worktree,
     git,
     is_ancestor,
     plain_environment,
 )
-from multi_agent_mcp.system.other_files import read_external
+from multi_agent_mcp.system.temporary import clear_temporary, copy_included, is_left, temporary_of
 from multi_agent_mcp.system.working_tree import (
     Unmerged,
     files_of,
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
 
-INCLUDED = ".worktreeinclude"
-"""Names untracked files of the project, as in .gitignore, that a new worktree gets copies of (`.env`)."""
 FIRST_PORT, PORTS_EACH = 21_000, 50
 PORT_BASE = "MULTI_AGENT_MCP_PORT_BASE"
 SETUP_SECONDS = 1_800.0
@@ -66,7 +64,6 @@ SETUP_LINES, SETUP_CHARACTERS = 5, 200
 SETUP_BYTES = 1 << 20
 """Of what a setup printed, the end, in its log."""
 DIRTY_SHOWN = 20
-NAMES_SHOWN = 5
 _HELD = ("in_progress", "review")
 """The statuses of tasks whose agent needs its worktree."""
 _UNDONE = {"bisect": "reset"}
@@ -390,6 +387,24 @@ class Worktrees(Service):
                 if (holdings := self.holdings(worktree)).reasons():
                     yield holdings
 
+    def left_checks(self) -> Iterator[tuple[str, Path]]:
+        """The temporary worktrees that checks which were killed have left, with the agents whose checks they were."""
+        project = tree_of(str(self.workspace.root))
+        for agent_id in self.workspace.registry.all() if project is not None else ():
+            found = self.of(agent_id)
+            worktree = self._usual_path(agent_id) if found is None else Path(found.path)
+            for path in (worktree.with_name(f"{worktree.name}.check"), temporary_of(Path(str(project)), agent_id)):
+                if is_left(path) and not self.workspace.locks.is_held(f"{CHECKING}-{agent_id}"):
+                    yield agent_id, path
+
+    def remove_check(self, agent_id: str, path: Path) -> None:
+        """Removes what a check of this agent has left there, unless one runs by now. Raises `GitFailed`,
+        `StorageError`."""
+        from filelock import Timeout  # most that ask for worktrees hold no such lock
+
+        with suppress(Timeout), self.workspace.locks.lock(f"{CHECKING}-{agent_id}").acquire(timeout=0):
+            clear_temporary(self.project, path)
+
     def git_locks(self) -> list[Path]:
         """The locks, of the index and of branches, that keep git from finishing an operation: one that runs holds them,
         or one that was killed. None where nothing is to be finished."""
@@ -460,16 +475,9 @@ class Worktrees(Service):
         """Makes the worktree, with copies of what `.worktreeinclude` names, then its record."""
         tree, path, branch = operation.tree, operation.path, operation.branch
         add_worktree(tree, path, branch, operation.base, again=run.again)
-        self._copy_included(Path(tree), Path(path))
+        copy_included(Path(tree), Path(path), but=self.workspace.root)
         made = Worktree(operation.agent_id, path, branch, operation.base, operation.port_base, place=operation.place)
         return self._note(made)
-
-    def _copy_included(self, tree: Path, path: Path) -> None:
-        """Copies what `.worktreeinclude` names. Its patterns are matched by us: git takes for ever for some."""
-        place = tree / INCLUDED
-        text = (read_external(place) or b"").decode(errors="surrogateescape") if place.is_file() else ""
-        if patterns := patterns_of(text):
-            copy_untracked(tree, path, matcher(patterns), but=self.workspace.root)
 
     def apply_removal(self, operation: RemoveWorktree, run: Run) -> None:  # noqa: ARG002
         """Moves the directory aside in one step, unless it holds something by now, and removes it there; then the
@@ -489,9 +497,8 @@ class Worktrees(Service):
 
     def _addition(self, agent: Agent, found: Worktree | None) -> AddWorktree:
         project = self.project
-        session = self.workspace.session
-        path = project.parent / f"{project.name}-worktrees" / f"{session}-{agent.id}"
-        branch = found.branch if found else f"mam/{session}/{agent.id}"
+        path = self._usual_path(agent.id)
+        branch = found.branch if found else f"mam/{self.workspace.session}/{agent.id}"
         if found is None and path.exists():
             raise InvalidArguments("worktree_path_taken", path=path)
         base = git(project, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1))
@@ -508,6 +515,10 @@ class Worktrees(Service):
             port_base=found.port_base if found else self._free_ports(),
             place=self._team_place(),
         )
+
+    def _usual_path(self, agent_id: str) -> Path:
+        project = self.project
+        return project.parent / f"{project.name}-worktrees" / f"{self.workspace.session}-{agent_id}"
 
     def _team_place(self) -> str:
         """Where the team is below the top of the project, "" at the top or elsewhere."""
@@ -550,8 +561,3 @@ def _read(kind: Any, record: Record) -> Any:
         return kind(**facts) if isinstance(facts, dict) else None
     except TypeError:  # by hand
         return None
-
-
-def some(names: Sequence[str]) -> str:
-    """The first few of these names, for a sentence."""
-    return ", ".join([*names[:NAMES_SHOWN], *(["…"] if len(names) > NAMES_SHOWN else [])])

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -26,7 +26,8 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import CHECKING as CHECKING_LOCK
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
 from multi_agent_mcp.system.file_status import Signature, signature_of, tree_of
-from multi_agent_mcp.system.git import TEMPORARY, WorkState, checked_out, state_of
+from multi_agent_mcp.system.git import GitFailed, WorkState, state_of
+from multi_agent_mcp.system.temporary import absent, checked_out, copy_included, temporary_of
 from multi_agent_mcp.trace import variables
 
 if TYPE_CHECKING:
@@ -65,7 +66,12 @@ class Site:
     look: Callable[[Path], WorkState]
     own: ExitStack
     """Removes the temporary worktree."""
+    agent_id: str
+    root: Path
+    """That of the session."""
     _left: WorkState | None = None
+    _tree: Path | None = None
+    """The working tree that a temporary one stands for."""
 
     def entered(self) -> WorkState:
         """The state in which the next check begins. Raises `GitFailed`, `StorageError`."""
@@ -88,10 +94,22 @@ class Site:
         here = self.directory.resolve()
         top = Path(tree_of(f"{here}/-") or here)
         within = here.relative_to(top)
-        if top.name.endswith(TEMPORARY):
-            top = top.with_name(top.name.removesuffix(TEMPORARY))
+        self._tree = self._tree or top
+        path = temporary_of(self._tree, self.agent_id)
         self.own.close()
-        self.directory = self.own.enter_context(checked_out(top, str(self.commit))) / within
+        self.own.enter_context(checked_out(self._tree, path, str(self.commit)))
+        if (project := tree_of(str(self.root))) is not None:
+            copy_included(Path(project), path, but=self.root)
+        self.directory = path / within
+
+    def lacks(self) -> str | None:
+        """The files that are not where the checks run now, though they are in the working tree that it stands for; None
+        if they run there."""
+        if self._tree is None:
+            return None
+        with suppress(GitFailed):
+            return absent(self._tree, temporary_of(self._tree, self.agent_id), but=self.root)
+        return ""
 
 
 @dataclass(eq=False)
@@ -179,7 +197,12 @@ class Checks(Service):
         directory = self.records.worktree_of(str(task.assignee_id)) or directory
         self.workspace.working_directory(str(task.assignee_id)).write(str(directory))
         with ExitStack() as own:
-            return self._examined(task, Site(directory, self.commit_of(task), self._state, own), cancelled, afresh)
+            return self._examined(task, self._site(task, directory, own), cancelled, afresh)
+
+    def _site(self, task: Task, directory: Path, own: ExitStack) -> Site:
+        return Site(
+            directory, self.commit_of(task), self._state, own, str(task.assignee_id), self.workspace.root.resolve()
+        )
 
     def _examined(self, task: Task, site: Site, cancelled: Callable[[], bool], afresh: bool) -> Verdict:
         fresh, changed = set[str](), set[str]()
@@ -249,6 +272,7 @@ class Checks(Service):
             changed_during=changed,
             machine=self._machine,
             failure=ended.failure or ("changed_twice" if changed and twice else None),
+            elsewhere=None if ended.exit_code == 0 and ended.failure is None else site.lacks(),
             number=1 + max((one.number or 0 for one in self.workspace.receipts.open(task.id)), default=0),
             output=ended.output,
         )
@@ -277,6 +301,8 @@ class Checks(Service):
         """Why the check failed, as its agent reads it."""
         key = f"check.{receipt.failure}" if receipt.failure else "check.failed"
         why = self.texts(key, check=receipt.check, exit_code=receipt.exit_code)
+        if receipt.elsewhere is not None:
+            why += "\n" + self.texts("check.elsewhere", head=receipt.head[:12], files=receipt.elsewhere or "-")
         return f"{why}\n{receipt.last_lines()}".rstrip()
 
     def _state(self, directory: Path) -> WorkState:

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven
+from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.repository.worktrees import Worktree
 from multi_agent_mcp.services.tasks.deliveries import Examined
 from multi_agent_mcp.system.git import git
+from multi_agent_mcp.system.temporary import temporary_of
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.server.seat import Seat
@@ -125,6 +128,88 @@ def test_checks_of_what_was_reported_run_elsewhere_once_the_agent_goes_on(
     assert Path(worktree.path, "a.txt").read_text() == "half way\n"
     assert len(git(worktree.path, "worktree", "list").splitlines()) == 2
     assert not Path(f"{worktree.path}.check").exists()
+
+
+def delivered_and_gone_on(services: Services, worktree: Worktree, check: str) -> Task:
+    """A delivered task whose agent goes on already, so that this check of it has to run elsewhere."""
+    services.workspace.settings_path.write_text(yaml.safe_dump({"checks": {"tests": check}}))
+    task = begun(services, "tests", "review")
+    commit(worktree, "b.txt", "good\n")
+    services.deliveries.deliver(services.agents.get("worker-a"), task.id, "good now")
+    Path(worktree.path, "b.txt").write_text("half way\n")
+    return task
+
+
+def test_a_check_elsewhere_has_the_files_that_every_worktree_gets(
+    services: Services, project: Path, worktree: Worktree, tmp_path: Path
+) -> None:
+    (project / ".env").write_text("KEY=1\n")
+    (project / ".worktreeinclude").write_text(".env\n")
+    git(project, "add", ".worktreeinclude")
+    task = delivered_and_gone_on(services, worktree, "grep -q KEY=1 .env && grep -q good b.txt")
+    services.deliveries.examine(task.id, tmp_path, lambda: False)
+    assert again(services, task).status == "review"
+
+
+def test_a_check_that_failed_elsewhere_says_where_and_which_files_are_not_there(
+    services: Services, worktree: Worktree, tmp_path: Path
+) -> None:
+    task = delivered_and_gone_on(services, worktree, "cat .env")
+    Path(worktree.path, ".env").write_text("KEY=1\n")
+    services.deliveries.examine(task.id, tmp_path, lambda: False)
+    (receipt,) = services.checks.receipts_of(task.id)
+    said = services.checks.reason_of(receipt)
+    assert services.texts("check.elsewhere", head=receipt.head[:12], files=".env") in said.splitlines()
+    assert services.signatures.is_of("worker-a", receipt.is_signed_by)
+    services.workspace.settings_path.write_text("checks: {tests: 'false'}\n")
+    git(worktree.path, "checkout", "-q", "b.txt")
+    says_done(services, task, tmp_path)
+    assert services.checks.receipts_of(task.id)[-1].elsewhere is None, "it ran in the worktree itself"
+
+
+@pytest.mark.parametrize("state", ["whole", "half removed", "half made"])
+def test_what_a_killed_check_has_left_is_found_and_removed_unless_one_runs(
+    services: Services, worktree: Worktree, tmp_path: Path, state: str
+) -> None:
+    left = Path(f"{worktree.path}.check")
+    git(worktree.path, "worktree", "add", "-q", "--detach", str(left), "HEAD")
+    if state == "half removed":
+        left.rename(f"{left}.removed")
+    elif state == "half made":
+        Path(git(left, "rev-parse", "--absolute-git-dir"), "locked").write_text("initializing")
+
+    def found() -> list[Finding]:
+        doctor = services.doctor(lambda _: None)
+        return [one for one in doctor.examine() if one.check == "worktrees"]
+
+    with services.workspace.locks.lock("checking-worker-a"):
+        assert found() == []
+    (finding,) = found()
+    assert str(left) in finding.finding
+    with services.workspace.locks.lock("checking-worker-a"):
+        services.doctor(lambda _: None).repair([finding])
+        assert left.exists() or Path(f"{left}.removed").exists()
+    services.doctor(lambda _: None).repair([finding])
+    assert found() == []
+    assert [one for one in left.parent.iterdir() if "check" in one.name] == []
+    assert len(git(worktree.path, "worktree", "list").splitlines()) == 2
+
+
+def test_a_check_runs_again_where_a_killed_one_has_left_half_of_its_worktree(
+    services: Services, worktree: Worktree, tmp_path: Path
+) -> None:
+    left = Path(f"{worktree.path}.check")
+    git(worktree.path, "worktree", "add", "-q", "--detach", str(left), "HEAD")
+    left.rename(f"{left}.removed")
+    task = delivered_and_gone_on(services, worktree, "grep -q good b.txt")
+    services.deliveries.examine(task.id, tmp_path, lambda: False)
+    assert again(services, task).status == "review"
+    assert [one for one in left.parent.iterdir() if "check" in one.name] == []
+
+
+def test_checks_of_two_agents_whose_worktrees_are_gone_run_apart(services: Services, project: Path) -> None:
+    places = {temporary_of(project, agent_id) for agent_id in ("worker-a", "worker-b")}
+    assert len(places) == 2
 
 
 def test_another_commit_needs_another_review(
