@@ -176,7 +176,7 @@ def _closed_windows(context: SessionContext, agent_id: str) -> list[str]:
     return close_agents(team_windows(context.services), [agent_id])
 
 
-@click.command()
+@agent.command()
 @AGENT_ID
 @click.option("--purpose", default="task", type=click.Choice(PURPOSES), help="Of which of its sessions.")
 @session_command()

@@ -181,6 +181,8 @@ def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Com
         def command(
             root: str | None, session: str | None, acting: str | None = None, as_json: bool = False, **given: Any
         ) -> None:
+            if click.get_current_context().invoked_subcommand is not None:
+                return  # a group that does something by itself (`doctor`), and a command below it was given
             with open_context(root, session, acting, as_json=as_json) as context:
                 for parameter in click.get_current_context().command.params:
                     if isinstance(parameter.type, Id) and parameter.name is not None:

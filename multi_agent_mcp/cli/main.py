@@ -20,7 +20,7 @@ from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.features import Features, load
 from multi_agent_mcp.features.at_hand import features_at_hand
-from multi_agent_mcp.features.ours import ALL, SECTIONS
+from multi_agent_mcp.features.ours import ALL, MACHINERY, SECTIONS
 
 PROGRAM = "multi-agent-mcp"
 
@@ -38,6 +38,8 @@ COMMANDS = commands_of(ALL)
 
 
 ARGUMENTS = f"{__name__}.arguments"
+EVERYTHING = f"{__name__}.everything"
+"""Keys of a context: the words of the command line; whether `--help` is to explain every command."""
 
 
 class LazyGroup(click.Group):
@@ -53,10 +55,12 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         features = _features(ctx)
-        where = next(
-            (commands[cmd_name][0] for commands in commands_of(features).values() if cmd_name in commands), None
-        )
-        return None if where is None else _reduced(load(where), cmd_name, features)
+        name, *below = dict(features.each("former_commands")).get(cmd_name, cmd_name).split() or [cmd_name]
+        where = next((commands[name][0] for commands in commands_of(features).values() if name in commands), None)
+        found = None if where is None else _reduced(load(where), name, features)
+        for name in below:
+            found = found.get_command(ctx, name) if isinstance(found, click.Group) else None
+        return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -68,9 +72,17 @@ class LazyGroup(click.Group):
             raise click.NoSuchCommand(error.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for subject, commands in commands_of(_features(ctx)).items():
-            with formatter.section(subject):
-                formatter.write_dl([(name, line) for name, (_, line) in commands.items()], col_max=14)
+        """What is needed every day with a line each, of every other section the names. `help --all` has all lines."""
+        (first, everyday), *others = commands_of(_features(ctx)).items()
+        if ctx.meta.get(EVERYTHING):
+            for section, commands in ((first, everyday), *others):
+                with formatter.section(section):
+                    formatter.write_dl([(name, line) for name, (_, line) in commands.items()], col_max=14)
+            return
+        with formatter.section(first):
+            formatter.write_dl([(name, line) for name, (_, line) in everyday.items()], col_max=14)
+        with formatter.section("More, explained by `help --all`, and each by `help NAME`"):
+            formatter.write_dl([(section, " · ".join(named)) for section, named in others if section != MACHINERY])
 
 
 def _features(context: click.Context) -> Features:
@@ -161,11 +173,16 @@ def app(context: click.Context) -> None:
 
 @click.command("help")
 @click.argument("command", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="List every command, and what hosts run.")
 @click.option("--man", "as_man", is_flag=True, help="Print a man page of all commands: `help --man | man -l -`.")
 @click.pass_context
-def help_command(context: click.Context, command: tuple[str, ...], as_man: bool) -> None:
-    """Explain a command."""
+def help_command(context: click.Context, command: tuple[str, ...], everything: bool, as_man: bool) -> None:
+    """Explain a command, or list them."""
     root = context.find_root()
+    if everything and not command:
+        root.meta[EVERYTHING] = True
+        click.echo(root.get_help())
+        return
     if as_man:
         click.echo(man_page(PROGRAM, __version__, app, commands_of(_features(context.find_root()))), nl=False)
         return

@@ -46,7 +46,7 @@ LONGEST_AGE_DAYS = 365_000.0
 """An age greater than that of any file, within the range of `datetime`."""
 
 
-@click.command()
+@click.group(invoke_without_command=True, subcommand_metavar="[trust PATH]")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired; nothing readable is lost.")
 @click.option("--verify", is_flag=True, help="Check the signature of every message and the history of every task, too.")
 @session_command()
@@ -172,7 +172,7 @@ def _now(texts: Texts, doorbell: Answer, reason: str | None) -> str:
     return words if is_terminal() or words == reason else f"{reason}: {words}"
 
 
-@click.command()
+@doctor.command()
 @click.argument("path")
 @JSON
 def trust(path: str, as_json: bool) -> None:

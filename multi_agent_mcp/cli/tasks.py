@@ -324,10 +324,15 @@ def send_task(
     context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent, texts), *waits])
 
 
-@click.command()
+@click.group()
+def wait() -> None:
+    """The Owner's wait for an answer, which `send-task` begins."""
+
+
+@wait.command()
 @click.option("--reason", help="Why; written to the audit log.")
 @session_command(acting=True)
-def unlock(context: SessionContext, reason: str | None) -> None:
+def end(context: SessionContext, reason: str | None) -> None:
     """End the Owner's wait without an answer."""
     waits = context.services.owner_waits
     wait = waits.of(context.me.id)

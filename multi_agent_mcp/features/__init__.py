@@ -75,6 +75,8 @@ class Feature(NamedTuple):
     while_waiting: tuple[str, ...] = ()
     """The tools that an Owner may call who waits for an answer."""
     commands: Mapping[str, Command] = {}
+    former_commands: Mapping[str, str] = {}
+    """Names that commands had, which go on working and are listed nowhere → the words of what they are called now."""
     options: Mapping[str, tuple[str, ...]] = {}
     """Commands of other features → parameters and commands below them that are its own."""
     endpoints: tuple[Endpoint, ...] = ()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from multi_agent_mcp.features import Command, Endpoint, Feature, Features, Kind
 
+MACHINERY = "Machinery"
+"""The section of what hosts and our own windows run, which `help --all` alone lists."""
+
 TEAM = Feature(
     name="team",
     kinds=(Kind("secrets"),),
@@ -11,16 +14,16 @@ TEAM = Feature(
     tools=(".server.tools.ipc:IDENTITY",),
     while_waiting=("authenticate", "logout"),
     commands={
-        "init": Command("Team", ".cli.setup:init", "Create a session, and a team.yaml if there is none."),
-        "up": Command("Team", ".cli.up_down:up", "Open the team in tmux and say what waits for you."),
+        "init": Command("Every day", ".cli.setup:init", "Create a session, and a team.yaml if there is none."),
+        "up": Command("Every day", ".cli.up_down:up", "Open the team in tmux and say what waits for you."),
         "restart": Command("Team", ".cli.up_down:restart", "Start an agent's program anew in its window."),
-        "attach": Command("Team", ".cli.up_down:attach", "Show the team's windows in this terminal."),
-        "down": Command("Team", ".cli.up_down:down", "Close what `up` opened, or some agents' windows."),
-        "agent": Command("Team", ".cli.agents:agent", "Manage agents: add, set, list, remove."),
+        "attach": Command("Every day", ".cli.up_down:attach", "Show the team's windows in this terminal."),
+        "down": Command("Every day", ".cli.up_down:down", "Close what `up` opened, or some agents' windows."),
+        "agent": Command("Team", ".cli.agents:agent", "Manage agents: add, set, list, remove; brief prints what one is told."),
         "supervise": Command(
-            "Team", ".cli.up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."
+            MACHINERY, ".cli.up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."
         ),
-        "host-config": Command("Team", ".cli.setup:host_config", "Show or write a host's configuration for an agent."),
+        "host-config": Command(MACHINERY, ".cli.setup:host_config", "Show or write a host's configuration for an agent."),
         "host": Command("Team", ".cli.setup:host", "Learn a host that has no profile."),
     },
     endpoints=(
@@ -70,9 +73,9 @@ MAIL = Feature(
     tools=(".server.tools.ipc:MAIL",),
     while_waiting=("read_messages", "get_unread_count", "unlock_owner_wait", "get_notifications"),
     commands={
-        "send": Command("Mail", ".cli.mail:send", "Send a message and ring its receiver."),
+        "send": Command("Every day", ".cli.mail:send", "Send a message and ring its receiver."),
         "reply": Command("Mail", ".cli.mail:reply", "Answer a message."),
-        "read": Command("Mail", ".cli.mail:read", "Print unread mail and mark it read."),
+        "read": Command("Every day", ".cli.mail:read", "Print unread mail and mark it read."),
         "unread": Command("Mail", ".cli.mail:unread", "Say how much mail is unread, from whom and about what."),
         "search": Command(
             "Mail", ".cli.looking:search", "Find words in mail, tasks, questions, conversations and logs."
@@ -108,9 +111,8 @@ CHAT = Feature(
         "conversations": Command(
             "Conversations", ".cli.mail:conversations", "List them, or print one with its messages."
         ),
-        "say": Command("Conversations", ".cli.mail:say", "Say something in a conversation of yours."),
-        "end": Command("Conversations", ".cli.mail:end", "End a conversation of yours."),
     },
+    former_commands={"say": "conversation say", "end": "conversation end"},
     endpoints=(
         Endpoint("GET", "/conversations", ".web.api.messages:list_conversations"),
         Endpoint("POST", "/conversations", ".web.api.messages:start_conversation"),
@@ -134,12 +136,13 @@ TASKS = Feature(
     operations=("task_creation", "task_changes", "interrupting", "deliveries", "next_action"),
     tools=(".server.tools.tasks:TOOLS",),
     commands={
-        "task": Command("Tasks", ".cli.tasks:task", "Tasks: add, list, show, move, assign, approve, verify."),
+        "task": Command("Every day", ".cli.tasks:task", "Tasks: add, list, show, move, assign, approve, verify."),
         "send-task": Command("Tasks", ".cli.tasks:send_task", "Give an agent a task by mail."),
         "interrupt": Command("Tasks", ".cli.tasks:interrupt", "Stop an agent at its next tool call."),
         "resume": Command("Tasks", ".cli.tasks:resume", "Let a paused agent go on."),
-        "unlock": Command("Tasks", ".cli.tasks:unlock", "End the Owner's wait without an answer."),
+        "wait": Command("Tasks", ".cli.tasks:wait", "The Owner's wait for an answer: end it."),
     },
+    former_commands={"unlock": "wait end"},
     endpoints=(
         Endpoint("GET", "/tasks", ".web.api.tasks:board"),
         Endpoint("POST", "/tasks", ".web.api.tasks:create"),
@@ -158,12 +161,12 @@ OVERVIEW = Feature(
     name="overview",
     commands={
         "attention": Command(
-            "Looking", ".cli.attention:attention", "What waits for you, most serious first, and what helps."
+            "Every day", ".cli.attention:attention", "What waits for you, most serious first, and what helps."
         ),
-        "answer": Command("Looking", ".cli.attention:answer", "Answer a question, or what a host asks in its pane."),
+        "answer": Command("Every day", ".cli.attention:answer", "Answer a question, or what a host asks in its pane."),
         "show": Command("Looking", ".cli.looking:show", "Show anything by its id, or by its first digits."),
-        "watch": Command("Looking", ".cli.watch:watch", "Show agents, tasks and messages, live."),
-        "web": Command("Looking", ".cli.looking:web", "The same and more in a browser."),
+        "watch": Command("Every day", ".cli.watch:watch", "Show agents, tasks and messages, live."),
+        "web": Command("Every day", ".cli.looking:web", "The same and more in a browser."),
     },
     endpoints=(
         Endpoint("GET", "/attention", ".web.api.overview:attention"),
@@ -225,10 +228,10 @@ SESSIONS = Feature(
     topics={"sessions": "agents", "executions": "executions"},
     tools=(".server.tools.work:TOOLS",),
     commands={
-        "brief": Command("Looking", ".cli.agents:brief", "Print what an agent is told when it goes on."),
         "sessions": Command("Looking", ".cli.mail:sessions", "List agent sessions: which agent runs, and for what."),
         "log": Command("Looking", ".cli.tasks:log", "List executions, or print the log of one."),
     },
+    former_commands={"brief": "agent brief"},
     endpoints=(
         Endpoint("GET", "/executions", ".web.api.tasks:list_executions"),
         Endpoint("GET", "/executions/{execution_id}/log", ".web.api.tasks:execution_log"),
@@ -317,7 +320,7 @@ MACHINES = Feature(
         "share": Command("Machines", ".cli.machines:share", "Let other machines take part in a session."),
         "join": Command("Machines", ".cli.machines:join", "Take part in a session of another machine."),
         "machines": Command("Machines", ".cli.machines:machines", "List the machines: their state, and what waits."),
-        "relay": Command("Machines", ".cli.machines:relay", "Exchange files with the other machines (`up` starts it)."),
+        "relay": Command(MACHINERY, ".cli.machines:relay", "Exchange files with the other machines (`up` starts it)."),
         "leave": Command("Machines", ".cli.machines:leave", "Leave the team, or exclude another machine."),
     },
     endpoints=(Endpoint("GET", "/machines", ".web.api.overview:machines"),),
@@ -334,15 +337,13 @@ MAINTENANCE = Feature(
         "demo": Command("Looking", ".demo.command:demo", "Play a scene with scripted agents."),
         "help": Command("Looking", ".cli.main:help_command", "Explain a command."),
         "doctor": Command(
-            "Maintenance", ".cli.maintenance:doctor", "Show what is wrong with a session, and repair it."
+            "Every day", ".cli.maintenance:doctor", "Show what is wrong with a session, and repair it."
         ),
         "prune": Command("Maintenance", ".cli.maintenance:prune", "Delete old things that are finished."),
-        "trust": Command(
-            "Maintenance", ".cli.maintenance:trust", "Use a session or team.yaml that others own or may write to."
-        ),
-        "serve": Command("For hosts", ".cli.for_hosts.stubs:serve", "Run an agent's MCP server."),
-        "hook": Command("For hosts", ".cli.for_hosts.stubs:hook", "Answer a hook of a host."),
+        "serve": Command(MACHINERY, ".cli.for_hosts.stubs:serve", "Run an agent's MCP server."),
+        "hook": Command(MACHINERY, ".cli.for_hosts.stubs:hook", "Answer a hook of a host."),
     },
+    former_commands={"trust": "doctor trust"},
     checks={
         "misplaced": ".services.doctor.tree:misplaced",
         "disk": ".services.doctor.tree:unreadable",
@@ -364,7 +365,10 @@ OURS = (
     *(TEAM, MAIL, CHAT, TASKS, OVERVIEW, QUESTIONS, RESERVATIONS, SESSIONS, PROOF, WORKTREES, USAGE, TELEMETRY),
     *(TIMELINE, MACHINES, MAINTENANCE),
 )
-SECTIONS = ("Team", "Mail", "Tasks", "Files", "Conversations", "Looking", "Machines", "Maintenance", "For hosts")
+SECTIONS = (
+    *("Every day", "Team", "Mail", "Tasks", "Files", "Conversations", "Looking", "Machines", "Maintenance"),
+    MACHINERY,
+)
 """The sections of `--help`, in order; those of other packages follow."""
 ALL = Features(OURS)
 """All of them, for whatever belongs to no session."""

@@ -422,7 +422,7 @@ class Attention(Service):
                 id=wait.task_id,
                 since=wait.since,
                 text=self.session.people("attention.wait", admin_id=wait.admin_id),
-                command="multi-agent-mcp unlock",
+                command="multi-agent-mcp wait end",
                 machine=self.workspace.elsewhere(person),
             )
 

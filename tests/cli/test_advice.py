@@ -224,7 +224,7 @@ def open_to_everybody(stage: Stage) -> None:
     stage.project.chmod(0o755)
     stage.path.parent.chmod(0o777)
     said = stage.says("error.untrusted_session", "unread")
-    stage.done(*after_program(said[said.index(f"{PROGRAM} trust") :]))
+    stage.done(*after_program(said[said.index(f"{PROGRAM} doctor trust") :]))
     stage.done("unread")
 
 
@@ -340,13 +340,13 @@ def no_pane(stage: Stage) -> None:
 @plays("repair.waits", "error.owner_waiting", "attention:wait")
 def an_owner_who_waits(stage: Stage) -> None:
     stage.made()
-    assert "`unlock`" in stage.done("send-task", "admin", "Build", "it")
+    assert "`wait end`" in stage.done("send-task", "admin", "Build", "it")
     assert stage.says("repair.waits", "doctor")
     (item,) = items(stage, "wait")
     refused = texts_of("en")("error.owner_waiting", admin_id="admin")
     assert f"{PROGRAM} read" in refused
-    assert {f"{PROGRAM} unlock" in words for words in (item["command"], refused)} == {True}
-    stage.follow(refused, "unlock")
+    assert {f"{PROGRAM} wait end" in words for words in (item["command"], refused)} == {True}
+    stage.follow(refused, "wait end")
     assert stage.found("repair.waits", "doctor") is None
     assert items(stage, "wait") == []
 

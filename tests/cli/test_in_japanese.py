@@ -87,6 +87,6 @@ def test_people_are_told_commands_where_agents_are_told_tools(ask: Ask, run: Run
     said = refused.stderr + read + diagnosis
     for tool in ("read_messages", "unlock_owner_wait", "get_unread_count", "get_notifications"):
         assert tool not in said
-    assert "unlock" in refused.stderr
-    assert "multi-agent-mcp unlock" in diagnosis
+    assert "wait end" in refused.stderr
+    assert "multi-agent-mcp wait end" in diagnosis
     assert "multi-agent-mcp read --all --before " in read

@@ -17,13 +17,13 @@ from tests.cli.conftest import Ask, Run
 
 SHARED = ["root", "session", "acting", "as_json"]
 ACTING = {
-    *("send", "reply", "read", "unread", "web", "attention", "answer", "send-task", "unlock"),
+    *("send", "reply", "read", "unread", "web", "attention", "answer", "send-task", "wait end"),
     *("interrupt", "resume", "reserve", "release", "workspace merge", "questions"),
     *("task add", "task show", "task status", "task assign", "task approve"),
-    *("say", "end", "conversation start", "conversation say", "conversation end"),
+    *("conversation start", "conversation say", "conversation end"),
 }
 WITHOUT_JSON = {"attach", "supervise", "relay", "host learn"}
-WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join", "trust"}
+WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join", "doctor trust"}
 
 
 def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -32,6 +32,8 @@ def _commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.C
         command = group.get_command(context, name)
         assert command is not None, name
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield f"{path}{name}", command
             yield from _commands(command, f"{path}{name} ")
         else:
             yield f"{path}{name}", command
@@ -188,7 +190,7 @@ def test_a_command_acts_for_the_owner_or_for_whom_as_names(ask: Ask) -> None:
 
 GIANT = "x" * 90_000
 REFUSED = (
-    *("{}", "--{}", "help {}", "unread --{}", "unread x {}", "unread {}", "unread --session {}", "trust /{}"),
+    *("{}", "--{}", "help {}", "unread --{}", "unread x {}", "unread {}", "unread --session {}", "doctor trust /{}"),
     *("web --port {}", "task status x {}", "task {}", "task show {}", "unread --as {} --json", "unread --{} --json"),
     *("trace {}", "search from:{}", "agent add {}", "answer {}", "interrupt admin --action {}", "timeline --{}"),
     *("init --language {}", "init --name {}", "--show-completion {}", "join {}"),

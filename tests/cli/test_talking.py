@@ -107,9 +107,9 @@ def test_a_task_sent_to_the_admin_makes_the_owner_wait_until_it_is_unlocked(ask:
     assert (refused.exit_code, refused.stderr.split(": ")[1]) == (1, "owner_waiting")
     assert len(ask("task", "list")["tasks"]) == 1
     assert ask("unread")["unread_count"] == ask("unread")["unread_count"] == 0, "a person may look twice"
-    assert run("unlock", "--reason", "gone home").stdout == f"owner no longer waits for admin ({sent['task_id']})\n"
-    assert ask("unlock") == {"success": True, "owner_id": "owner", "waiting_before": False, "waiting_after": False}
-    assert run("unlock").stdout == "owner was not waiting\n"
+    assert run("wait", "end", "--reason", "gone home").stdout == f"owner no longer waits for admin ({sent['task_id']})\n"
+    assert ask("wait", "end") == {"success": True, "owner_id": "owner", "waiting_before": False, "waiting_after": False}
+    assert run("wait", "end").stdout == "owner was not waiting\n"
     (log,) = (session / "audit").glob("*.jsonl")
     first = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
     assert (first["tool"], first["agent_id"], first["reason"], first["released"]) == (
@@ -122,11 +122,11 @@ def test_a_task_sent_to_the_admin_makes_the_owner_wait_until_it_is_unlocked(ask:
 
 def test_the_admins_answer_ends_the_wait_of_an_owner_who_reads_it(ask: Ask, run: Run) -> None:
     said = run("send-task", "admin", "Build", "-", input="the house\n").stdout.splitlines()
-    assert said[-1] == "owner now waits for admin; `unlock` ends the wait"
+    assert said[-1] == "owner now waits for admin; `wait end` ends it"
     assert ask("task", "show", said[0])["task"]["description"] == "the house\n"
     ask("send", "owner", "done", "--as", "admin")
     assert run("read").exit_code == 0
-    assert ask("unlock")["waiting_before"] is False
+    assert ask("wait", "end")["waiting_before"] is False
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_the_admins_answer_ends_the_wait_of_an_owner_who_reads_it(ask: Ask, run:
         (("send-task", "ghost", "Build", "it"), "agent_not_found"),
         (("send-task", "owner", "Build", "it"), "invalid_arguments"),
         (("send-task", "admin", "", "it"), "invalid_arguments"),
-        (("unlock", "--as", "admin"), "invalid_arguments"),
+        (("wait", "end", "--as", "admin"), "invalid_arguments"),
     ],
 )
 def test_a_task_or_an_unlock_that_is_not_ones_own_business_is_refused(

@@ -689,7 +689,7 @@ async def test_a_task_sent_at_the_command_line_makes_the_owners_server_wait_unti
         sent = team.ask("send-task", "admin", "Build", "the house")
         assert sent["waiting"] is True
         assert await owner.refused("get_dashboard") == "owner_waiting"
-        assert team.ask("unlock")["waiting_before"] is True
+        assert team.ask("wait", "end")["waiting_before"] is True
         assert (await owner.call("get_dashboard"))["dashboard"]["tasks"][0]["task_id"] == sent["task_id"]
 
 

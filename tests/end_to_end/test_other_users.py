@@ -92,9 +92,9 @@ def test_what_another_user_left_there_is_used_by_whoever_says_so(shared: Path, c
     assert command(MALLORY, shared, "init").code == 0
     mine = own(shared / "mine", ME)
     refused = command(ME, mine, "agent", "list")
-    *_, told = refused.stderr.partition("multi-agent-mcp trust ")
+    *_, told = refused.stderr.partition("multi-agent-mcp doctor trust ")
     assert told.strip() == str(root)
-    trusted = command(ME, mine, "trust", told.strip())
+    trusted = command(ME, mine, "doctor", "trust", told.strip())
     assert f"{root} is trusted as long as it belongs to uid {MALLORY}" in trusted.stdout
     assert command(ME, mine, "agent", "list").code == 0
 

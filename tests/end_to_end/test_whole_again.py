@@ -39,7 +39,7 @@ async def test_a_server_briefs_once_and_again_in_its_next_process_with_what_was_
         again = (await worker.call("get_next_action"))["briefing"]
         for said in (WHO, task.id, "壁は立った。次は屋根。", kept["path"], GO_ON):
             assert said in again
-    shown = team.ask("brief", "worker-a")
+    shown = team.ask("agent", "brief", "worker-a")
     assert (shown["task_id"], shown["handoff_id"]) == (task.id, kept["handoff_id"])
     assert len(shown["briefing"]) <= 1_500
 

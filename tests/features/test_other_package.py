@@ -142,8 +142,8 @@ async def test_a_call_of_its_tool_leaves_an_entity_that_waits_for_the_human_and_
     (item,) = (one for one in installed.json("attention")["items"] if one["kind"] == "decision")
     assert (item["id"], item["agent_id"]) == (decision_id, "worker-a")
     assert "We use tabs." in item["text"]
-    assert "You have decided: " in installed.run("brief", "worker-a").stdout
-    assert "You have decided: " not in installed.run("brief", "admin").stdout
+    assert "You have decided: " in installed.run("agent", "brief", "worker-a").stdout
+    assert "You have decided: " not in installed.run("agent", "brief", "admin").stdout
     assert installed.json("show", decision_id[:8])["id"] == decision_id
     assert [one["id"] for one in installed.json("search", "tabs")["results"]] == [decision_id]
     assert "decisions" in installed.run("--help").stdout
@@ -192,7 +192,7 @@ async def test_bugs_of_one_take_nothing_from_the_others(installed: Installed) ->
         assert (await client.call_tool("note_decision", {"decision": "x"})).structured_content["success"]
         assert (await client.call_tool("get_next_action", {})).structured_content["success"]
     assert [one["kind"] for one in installed.json("attention")["items"]] == ["decision"]
-    assert "You have decided: " in installed.run("brief", "worker-a").stdout
+    assert "You have decided: " in installed.run("agent", "brief", "worker-a").stdout
     assert installed.run("doctor", "--json").json["findings"] is not None
     event = json.dumps({"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "git stash"}})
     command: list[str | Path] = [installed.python, "-E", "-P", "-m", "multi_agent_mcp", "hook", "--agent", "worker-a"]

@@ -43,9 +43,9 @@ CALLED = tuple(name for name in TOOLS if name not in {*LOOKING, "authenticate", 
 COMMANDS = (
     *(
         "attention",
-        "brief worker-a",
-        "brief admin",
-        "brief worker-b",
+        "agent brief worker-a",
+        "agent brief admin",
+        "agent brief worker-b",
         "watch --once",
         "questions",
         "task list",

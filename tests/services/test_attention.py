@@ -200,7 +200,7 @@ def test_who_is_paused_and_the_owners_own_wait_are_listed_with_the_commands_that
     found = waiting(services, panes)
     assert [(item.kind, item.agent_id, item.command) for item in found] == [
         ("paused", "worker-a", "multi-agent-mcp resume worker-a"),
-        ("wait", "admin", "multi-agent-mcp unlock"),
+        ("wait", "admin", "multi-agent-mcp wait end"),
     ]
     assert found[0].text == "paused by admin (lunch)"
     assert waiting_for(services, panes, "admin") == ["paused"]

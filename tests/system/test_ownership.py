@@ -66,7 +66,7 @@ def test_what_another_user_owns_is_refused_whatever_its_mode(services: Services,
     os.chown(root / name, MALLORY, MALLORY)
     said = refusal(root)
     assert f"{root / name} belongs to uid {MALLORY}, not to you." in said
-    assert said.endswith(f"multi-agent-mcp trust {root}")
+    assert said.endswith(f"multi-agent-mcp doctor trust {root}")
 
 
 @superuser
@@ -124,7 +124,7 @@ def test_with_sudo_the_callers_sessions_are_not_ones_own(services: Services, mon
     monkeypatch.setenv("SUDO_UID", str(MALLORY))
     said = refusal(services.root)
     assert f"belongs to uid {MALLORY}, not to you. Run this as that user, or without sudo" in said
-    follow(said[said.index("multi-agent-mcp trust") :])
+    follow(said[said.index("multi-agent-mcp doctor trust") :])
     assert refusal(services.root) == ""
 
 
