@@ -66,7 +66,10 @@ def add(
     pane: str | None,
     socket: str | None,
 ) -> None:
-    """Register an agent: its record, its mailbox, its key."""
+    """Register an agent: its record, its mailbox, its key.
+
+    Example: `multi-agent-mcp agent add worker-c --role worker --parent admin`
+    """
     place = _pane_fields(pane, socket)
     if parent is not None:
         context.services.agents.get(parent)
@@ -105,7 +108,10 @@ def set_agent(
     command: str | None,
     name: str | None,
 ) -> None:
-    """Change what is registered for an agent; an empty text takes a value away."""
+    """Change what is registered for an agent; an empty text takes a value away.
+
+    Example: `multi-agent-mcp agent set worker-a --command 'codex {mcp_config}'`
+    """
     texts = {"host": host, "command": command and with_configuration(command), "name": name}
     changed = {key: value for key, value in texts.items() if value is not None}
     if (here and pane) or (socket and not pane) or not (here or pane or changed):
@@ -129,7 +135,10 @@ def set_agent(
 @agent.command("list")
 @session_command()
 def list_agents(context: SessionContext) -> None:
-    """Show the agents, whether their servers run, their panes and their unread mail."""
+    """Show the agents, whether their servers run, their panes and their unread mail.
+
+    Example: `multi-agent-mcp agent list`
+    """
     records = [agent_facts(context, agent) for agent in context.services.agents.all().values()]
     texts = context.texts
     columns: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -151,7 +160,10 @@ def list_agents(context: SessionContext) -> None:
 @session_command()
 def remove(context: SessionContext, agent_id: str, *, hand_over: bool) -> None:
     """Take an agent out: nobody can write to it any more, and its window is closed. Its files stay; its superior gets
-    the reviews and questions that waited for it."""
+    the reviews and questions that waited for it.
+
+    Example: `multi-agent-mcp agent remove worker-a --hand-over`
+    """
     services, texts = context.services, context.texts
     agent = services.agents.require_removable(agent_id)
     handed = services.task_changes.hand_over(agent.id, services.agents.owner()) if hand_over else []
@@ -181,7 +193,10 @@ def _closed_windows(context: SessionContext, agent_id: str) -> list[str]:
 @click.option("--purpose", default="task", type=click.Choice(PURPOSES), help="Of which of its sessions.")
 @session_command()
 def brief(context: SessionContext, agent_id: str, purpose: str) -> None:
-    """Print what an agent is told when its host has forgotten it: who it is, what it holds, its last hand-off."""
+    """Print what an agent is told when its host has forgotten it: who it is, what it holds, its last hand-off.
+
+    Example: `multi-agent-mcp agent brief worker-a`
+    """
     services = context.services
     agent = services.agents.get(agent_id)
     holds = services.briefings.holds(agent.id, purpose)
@@ -250,7 +265,10 @@ def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
 @click.option("--to", "machine", metavar="MACHINE", required=True, help="Its new home; see `machines`.")
 @session_command()
 def move(context: SessionContext, agent_id: str, machine: str) -> None:
-    """Give an agent another home: from then on its server, its pane and its key are on that machine."""
+    """Give an agent another home: from then on its server, its pane and its key are on that machine.
+
+    Example: `multi-agent-mcp agent move worker-a --to mac`
+    """
     agents = context.services.agents
     if machine not in context.services.machines.states():
         raise InvalidArguments("no_such_machine", name=machine)
@@ -278,7 +296,10 @@ WORKSPACE_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
 @click.argument("path", required=False, help="A file or directory, relative to the working tree.")
 @session_command()
 def edits(context: SessionContext, path: str | None) -> None:
-    """List who has edited which files in the last hours, the newest first; `!` marks files that several agents edit."""
+    """List who has edited which files in the last hours, the newest first; `!` marks files that several agents edit.
+
+    Example: `multi-agent-mcp edits src/login.py`
+    """
     from multi_agent_mcp.services.repository.reservations import edit_answer
 
     service = context.services.edits
@@ -300,7 +321,10 @@ def edits(context: SessionContext, path: str | None) -> None:
 @click.option("--agent", "agent_id", metavar="AGENT", help="Only this agent's.")
 @session_command()
 def reservations(context: SessionContext, agent_id: str | None) -> None:
-    """List which files are reserved, by whom and until when."""
+    """List which files are reserved, by whom and until when.
+
+    Example: `multi-agent-mcp reservations`
+    """
     from multi_agent_mcp.services.repository.reservations import reservation_answer
 
     context.services.reservations.settle()
@@ -318,7 +342,10 @@ def reservations(context: SessionContext, agent_id: str | None) -> None:
 @click.option("--minutes", type=float, help="For how long (default: 60).", show_default=False)
 @session_command(acting=True)
 def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | None, minutes: float | None) -> None:
-    """Reserve files of the repository, so that agents ask before they edit them."""
+    """Reserve files of the repository, so that agents ask before they edit them.
+
+    Example: `multi-agent-mcp reserve 'src/db/**' --minutes 30`
+    """
     from multi_agent_mcp.services.repository.reservations import reservation_answer, shown_patterns
 
     made, conflicts = context.services.reservations.reserve(context.me, patterns, reason=reason, minutes=minutes)
@@ -333,7 +360,10 @@ def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | No
 @click.argument("reservation_id", metavar="[ID]", required=False, type=Id("rsv"))
 @session_command(acting=True)
 def release(context: SessionContext, reservation_id: str | None) -> None:
-    """End a reservation, which may be omitted if there is only one; its holder is told."""
+    """End a reservation, which may be omitted if there is only one; its holder is told.
+
+    Example: `multi-agent-mcp release`
+    """
     if reservation_id is None:
         context.services.reservations.settle()
         found = context.services.reservations.open()
@@ -352,7 +382,10 @@ def workspace() -> None:
 @workspace.command("list")
 @session_command()
 def list_workspaces(context: SessionContext) -> None:
-    """List the worktrees: how far each is from the project's branch, and what its tasks delivered."""
+    """List the worktrees: how far each is from the project's branch, and what its tasks delivered.
+
+    Example: `multi-agent-mcp workspace list`
+    """
     rows = context.services.worktrees.rows()
     lines = column_table(context.texts, rows, WORKSPACE_COLUMNS) if rows else [context.texts("workspace.none")]
     context.answer({"workspaces": rows}, lines)
@@ -362,7 +395,10 @@ def list_workspaces(context: SessionContext) -> None:
 @click.argument("agent_id", metavar="AGENT")
 @session_command()
 def add_workspace(context: SessionContext, agent_id: str) -> None:
-    """Make an agent's worktree, and run `workspace_setup` in it; from its next start the agent works there."""
+    """Make an agent's worktree, and run `workspace_setup` in it; from its next start the agent works there.
+
+    Example: `multi-agent-mcp workspace add worker-a`
+    """
     services = context.services
     agent = services.agents.here(agent_id)
     runs = services.sessions.alive(agent.id) or (agent.pane_pid and directory_of(agent.pane_pid) is not None)
@@ -381,6 +417,8 @@ def merge_workspace(context: SessionContext, task_id: str) -> None:
     """Merge what a task delivered into the branch that the project has checked out; conflicts go to its author.
 
     Exit code 1 when there were conflicts; nothing has moved then.
+
+    Example: `multi-agent-mcp workspace merge tsk_1a2b`
     """
     services, texts = context.services, context.texts
     merged = services.merging.merge(context.me, services.task_changes.get(task_id))
@@ -414,6 +452,8 @@ def remove_workspace(context: SessionContext, agent_id: str, *, discard: bool) -
     are not merged, a rebase that is not finished, ignored files.
 
     Exit code 1 when it is kept; what is in it is named then, with the commands that help.
+
+    Example: `multi-agent-mcp workspace remove worker-a`
     """
     worktrees = context.services.worktrees
     holdings = worktrees.remove(agent_id, discards=discard)

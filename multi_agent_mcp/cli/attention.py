@@ -65,6 +65,8 @@ def answer(
 
     A question is answered by one of its choices (or its number), or freely if it has none; a host by the key of one of
     the choices that are listed with what it asks.
+
+    Example: `multi-agent-mcp answer worker-a 1`
     """
     if asked is None:
         _show_all(context)
@@ -243,7 +245,10 @@ KIND_STYLES = {
 @session_command(acting=True)
 def attention(context: SessionContext, everything: bool) -> None:
     """List everything that waits for you, the worst first, each with what helps: questions in panes, stuck agents,
-    requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds."""
+    requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds.
+
+    Example: `multi-agent-mcp attention`
+    """
     services = context.services
     items = services.attention.of(context.agent(None), services.doctor().examine())
     answer = {"items": [item.as_answer() for item in items]}
@@ -288,7 +293,10 @@ ME = "me"
 @click.option("--limit", default=50, type=click.IntRange(1, 10_000), help="How many, open ones first.")
 @session_command(acting=True)
 def questions(context: SessionContext, only_open: bool, to_id: str | None, asker_id: str | None, limit: int) -> None:
-    """List questions: who owes whom an answer, until when, and what was answered."""
+    """List questions: who owes whom an answer, until when, and what was answered.
+
+    Example: `multi-agent-mcp questions --from worker-a`
+    """
     names = [_agent(context, name) for name in (to_id, asker_id)]
     found, more = context.services.questions.listed(to_id=names[0], asker_id=names[1], only_open=only_open, limit=limit)
     answer = {"questions": [question_answer(question) for question in found], "has_more": more}

@@ -47,7 +47,10 @@ SECRETS = ("token_hash",)
 @click.argument("id_", metavar="ID", help="Of anything, or its first digits; an agent's name, too.")
 @session_command()
 def show(context: SessionContext, id_: str) -> None:
-    """Show a task, message, conversation, execution, notification … by its id, or by the first digits of it."""
+    """Show a task, message, conversation, execution, notification … by its id, or by the first digits of it.
+
+    Example: `multi-agent-mcp show 1a2b3c4d`
+    """
     services = context.services
     agent = services.agents.all().get(id_)
     if agent is not None:
@@ -200,7 +203,10 @@ TOLD_EVERY = 500
 @click.option("--rebuild", is_flag=True, help="Recreate the index first. It is derived, so nothing is lost.")
 @session_command()
 def search(context: SessionContext, words: tuple[str, ...], limit: int, rebuild: bool) -> None:
-    """Find words in messages, tasks, questions, conversations, hand-offs and the logs of executions."""
+    """Find words in messages, tasks, questions, conversations, hand-offs and the logs of executions.
+
+    Example: `multi-agent-mcp search login from:admin`
+    """
     query = SearchQuery.parse(map(text_of, words))
     service, texts = context.services.search, context.texts
     if rebuild:
@@ -358,6 +364,8 @@ def web(context: SessionContext, port: int | None, open_browser: bool) -> None:
     """Show the board, agents, messages and timeline of a session in a browser, live, until Ctrl-C.
 
     The link works once; the browser that opens it keeps a cookie. The server listens on this machine only.
+
+    Example: `multi-agent-mcp web --open`
     """
     from multi_agent_mcp.web.app import (
         LinkPage,

@@ -72,6 +72,8 @@ def share(
     """Let other machines take part in this session: starts the hub here and prints what to run on the other one.
 
     Run again, it prints a token for one more machine. Each token lets one machine in, within a day.
+
+    Example: `multi-agent-mcp share`
     """
     sharing = sharing_of(context)
     is_new = sharing.share.membership() is None and again is None and not reseed
@@ -129,6 +131,8 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
     """Take part in a session of another machine, with the token that `share` printed there.
 
     For `-` the token is read from standard input, so that no other user of this machine can read it.
+
+    Example: `multi-agent-mcp join - < token.txt`
     """
     texts = people_texts()
     try:
@@ -206,7 +210,10 @@ def _waits_for(state: Status | None) -> tuple[str, Mapping[str, object]]:
 @click.option("--stop", "action", flag_value="stop", help="End it, and the hub if it runs here.")
 @session_command(json=False)
 def relay(context: SessionContext, action: str | None) -> None:
-    """Exchange with the other machines until Ctrl-C. `up`, `share` and `join` start it in the background."""
+    """Exchange with the other machines until Ctrl-C. `up`, `share` and `join` start it in the background.
+
+    Example: `multi-agent-mcp relay --start`
+    """
     from multi_agent_mcp.bootstrap import relay as open_relay
 
     sharing = sharing_of(context)
@@ -222,7 +229,10 @@ def relay(context: SessionContext, action: str | None) -> None:
 @click.command()
 @session_command()
 def machines(context: SessionContext) -> None:
-    """List the machines of this session: who is there, what waits, how far behind each one is."""
+    """List the machines of this session: who is there, what waits, how far behind each one is.
+
+    Example: `multi-agent-mcp machines`
+    """
     seen = context.services.machines.look()
     if seen is None:
         raise InvalidArguments("not_shared")
@@ -267,7 +277,10 @@ def _count(number: int | None) -> str:
 @click.option("--yes", is_flag=True, help="Do not ask, even if the hub is here and the team ends with it.")
 @session_command()
 def leave(context: SessionContext, machine: str | None, *, yes: bool) -> None:
-    """End this machine's part: its files stay, nothing travels. With MACHINE (where the hub is): shut it out."""
+    """End this machine's part: its files stay, nothing travels. With MACHINE (where the hub is): shut it out.
+
+    Example: `multi-agent-mcp leave`
+    """
     sharing, texts = sharing_of(context), context.texts
     here = sharing.membership.machine
     name = machine or here

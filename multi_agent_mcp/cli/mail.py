@@ -75,7 +75,10 @@ def send(
     idempotency_key: str | None,
     conversation: str | None,
 ) -> None:
-    """Send a message and ring its receiver."""
+    """Send a message and ring its receiver.
+
+    Example: `multi-agent-mcp send admin "Build the login page."`
+    """
     from multi_agent_mcp.services.validation import (  # here and below: `unread` and `read` send nothing
         Draft,
         require_words,
@@ -108,7 +111,10 @@ def send(
 @click.argument("text", help="The answer; `-` reads standard input.")
 @session_command(acting=True)
 def reply(context: SessionContext, message_id: str, text: str) -> None:
-    """Answer a message, which counts as read then: in its conversation if it has one, else as mail to its sender."""
+    """Answer a message, which counts as read then: in its conversation if it has one, else as mail to its sender.
+
+    Example: `multi-agent-mcp reply 1a2b3c4d "Postgres."`
+    """
     services, me = context.services, context.me
     sent, conversation = services.human_conversations.reply(me, message_id, text_of(text))
     services.reading.answered(me, services.human_conversations.message_to(me, message_id))
@@ -126,7 +132,10 @@ def reply(context: SessionContext, message_id: str, text: str) -> None:
 def read(
     context: SessionContext, agent: str | None, everything: bool, peek: bool, limit: int, before: str | None
 ) -> None:
-    """Print unread mail and mark it read. Mail of another agent is gone for that agent then: use --peek to look."""
+    """Print unread mail and mark it read. Mail of another agent is gone for that agent then: use --peek to look.
+
+    Example: `multi-agent-mcp read --peek`
+    """
     from multi_agent_mcp.services.turn.reading import Query
 
     me = context.agent(agent)
@@ -154,7 +163,10 @@ def read(
 @click.argument("agent", required=False, help="Whose mail (default: yours).")
 @session_command(acting=True)
 def unread(context: SessionContext, agent: str | None) -> None:
-    """Count unread mail, and say from whom it is and what it is about."""
+    """Count unread mail, and say from whom it is and what it is about.
+
+    Example: `multi-agent-mcp unread worker-a`
+    """
     me = context.agent(agent)
     found, now = context.services.unread_mail(me.id), context.services.clock()
     heads = [
@@ -186,7 +198,10 @@ def unread(context: SessionContext, agent: str | None) -> None:
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
     """Show where a message, a notification, each notification about a question or a hand-off is, and every step it
-    took: stored, rung, submitted, read; between machines also queued, on_hub, refused, arrived."""
+    took: stored, rung, submitted, read; between machines also queued, on_hub, refused, arrived.
+
+    Example: `multi-agent-mcp trace 1a2b3c4d`
+    """
     traces = context.services.tracking.trace(message_id)
     if not traces:
         raise MessageNotFound(message_id=message_id)
@@ -290,7 +305,10 @@ def conversation() -> None:
 )
 @session_command()
 def conversations(context: SessionContext, conversation_id: str | None) -> None:
-    """List conversations, or print one with its messages."""
+    """List conversations, or print one with its messages.
+
+    Example: `multi-agent-mcp conversations`
+    """
     service = context.services.conversations
     if conversation_id is not None:
         found = service.get(conversation_id)
@@ -326,7 +344,10 @@ def _moment(at: str, now: datetime, texts: Texts) -> str:
 @click.option("--task", metavar="TASK_ID", type=Id("tsk"), help="The task it belongs to.")
 @session_command(acting=True)
 def start(context: SessionContext, agent: str, text: str, purpose: str | None, task: str | None) -> None:
-    """Start a conversation with an agent and ring it."""
+    """Start a conversation with an agent and ring it.
+
+    Example: `multi-agent-mcp conversation start worker-a "How far are you?"`
+    """
     conversation, sent = context.services.human_conversations.start(context.me, agent, text_of(text), purpose, task)
     facts = {"conversation_id": conversation.id, "status": conversation.status, "task_id": conversation.task_id}
     context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(sent, context.texts)])
@@ -337,7 +358,10 @@ def start(context: SessionContext, agent: str, text: str, purpose: str | None, t
 @TEXT
 @session_command(acting=True)
 def say(context: SessionContext, conversation_id: str, text: str) -> None:
-    """Say something in a conversation of yours."""
+    """Say something in a conversation of yours.
+
+    Example: `multi-agent-mcp conversation say cnv_1a2b "And the tests?"`
+    """
     from multi_agent_mcp.services.validation import Draft
 
     sent = context.services.conversations.say(context.me, conversation_id, Draft(content=text_of(text)))
@@ -349,7 +373,10 @@ def say(context: SessionContext, conversation_id: str, text: str) -> None:
 @click.argument("text", required=False, help="Final message; `-` reads standard input.")
 @session_command(acting=True)
 def end(context: SessionContext, conversation_id: str, text: str | None) -> None:
-    """End a conversation of yours; the other side is told."""
+    """End a conversation of yours; the other side is told.
+
+    Example: `multi-agent-mcp conversation end cnv_1a2b "Thank you."`
+    """
     words = None if text is None else text_of(text)
     if words is not None:
         from multi_agent_mcp.services.validation import require_words
@@ -364,7 +391,10 @@ def end(context: SessionContext, conversation_id: str, text: str | None) -> None
 @click.option("--all", "everything", is_flag=True, help="Include ended ones.")
 @session_command()
 def sessions(context: SessionContext, everything: bool) -> None:
-    """List agent sessions: who runs, for what, since when."""
+    """List agent sessions: who runs, for what, since when.
+
+    Example: `multi-agent-mcp sessions --all`
+    """
     is_running, known_until = context.services.sessions.is_running, context.services.machines.known_until()
     found = context.services.sessions.all(ended=everything)
     records = [{**as_json(item), "alive": is_running(item)} for item in found]

@@ -177,7 +177,10 @@ def app(context: click.Context) -> None:
 @click.option("--man", "as_man", is_flag=True, help="Print a man page of all commands: `help --man | man -l -`.")
 @click.pass_context
 def help_command(context: click.Context, command: tuple[str, ...], everything: bool, as_man: bool) -> None:
-    """Explain a command, or list them."""
+    """Explain a command, or list them.
+
+    Example: `multi-agent-mcp help send`
+    """
     root = context.find_root()
     if everything and not command:
         root.meta[EVERYTHING] = True

@@ -54,6 +54,8 @@ def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
     """Report what is wrong with a session, and how to repair it; explain who can be rung, and how.
 
     Exit code 1 when there is a problem, 0 when there is none (notes are none).
+
+    Example: `multi-agent-mcp doctor --repair`
     """
     from multi_agent_mcp.services.doctor.tree import PROBLEM
 
@@ -179,6 +181,8 @@ def trust(path: str, as_json: bool) -> None:
     """Use a root directory, or a team.yaml, although somebody else owns it or may write to it.
 
     Whoever can write there can run programs as you. This holds as long as PATH belongs to the same user.
+
+    Example: `multi-agent-mcp doctor trust /srv/team/.multi-agent-mcp`
     """
     from multi_agent_mcp.system.ownership import trust as trust_path
 
@@ -204,6 +208,8 @@ def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
 
     Unread mail and unfinished tasks always stay. A dry run does not read the archives: what somebody put there by
     hand, and nobody has read, is listed but would stay.
+
+    Example: `multi-agent-mcp prune --older-than 30 --dry-run`
     """
     if isnan(older_than):  # no range excludes it
         context.wrong_use("bad_number", name="--older-than", limits="≥ 0")

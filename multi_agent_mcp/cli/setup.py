@@ -237,6 +237,8 @@ def init(
     """Make a session for a team; without a team.yaml, write one for the hosts on PATH.
 
     Run again, it takes over what has changed in team.yaml, and keeps keys, mail and tasks.
+
+    Example: `multi-agent-mcp init --admin claude --workers codex,gemini`
     """
     try:
         with system_errors():
@@ -342,7 +344,10 @@ def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent], texts: Tex
 )
 @session_command()
 def host_config(context: SessionContext, host: str, agent: str, write: bool, directory: Path | None) -> None:
-    """Print the configuration of a host for an agent, or write it."""
+    """Print the configuration of a host for an agent, or write it.
+
+    Example: `multi-agent-mcp host-config claude --agent worker-a`
+    """
     from multi_agent_mcp.system.git import way_to_ignore
 
     agent_id = context.services.agents.here(agent).id
@@ -396,6 +401,8 @@ def learn(context: SessionContext, agent_id: str, name: str | None, submit: str)
     """Describe the program in an agent's pane, so that its doorbell can ring there.
 
     You show it at rest, with a draft, at work and with a question; nothing is typed into it meanwhile.
+
+    Example: `multi-agent-mcp host learn worker-a`
     """
     from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
 

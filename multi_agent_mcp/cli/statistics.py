@@ -48,7 +48,10 @@ Named = Callable[[str | None], str]
 @click.option("--width", default=1200, type=click.IntRange(480, 20_000), help="Of the picture, in pixels.")
 @session_command()
 def timeline(context: SessionContext, svg: Path | None, start: str | None, end: str | None, width: int) -> None:
-    """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG."""
+    """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG.
+
+    Example: `multi-agent-mcp timeline --svg afternoon.svg`
+    """
     found = context.services.timeline.of(asked_time("--from", start), asked_time("--to", end))
     if svg == STDOUT:
         sys.stdout.write(picture(found, context.services.texts, width))
@@ -199,7 +202,10 @@ TASKS_SHOWN = 20
 @session_command()
 def stats(context: SessionContext, days: int) -> None:
     """Show per agent tool calls, busy and waiting time, tasks done, blocked time, the time until mail is read and
-    until questions are answered; per task how long it took; and every day's sum."""
+    until questions are answered; per task how long it took; and every day's sum.
+
+    Example: `multi-agent-mcp stats --days 7`
+    """
     found, usage = context.services.statistics.last_days(days, local_zone()), context.services.usage
     rows = usage.rows(days, local_zone())
     tokens = usage.by_agent(usage.beginning(days, local_zone()))
@@ -264,7 +270,10 @@ BY = {"agent": "agent_id", "task": "task_id", "model": "model"}
 @click.option("--by", type=click.Choice([*BY]), help="Add up by this (default: by all three).")
 @session_command()
 def usage(context: SessionContext, days: int, by: str | None) -> None:
-    """Count the tokens that the agents' models took, from the files that their hosts keep."""
+    """Count the tokens that the agents' models took, from the files that their hosts keep.
+
+    Example: `multi-agent-mcp usage --by task`
+    """
     rows = context.services.usage.rows(days, local_zone())
     prices = context.services.usage.prices()
     costs = sum((prices.cost(row.model, row.tokens) or 0.0 for row in rows), 0.0) if prices else 0.0

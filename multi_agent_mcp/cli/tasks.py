@@ -85,7 +85,10 @@ def add(
     depends_on: list[str] | None,
     done_when: str | None,
 ) -> None:
-    """Make a task: `todo` with an assignee, else `backlog`."""
+    """Make a task: `todo` with an assignee, else `backlog`.
+
+    Example: `multi-agent-mcp task add "Write the tests" --assignee worker-a`
+    """
     from multi_agent_mcp.services.tasks.board import NewTask
 
     new = NewTask(
@@ -121,7 +124,10 @@ def list_tasks(
     everything: bool,
     limit: int | None,
 ) -> None:
-    """List tasks: first those in progress, then what waits, in the order of work; at the end the finished ones."""
+    """List tasks: first those in progress, then what waits, in the order of work; at the end the finished ones.
+
+    Example: `multi-agent-mcp task list --open`
+    """
     from multi_agent_mcp.services.tasks.board import summary_of
 
     if only_open and everything:
@@ -195,7 +201,10 @@ def _delivery_key(task: Task, delivered: Mapping[str, Any]) -> str:
 @TASK_ID
 @session_command(acting=True)
 def show(context: SessionContext, task_id: str) -> None:
-    """Show a task with the receipts of its checks, and its history."""
+    """Show a task with the receipts of its checks, and its history.
+
+    Example: `multi-agent-mcp task show tsk_1a2b`
+    """
     task = context.services.task_changes.get(task_id)
     context.services.deliveries.show(context.agent(None).id, [task])
     receipts = context.services.checks.receipts_of(task.id)
@@ -225,7 +234,10 @@ def show(context: SessionContext, task_id: str) -> None:
 @click.option("--force", is_flag=True, help="Done although it is not proven; needs --reason, and shows as overruled.")
 @session_command(acting=True)
 def status(context: SessionContext, task_id: str, status: str, reason: str | None, *, force: bool) -> None:
-    """Move a task. `blocked` and `cancelled` interrupt its assignee at the next tool call."""
+    """Move a task. `blocked` and `cancelled` interrupt its assignee at the next tool call.
+
+    Example: `multi-agent-mcp task status tsk_1a2b blocked --reason "wrong database"`
+    """
     if force and status != "done":
         raise InvalidArguments("force_only_done")
     deliveries = context.services.deliveries
@@ -257,7 +269,10 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
 @TASK_ID
 @session_command()
 def verify(context: SessionContext, task_id: str) -> None:
-    """Run a task's checks again, in its assignee's working directory; exits 1 if one fails."""
+    """Run a task's checks again, in its assignee's working directory; exits 1 if one fails.
+
+    Example: `multi-agent-mcp task verify tsk_1a2b`
+    """
     task, verdict = context.services.deliveries.verify(task_id)
     receipts = context.services.checks.receipts_of(task.id)
     newest = {item.check: item for item in receipts}
@@ -280,7 +295,10 @@ def verify(context: SessionContext, task_id: str) -> None:
 @click.argument("assignee", metavar="AGENT", required=False, help="If omitted, nobody.")
 @session_command(acting=True)
 def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
-    """Hand a task to another agent, or to nobody."""
+    """Hand a task to another agent, or to nobody.
+
+    Example: `multi-agent-mcp task assign tsk_1a2b worker-a`
+    """
     task, previous = context.services.task_changes.assign(context.me, task_id, assignee)
     answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
     nobody = context.texts("task.nobody")
@@ -296,7 +314,10 @@ def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
 )
 @session_command(acting=True)
 def approve(context: SessionContext, task_id: str, reject: bool, reason: str | None, state: str | None) -> None:
-    """Approve (or reject) a task that an agent requested for itself, or the result of one in review."""
+    """Approve (or reject) a task that an agent requested for itself, or the result of one in review.
+
+    Example: `multi-agent-mcp task approve tsk_1a2b`
+    """
     was_reviewed = context.services.task_changes.get(task_id).status == "review"
     task = context.services.deliveries.decide(context.me, task_id, approve=not reject, reason=reason, state=state)
     decided = "rejected" if reject else "approved"
@@ -314,7 +335,10 @@ def approve(context: SessionContext, task_id: str, reject: bool, reason: str | N
 def send_task(
     context: SessionContext, agent: str, title: str, content: str, priority: str, done_when: str | None
 ) -> None:
-    """Give an agent a task by mail. An Owner who gives one to an Admin then waits for its answer."""
+    """Give an agent a task by mail. An Owner who gives one to an Admin then waits for its answer.
+
+    Example: `multi-agent-mcp send-task admin "Login page" "Build it."`
+    """
     services = context.services
     services.owner_waits.require_allowed(context.me, "send_task")
     conditions = None if done_when is None else parse_done_when(done_when)
@@ -333,7 +357,10 @@ def wait() -> None:
 @click.option("--reason", help="Why; written to the audit log.")
 @session_command(acting=True)
 def end(context: SessionContext, reason: str | None) -> None:
-    """End the Owner's wait without an answer."""
+    """End the Owner's wait without an answer.
+
+    Example: `multi-agent-mcp wait end --reason "it is late"`
+    """
     waits = context.services.owner_waits
     wait = waits.of(context.me.id)
     answer = waits.unlock(context.me, context.me, reason)
@@ -349,7 +376,10 @@ def end(context: SessionContext, reason: str | None) -> None:
 @click.option("--reason", help="Why; the agent reads it.")
 @session_command(acting=True)
 def interrupt(context: SessionContext, agent: str, action: str, task: str | None, reason: str | None) -> None:
-    """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result."""
+    """Stop an agent: its next tool call of any kind is answered with the interrupt instead of the result.
+
+    Example: `multi-agent-mcp interrupt worker-a --action pause --reason "lunch"`
+    """
     notice = context.services.interrupting.interrupt(context.me, agent, action, task, reason)
     if notice is not None:
         _answer_sent(context, agent, notice)
@@ -363,7 +393,10 @@ def interrupt(context: SessionContext, agent: str, action: str, task: str | None
 @click.option("--tokens", type=click.IntRange(1), help="How many more tokens it may use, where its budget was used up.")
 @session_command(acting=True)
 def resume(context: SessionContext, agent: str, tokens: int | None) -> None:
-    """Let a paused agent go on."""
+    """Let a paused agent go on.
+
+    Example: `multi-agent-mcp resume worker-a`
+    """
     notice = context.services.interrupting.resume(context.me, agent)
     if tokens is not None:
         context.services.usage.refresh()
@@ -377,7 +410,10 @@ def resume(context: SessionContext, agent: str, tokens: int | None) -> None:
 @click.option("--tail", default=100, type=click.IntRange(1), help="The last lines.")
 @session_command()
 def log(context: SessionContext, execution_id: str | None, agent: str | None, tail: int) -> None:
-    """List executions, or print the log of one."""
+    """List executions, or print the log of one.
+
+    Example: `multi-agent-mcp log --agent worker-a`
+    """
     executions = context.services.executions
     agent = context.services.agents.filtered(agent)
     if execution_id is not None:
@@ -461,7 +497,10 @@ FOUND = {True: "checks.found", False: "checks.missing", None: "checks.unknown"}
 @click.command()
 @session_command()
 def checks(context: SessionContext) -> None:
-    """List what this machine runs when a task that names it is called done; runs nothing."""
+    """List what this machine runs when a task that names it is called done; runs nothing.
+
+    Example: `multi-agent-mcp checks`
+    """
     service, texts = context.services.checks, context.texts
     settings = service.settings()
     listed = [(check, service.is_found(check)) for check in settings.checks.values()]

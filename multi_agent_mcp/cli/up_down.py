@@ -154,6 +154,8 @@ def up(
     In a command {mcp_config}, {prompt}, {root}, {session}, {agent}, {python} and {examples} are filled in.
 
     Exit code 1 when somebody is not ready.
+
+    Example: `multi-agent-mcp up`
     """
     from multi_agent_mcp.config import tmux_socket
     from multi_agent_mcp.windows.up_down import Startup
@@ -189,6 +191,8 @@ def restart(context: SessionContext, agent_id: str, socket: str | None, fresh: b
     window, open one, as `up AGENT` does. Mail and tasks stay, and its host goes on with its conversation.
 
     Exit code 1 when it is not ready.
+
+    Example: `multi-agent-mcp restart worker-a`
     """
     from multi_agent_mcp.windows.up_down import Startup
     from multi_agent_mcp.windows.window_registry import team_windows
@@ -232,6 +236,8 @@ def down(context: SessionContext, agent_ids: tuple[str, ...], socket: str | None
     whatever work waits, until `up`. Mail and tasks stay.
 
     Exit code 1 when windows stay open because this is a copy of the session that opened them, or out of reach.
+
+    Example: `multi-agent-mcp down worker-a`
     """
     from multi_agent_mcp.windows.up_down import close_agents, close_team
     from multi_agent_mcp.windows.window_registry import team_windows
@@ -260,7 +266,10 @@ def down(context: SessionContext, agent_ids: tuple[str, ...], socket: str | None
 @session_command(json=False)
 def attach(context: SessionContext, agent_id: str | None, socket: str | None) -> None:
     """Show the team's windows in this terminal, beginning with the agent named; inside the team's tmux server, switch
-    to them. Ctrl-b d leads back."""
+    to them. Ctrl-b d leads back.
+
+    Example: `multi-agent-mcp attach worker-a`
+    """
     from multi_agent_mcp.config import read_environment
     from multi_agent_mcp.windows.up_down import find_attachment
     from multi_agent_mcp.windows.window_registry import team_windows
@@ -278,7 +287,10 @@ def attach(context: SessionContext, agent_id: str | None, socket: str | None) ->
 @click.command()
 @session_command(json=False)
 def supervise(context: SessionContext) -> None:
-    """Open windows for missing agent sessions and close finished ones, until `down` or Ctrl-C. Runs inside tmux."""
+    """Open windows for missing agent sessions and close finished ones, until `down` or Ctrl-C. Runs inside tmux.
+
+    Example: `multi-agent-mcp supervise`
+    """
     from multi_agent_mcp.config import read_environment
     from multi_agent_mcp.windows.supervisor import Supervisor
     from multi_agent_mcp.windows.window_registry import TeamWindows

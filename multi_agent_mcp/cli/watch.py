@@ -427,7 +427,10 @@ def _signals(changes: Changes) -> Iterator[None]:
 @click.option("--messages", default=20, type=click.IntRange(0, 1_000), help="How many of the last messages.")
 @session_command()
 def watch(context: SessionContext, once: bool, messages: int) -> None:
-    """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it."""
+    """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it.
+
+    Example: `multi-agent-mcp watch --once`
+    """
     from multi_agent_mcp.services.repository.reservations import edit_answer
 
     if once or context.as_json or not sys.stdout.isatty():

@@ -48,6 +48,8 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
 
     With --keep or --directory the session stays, with a picture of what happened (timeline.svg) beside it; and so it
     does if a step is missing.
+
+    Example: `multi-agent-mcp demo interrupt`
     """
     from multi_agent_mcp.demo.scenes import SCENES
     from multi_agent_mcp.demo.stage import Stage

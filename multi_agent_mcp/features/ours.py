@@ -19,11 +19,13 @@ TEAM = Feature(
         "restart": Command("Team", ".cli.up_down:restart", "Start an agent's program anew in its window."),
         "attach": Command("Every day", ".cli.up_down:attach", "Show the team's windows in this terminal."),
         "down": Command("Every day", ".cli.up_down:down", "Close what `up` opened, or some agents' windows."),
-        "agent": Command("Team", ".cli.agents:agent", "Manage agents: add, set, list, remove; brief prints what one is told."),
+        "agent": Command("Team", ".cli.agents:agent", "Manage agents: add, set, list, remove, brief."),
         "supervise": Command(
             MACHINERY, ".cli.up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."
         ),
-        "host-config": Command(MACHINERY, ".cli.setup:host_config", "Show or write a host's configuration for an agent."),
+        "host-config": Command(
+            MACHINERY, ".cli.setup:host_config", "Show or write a host's configuration for an agent."
+        ),
         "host": Command("Team", ".cli.setup:host", "Learn a host that has no profile."),
     },
     endpoints=(
@@ -336,9 +338,7 @@ MAINTENANCE = Feature(
     commands={
         "demo": Command("Looking", ".demo.command:demo", "Play a scene with scripted agents."),
         "help": Command("Looking", ".cli.main:help_command", "Explain a command."),
-        "doctor": Command(
-            "Every day", ".cli.maintenance:doctor", "Show what is wrong with a session, and repair it."
-        ),
+        "doctor": Command("Every day", ".cli.maintenance:doctor", "Show what is wrong with a session, and repair it."),
         "prune": Command("Maintenance", ".cli.maintenance:prune", "Delete old things that are finished."),
         "serve": Command(MACHINERY, ".cli.for_hosts.stubs:serve", "Run an agent's MCP server."),
         "hook": Command(MACHINERY, ".cli.for_hosts.stubs:hook", "Answer a hook of a host."),

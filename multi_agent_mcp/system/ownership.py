@@ -55,7 +55,9 @@ def require_owner(owner: int, found: Path, root: Path) -> None:
 
 def _untrusted(reason: Reason, path: Path) -> UntrustedSession:
     key = "users_session" if os.geteuid() == SUPERUSER and reason.key == "belongs_to" else None
-    return UntrustedSession(key, reason=reason, command=f"multi-agent-mcp doctor trust {shlex.quote(str(path.absolute()))}")
+    return UntrustedSession(
+        key, reason=reason, command=f"multi-agent-mcp doctor trust {shlex.quote(str(path.absolute()))}"
+    )
 
 
 def require_entered(*directories: Path) -> None:

@@ -107,7 +107,9 @@ def test_a_task_sent_to_the_admin_makes_the_owner_wait_until_it_is_unlocked(ask:
     assert (refused.exit_code, refused.stderr.split(": ")[1]) == (1, "owner_waiting")
     assert len(ask("task", "list")["tasks"]) == 1
     assert ask("unread")["unread_count"] == ask("unread")["unread_count"] == 0, "a person may look twice"
-    assert run("wait", "end", "--reason", "gone home").stdout == f"owner no longer waits for admin ({sent['task_id']})\n"
+    assert (
+        run("wait", "end", "--reason", "gone home").stdout == f"owner no longer waits for admin ({sent['task_id']})\n"
+    )
     assert ask("wait", "end") == {"success": True, "owner_id": "owner", "waiting_before": False, "waiting_after": False}
     assert run("wait", "end").stdout == "owner was not waiting\n"
     (log,) = (session / "audit").glob("*.jsonl")
