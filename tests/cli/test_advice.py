@@ -337,7 +337,7 @@ def no_pane(stage: Stage) -> None:
     assert f"{PROGRAM} up" in stage.says("repair.no_pane", "doctor")
 
 
-@plays("repair.waits", "error.owner_waiting", "attention:wait")
+@plays("task.waits", "repair.waits", "error.owner_waiting", "attention:wait")
 def an_owner_who_waits(stage: Stage) -> None:
     stage.made()
     assert "`wait end`" in stage.done("send-task", "admin", "Build", "it")
