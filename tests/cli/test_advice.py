@@ -340,7 +340,7 @@ def no_pane(stage: Stage) -> None:
 @plays("task.waits", "repair.waits", "error.owner_waiting", "attention:wait")
 def an_owner_who_waits(stage: Stage) -> None:
     stage.made()
-    assert "`wait end`" in stage.done("send-task", "admin", "Build", "it")
+    assert f"`{PROGRAM} wait end`" in stage.done("send-task", "admin", "Build", "it")
     assert stage.says("repair.waits", "doctor")
     (item,) = items(stage, "wait")
     refused = texts_of("en")("error.owner_waiting", admin_id="admin")

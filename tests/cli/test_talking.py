@@ -124,7 +124,7 @@ def test_a_task_sent_to_the_admin_makes_the_owner_wait_until_it_is_unlocked(ask:
 
 def test_the_admins_answer_ends_the_wait_of_an_owner_who_reads_it(ask: Ask, run: Run) -> None:
     said = run("send-task", "admin", "Build", "-", input="the house\n").stdout.splitlines()
-    assert said[-1] == "owner now waits for admin; `wait end` ends it"
+    assert said[-1] == "owner now waits for admin; `multi-agent-mcp wait end` ends it"
     assert ask("task", "show", said[0])["task"]["description"] == "the house\n"
     ask("send", "owner", "done", "--as", "admin")
     assert run("read").exit_code == 0
