@@ -26,7 +26,7 @@ from multi_agent_mcp.domain.entity import Entity, id8
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import ARCHIVE, Directory
 from multi_agent_mcp.store.durable_files import INDEXES, Files
-from multi_agent_mcp.system.file_status import careful, is_own_directory, is_settled, modified_at
+from multi_agent_mcp.system.file_status import Memory, careful, is_own_directory, is_settled, modified_at, settled_times
 from multi_agent_mcp.system.files import storage_errors
 
 E = TypeVar("E", bound=Entity)
@@ -442,17 +442,12 @@ class Archive(Generic[M]):
         self.path = path / ARCHIVE
         self.lock = lock
         self._made = made
-        self._listed_at = -1
-        self._listed: list[M] = []
+        self._listed = Memory()
         self._months: dict[str, M] = {}
 
     def months(self) -> list[M]:
         """Returns the months, newest first."""
-        mtime, looked_at = modified_at(self.path), time.time_ns()
-        if mtime != self._listed_at:
-            self._listed = [self._month(name) for name in self._names()]
-            self._listed_at = mtime if is_settled(mtime, looked_at) else -1
-        return self._listed
+        return self._listed.get(settled_times(self.path), lambda: [self._month(name) for name in self._names()])
 
     def month(self, moment: datetime) -> M:
         """Returns the month for what belongs to this moment, also before it has a directory."""

@@ -30,7 +30,7 @@ from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.directory import Directory, Looks, Quarantine, id_in
 from multi_agent_mcp.store.durable_files import INDEXES, Files
-from multi_agent_mcp.system.file_status import Signature, is_own_directory, is_settled, modified_at, signature_of
+from multi_agent_mcp.system.file_status import Memory, Signature, is_own_directory, settled_times, signature_of
 from multi_agent_mcp.system.files import storage_errors, sync_directory
 
 E = TypeVar("E", bound=Identified)
@@ -241,10 +241,9 @@ class Collection(Generic[E]):
         self.layout = layout
         self._looks = Looks()
         self._partitions: dict[str, Partition[E]] = {}
-        self._names: list[str] = []
-        self._listed_at = -1
+        self._names = Memory()
         self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
-        self._parsed: dict[str, tuple[Signature, E]] = {}
+        self._parsed = Memory(REMEMBERED)
         self._this_thread = threading.local()
 
     # Reading
@@ -311,15 +310,7 @@ class Collection(Generic[E]):
     def _loaded(self, place: Place[E]) -> E | None:
         """Returns what is over, parsed once while its file stays as it is."""
         path = f"{place.directory.path}/{place.name}"
-        found, known = signature_of(path), self._parsed.get(path)
-        if found is not None and known is not None and known[0] == found:
-            return known[1]
-        entity = place.directory.load(place.name)
-        if entity is not None and found is not None:
-            if len(self._parsed) > REMEMBERED:
-                self._parsed.clear()
-            self._parsed[path] = found, entity
-        return entity
+        return self._parsed.get(signature_of(path), lambda: place.directory.load(place.name), key=path)
 
     def ids_beginning_with(self, start: str) -> list[str]:
         """Returns the ids, of what is open and of what is over, that begin so; no file is read."""
@@ -354,11 +345,7 @@ class Collection(Generic[E]):
         """Returns the names of the partitions, sorted."""
         if self.layout.is_whole:
             return [WHOLE]
-        mtime, looked_at = modified_at(self.base), time.time_ns()
-        if mtime != self._listed_at:
-            self._names = self._listed()
-            self._listed_at = mtime if is_settled(mtime, looked_at) else -1
-        return self._names
+        return self._names.get(settled_times(self.base), self._listed)
 
     def _listed(self) -> list[str]:
         with storage_errors(self.base, FileNotFoundError), suppress(FileNotFoundError):

@@ -27,7 +27,15 @@ from multi_agent_mcp.errors import Reason, StorageError, UntrustedSession
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.durable_files import Files, read_file
 from multi_agent_mcp.store.locks import Mutex
-from multi_agent_mcp.system.file_status import Signature, in_place, is_settled, modified_at, signature
+from multi_agent_mcp.system.file_status import (
+    Memory,
+    Signature,
+    in_place,
+    is_settled,
+    modified_at,
+    settled_times,
+    signature,
+)
 from multi_agent_mcp.system.files import spelled, storage_errors
 from multi_agent_mcp.texts import catalogue
 
@@ -57,6 +65,7 @@ class Quarantine:
         self.files = files
         self.path = beside / QUARANTINE
         self._mutex = Mutex("quarantine")
+        self._news = Memory()
 
     def set_aside(self, path: Path, reason: Reason) -> None:
         """Moves a file here and writes the reason beside it, one line in each language. If several readers do so at
@@ -94,6 +103,9 @@ class Quarantine:
 
     def take_news(self) -> int:
         """Returns the number of files set aside, by any process, since the last call. Never raises."""
+        return self._news.get(settled_times(self.path), self._taken_news)  # noting what is new changes the directory
+
+    def _taken_news(self) -> int:
         told_path = self.path / ".told"
         with self._mutex, suppress(StorageError):
             names = (name for name in self.files.names(self.path) if name.endswith(REASON_SUFFIX))
@@ -195,9 +207,10 @@ class EntityFiles(Generic[E]):
     def opened(self) -> Iterator[int]:
         """Yields the descriptor of the directory, after a look at the way to it. Raises `StorageError`, and
         FileNotFoundError if there is none."""
-        self.require_inside()
-        with storage_errors(self.path, FileNotFoundError), in_place(self.path) as place:
-            yield place
+        with storage_errors(self.path, FileNotFoundError):
+            self.files.containment.require(self.path)
+            with in_place(self.path) as place:
+                yield place
 
     def require_inside(self, name: str = "") -> None:
         """Raises `StorageError` if a symbolic link in the path (of this file) leads out of the session's directory."""
@@ -245,27 +258,20 @@ logger = logging.getLogger(__name__)
 
 
 class Looks(threading.local):
-    """The directories that this thread has already checked for changes within `once`."""
+    """The directories that this thread has already checked for changes within `once`; None outside of it."""
 
     def __init__(self) -> None:
-        self._seen: set[Path] | None = None
+        self.seen: set[Directory[Any]] | None = None
 
     @contextmanager
     def once(self) -> Iterator[None]:
         """Makes this thread check each directory only once within the context, for callers that only read. The index of
         a directory that has just changed is not trusted: every query would examine all of its files again."""
-        outer, self._seen = self._seen, set() if self._seen is None else self._seen
+        outer, self.seen = self.seen, set() if self.seen is None else self.seen
         try:
             yield
         finally:
-            self._seen = outer
-
-    def __contains__(self, path: Path) -> bool:
-        return self._seen is not None and path in self._seen
-
-    def add(self, path: Path) -> None:
-        if self._seen is not None:
-            self._seen.add(path)
+            self.seen = outer
 
 
 class Entry(NamedTuple, Generic[T]):
@@ -331,10 +337,16 @@ class Directory(EntityFiles[E]):
         """Returns the entries by file name. `fresh` examines every file even if the directory is unchanged (edits in
         place), unless there are more than `LOOKED_AT_EACH`."""
         with self._mutex:
-            if fresh or self.path not in self._looks:
-                self._look(fresh=fresh)
-                self._looks.add(self.path)
-            return self._entries
+            return self._current(fresh=fresh)
+
+    def _current(self, *, fresh: bool = False) -> dict[str, Entry[E]]:
+        """As `entries`; the caller has the mutex."""
+        seen = self._looks.seen
+        if fresh or seen is None or self not in seen:
+            self._look(fresh=fresh)
+            if seen is not None:
+                seen.add(self)
+        return self._entries
 
     def last_seen(self) -> dict[str, Entry[E]]:
         """Returns the entries by file name as the last look found them."""
@@ -354,7 +366,7 @@ class Directory(EntityFiles[E]):
     def entities(self, *, fresh: bool = False) -> list[tuple[str, E]]:
         """Returns names and entities, sorted; `fresh` as in `entries`."""
         with self._mutex:
-            entries = self.entries(fresh=fresh)
+            entries = self._current(fresh=fresh)
             if self._unsorted:
                 self._sorted, self._unsorted = self._in_order(entries), set()
             return self._sorted

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import stat
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -29,7 +28,7 @@ from multi_agent_mcp.domain.times import format_time, stamp
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import OUR_NAME, STAMP_LENGTH, ReadMonth
 from multi_agent_mcp.store.durable_files import INDEXES
-from multi_agent_mcp.system.file_status import Signature, modified_at, signature
+from multi_agent_mcp.system.file_status import Memory, Signature, settled_times, signature
 from multi_agent_mcp.system.files import storage_errors
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ class MergedInbox(Generic[R]):
     """Reads inboxes without marking anything read. A head is an entity with at most `HEAD_CHARACTERS` of its body."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Signature, R]] = {}
-        self._listed: dict[str, tuple[int, Sequence[str]]] = {}
+        self._heads = Memory()
+        self._listed = Memory()
 
     def newest_first(self, inboxes: Iterable[Inbox[R]], first: str = "", last: str = LAST) -> Iterator[InboxFile[R]]:
         """Yields the files of the seconds from `first` to `last`, newest second first. A month of the archives, which
@@ -136,14 +135,7 @@ class MergedInbox(Generic[R]):
 
     def _names(self, directory: Directory[R]) -> Sequence[str]:
         """Returns the file names in a directory, cached while it is certainly unchanged."""
-        path, began, mtime = str(directory.path), time.time_ns(), modified_at(directory.path)
-        known = self._listed.get(path)
-        if known is not None and known[0] == mtime:
-            return known[1]
-        names = [name for name in _listed(directory.path) if name.endswith(".md") and not name.startswith(".")]
-        if directory.is_unchanged(mtime, began):
-            self._listed[path] = mtime, names
-        return names
+        return self._listed.get(settled_times(directory.path), lambda: _listed(directory.path), key=directory.path)
 
     def _distinct(self, files: Iterable[InboxFile[R]]) -> list[R]:
         """Returns the heads of the files, one per inode: after a crash a file may also be in the archive."""
@@ -156,17 +148,8 @@ class MergedInbox(Generic[R]):
         current = _signature_of_file(path)
         if current is None:
             return None
-        known = self._known.get(path)
-        if known is not None and known[0] == current:
-            return known
-        entity = directory.load(name)
-        if entity is None:
-            return None
-        body = directory.codec.body
-        is_long = body is not None and len(getattr(entity, body)) > HEAD_CHARACTERS
-        head = replace(entity, **{body: getattr(entity, body)[:HEAD_CHARACTERS]}) if body and is_long else entity
-        self._known[path] = current, head
-        return current, head
+        head: R | None = self._heads.get(current, lambda: _head_of(directory, name), key=path)
+        return None if head is None else (current, head)
 
 
 def position(file: InboxFile[R], head: R) -> Position:
@@ -184,10 +167,17 @@ def _signature_of_file(path: str) -> Signature | None:
 
 
 def _listed(path: Path) -> list[str]:
-    """Returns the names in a directory. `_head` checks their file types, of few of perhaps a million."""
+    """Returns the names of mail in a directory. `_head` checks their file types, of few of perhaps a million."""
     with storage_errors(path, FileNotFoundError), suppress(FileNotFoundError):
-        return os.listdir(path)  # noqa: PTH208
+        return [name for name in os.listdir(path) if name.endswith(".md") and not name.startswith(".")]  # noqa: PTH208
     return []
+
+
+def _head_of(directory: Directory[R], name: str) -> R | None:
+    entity, body = directory.load(name), directory.codec.body
+    if entity is None or body is None or len(getattr(entity, body)) <= HEAD_CHARACTERS:
+        return entity
+    return replace(entity, **{body: getattr(entity, body)[:HEAD_CHARACTERS]})
 
 
 # When mail went from whom to whom, as the headers say.

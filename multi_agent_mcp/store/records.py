@@ -26,7 +26,7 @@ from multi_agent_mcp.store.authority import HUB, NOW
 from multi_agent_mcp.store.directory import Quarantine
 from multi_agent_mcp.store.durable_files import BLOCK_BYTES, INDEXES, Files, read_file
 from multi_agent_mcp.store.locks import RELAY, Mutex
-from multi_agent_mcp.system.file_status import Signature, careful, signature_of
+from multi_agent_mcp.system.file_status import Memory, careful, signature_of
 from multi_agent_mcp.system.files import storage_errors
 
 if TYPE_CHECKING:
@@ -67,18 +67,16 @@ class KeyFile:
     def __init__(self, files: Files, path: Path) -> None:
         self.files = files
         self.path = path
-        self._known: tuple[Signature, str] | None = None
+        self._known = Memory()
 
     def read(self) -> str | None:
         """Returns the key; None if there is none. It is cached until the file changes, as every message is signed.
         Raises `StorageError`."""
-        found = signature_of(self.path)
-        if self._known is not None and found == self._known[0]:
-            return self._known[1]
+        return self._known.get(signature_of(self.path), self._read)
+
+    def _read(self) -> str | None:
         data = self.files.read(self.path)
-        key = None if data is None else data.decode("ascii", errors="replace").strip()
-        self._known = None if found is None or key is None else (found, key)
-        return key
+        return None if data is None else data.decode("ascii", errors="replace").strip()
 
     def ensure(self, made: Callable[[], str] = secrets.token_urlsafe) -> str:
         """Returns the key, and creates one if there is none, of 256 random bits; concurrent callers get the same

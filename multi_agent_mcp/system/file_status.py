@@ -14,7 +14,10 @@ from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 RACY_NS = 50_000_000
 
@@ -66,6 +69,45 @@ def is_settled(modified: int, looked_at: int) -> bool:
     return looked_at - modified > RACY_NS
 
 
+def settled_times(*paths: str | os.PathLike[str]) -> tuple[int, ...] | None:
+    """The modification times of files and directories, None while one is too recent to be relied on (`is_settled`)."""
+    looked_at = time.time_ns()
+    times = tuple(map(modified_at, paths))
+    return times if is_settled(max(times), looked_at) else None
+
+
+class Memory:
+    """Values that were made from something, by `key`, each good while the `state` of that is the same: the
+    `settled_times` of directories, say. With `good_for`, a value is good for so long at most: `now` is the time. It
+    keeps as many values as are asked for, or `most`; none whose state is None, as that cannot be relied on, and no
+    value of None.
+
+    The state is taken before the value is made, so that what changes meanwhile is seen the next time. A value is kept
+    in one step, so that threads may share a memory; each of several at once makes its own."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._kept: dict[Hashable, tuple[Hashable, Any, Any]] = {}
+
+    def get(
+        self, state: Hashable, make: Callable[[], T], *, key: Hashable = None, now: Any = None, good_for: Any = None
+    ) -> T:
+        """The value of this key for this state: the one that is kept, or a new one."""
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == state and (good_for is None or kept[1] <= now < kept[1] + good_for):
+            found: T = kept[2]
+            return found
+        value = make()
+        if self._most is not None and len(self._kept) >= self._most:
+            self._kept.clear()
+        if state is not None and value is not None:
+            self._kept[key] = state, now, value
+        return value
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+
 def careful(path: str, flags: int, place: int | None = None) -> int:
     """An opener for `open` that follows no link and blocks on no pipe. With the descriptor `place` of a directory, the
     path is relative to it."""
@@ -97,7 +139,7 @@ class TreeState:
         self._base = os.fspath(base)
         self._left_out = left_out
         self._growing = growing
-        self._known: dict[str, tuple[int, list[str]]] = {}
+        self._known = Memory()
 
     def now(self) -> int | None:
         """A number that differs once anything has changed; None while the last change is so recent that another one
@@ -118,10 +160,7 @@ class TreeState:
 
     def _below(self, directory: str, modified: int) -> list[str]:
         """What has to be looked at in a directory, listed again only when it has changed."""
-        known = self._known.get(directory)
-        if known is None or known[0] != modified:
-            known = self._known[directory] = modified, sorted(self._listed(directory))
-        return known[1]
+        return self._known.get(modified, lambda: sorted(self._listed(directory)), key=directory)
 
     def _listed(self, directory: str) -> Iterator[str]:
         grows = directory != self._base and directory[len(self._base) + 1 :] in self._growing

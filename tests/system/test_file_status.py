@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.file_status import TreeState
+from multi_agent_mcp.system.file_status import RACY_NS, Memory, TreeState, settled_times
 
 
 @pytest.fixture
@@ -55,3 +56,31 @@ def test_locks_and_archives_do_not_count(tree: TreeState, tmp_path: Path) -> Non
 
 def test_a_tree_that_is_gone_has_a_state(tmp_path: Path) -> None:
     assert TreeState(os.fspath(tmp_path / "gone"), left_out=(), growing=()).now() is not None
+
+
+def test_a_memory_makes_a_value_again_once_its_state_or_its_time_is_over() -> None:
+    made, memory = iter(range(100)), Memory()
+    assert [memory.get(state, lambda: next(made)) for state in (1, 1, 2)] == [0, 0, 1]
+    at = datetime(2026, 11, 27, tzinfo=UTC)
+    hours = [timedelta(hours=hour) for hour in (0, 1, 2, -1)]  # and a clock that was set back
+    values = [
+        memory.get(1, lambda: next(made), key="timed", now=at + hour, good_for=timedelta(hours=2)) for hour in hours
+    ]
+    assert values == [2, 2, 3, 4]
+    memory.forget()
+    assert memory.get(2, lambda: next(made)) == 5
+
+
+def test_a_memory_keeps_nothing_that_cannot_be_relied_on() -> None:
+    made, memory = iter([None, 1, 2, 3]), Memory(most=1)
+    assert [memory.get(1, lambda: next(made)) for _ in range(3)] == [None, 1, 1]
+    assert [memory.get(None, lambda: next(made), key="other") for _ in range(2)] == [2, 3]
+
+
+def test_times_of_files_are_known_once_the_last_change_is_long_enough_ago(tmp_path: Path) -> None:
+    os.utime(tmp_path, ns=(0, time.time_ns() - 2 * RACY_NS))
+    before = settled_times(tmp_path, tmp_path / "missing")
+    assert before is not None
+    assert before == settled_times(tmp_path, tmp_path / "missing")
+    (tmp_path / "missing").mkdir()
+    assert settled_times(tmp_path, tmp_path / "missing") is None

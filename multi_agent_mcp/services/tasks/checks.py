@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import CHECKING as CHECKING_LOCK
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
-from multi_agent_mcp.system.file_status import Signature, signature_of, tree_of
+from multi_agent_mcp.system.file_status import Memory, signature_of, tree_of
 from multi_agent_mcp.system.git import GitFailed, WorkState, state_of
 from multi_agent_mcp.system.temporary import absent, checked_out, copy_included, temporary_of
 from multi_agent_mcp.trace import variables
@@ -118,8 +118,7 @@ class Checks(Service):
 
     signatures: Signatures
     records: DeliveryRecords
-    _settings: Settings = field(default_factory=Settings, init=False)
-    _read_at: Signature | None = field(default=None, init=False)
+    _settings: Memory = field(default_factory=Memory, init=False)
 
     def known(self) -> Mapping[str, Check]:
         """The checks that session.yaml names now: a person may correct them while servers run."""
@@ -127,14 +126,12 @@ class Checks(Service):
 
     def settings(self) -> Settings:
         """The settings as they are now, read again when the file has changed. Raises as `read_settings`."""
-        found = signature_of(self.workspace.settings_path)
-        if found is None or found != self._read_at:
-            self.workspace.files.read(self.workspace.settings_path)  # a disk that fails is no fault in the file
-            self._settings, self._read_at = self._of_session(read_settings(self.workspace.settings_path)), found
-        return self._settings
+        return self._settings.get(signature_of(self.workspace.settings_path), self._read_settings)
 
-    def _of_session(self, settings: Settings) -> Settings:
+    def _read_settings(self) -> Settings:
         """The settings, without checks and conditions in a session that does without them."""
+        self.workspace.files.read(self.workspace.settings_path)  # a disk that fails is no fault in the file
+        settings = read_settings(self.workspace.settings_path)
         return settings if "proof" in self.session.features else replace(settings, checks={}, done_when=())
 
     def is_found(self, check: Check) -> bool | None:
