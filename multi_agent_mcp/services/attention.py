@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
@@ -34,7 +34,7 @@ from multi_agent_mcp.services.overview.snapshot import (
 )
 from multi_agent_mcp.services.questions import Questions, as_answer
 from multi_agent_mcp.session import Service, Session
-from multi_agent_mcp.system.file_status import TreeState, signature_of
+from multi_agent_mcp.system.file_status import Memory, TreeState, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.question import Dialog, Question
@@ -537,12 +537,6 @@ LEFT_OUT = frozenset(
 GROWING = frozenset({".doorbell", ".share"})
 
 
-class Kept(NamedTuple):
-    state: Hashable
-    at: datetime
-    value: Any
-
-
 class WhileUnchanged(Service):
     """Values by name, each kept while the session's files and the processes of its agent sessions stay as they were,
     and for `GOOD_FOR` at most. The record of the looks at panes counts by what was seen: it is written again every few
@@ -552,21 +546,14 @@ class WhileUnchanged(Service):
         super().__init__(session)
         self._tree = TreeState(session.workspace.path, left_out=LEFT_OUT, growing=GROWING)
         self._sessions = sessions
-        self._kept: dict[str, Kept] = {}
+        self._memory = Memory()
         self._locks: dict[str, Lock] = {}
 
     def get(self, name: str, make: Callable[[], T], *, of: Hashable = None, good_for: timedelta = GOOD_FOR) -> T:
         """The value of this name: the one that is kept, or a new one from `make`. It depends on the session's files, on
         running processes, and on `of`. Of several threads at once, one makes it."""
         with self._locks.setdefault(name, Lock()):
-            state, now, known = self._state(of), self.clock(), self._kept.get(name)
-            if known is not None and known.state == state and is_recent(known.at, now, good_for):
-                found: T = known.value
-                return found
-            value = make()
-            if state is not None:  # it was taken before: what has changed meanwhile is made anew the next time
-                self._kept[name] = Kept(state, now, value)
-            return value
+            return self._memory.get(self._state(of), make, key=name, clock=self.clock, good_for=good_for)
 
     def _state(self, of: Hashable) -> Hashable:
         files = self._tree.now()
@@ -604,7 +591,7 @@ class RecentAttention(Service):
         self._unchanged = unchanged
         self._looking = Lock()
         self._panes = Panes()
-        self._looked_at: datetime | None = None
+        self._looks = Memory()
         self._examining = Lock()
         self._findings: tuple[Finding, ...] = ()
         self._examined_at: datetime | None = None
@@ -612,7 +599,7 @@ class RecentAttention(Service):
     def of(self, person: Agent) -> list[Item]:
         """Returns the items, worst first. An examination that is due runs in the background; its findings are part of
         later results."""
-        if not self._is_recent(self._examined_at, EXAMINE_EVERY):
+        if self._examined_at is None or not is_recent(self._examined_at, self.clock(), EXAMINE_EVERY):
             Thread(target=self._examine_once, daemon=True).start()
         panes, findings = self._look(), self._findings
         seen = repr(replace(panes, at=None)), findings
@@ -626,12 +613,12 @@ class RecentAttention(Service):
 
     def look_again(self) -> None:
         """Drops the cached panes because one has changed: the next call reads them again."""
-        self._looked_at = None
+        self._looks.forget()
 
     def _look(self) -> Panes:
         with self._looking:
-            if not self._is_recent(self._looked_at, LOOK_EVERY):
-                self._panes, self._looked_at = self._attention.look(self._panes), self.clock()
+            look = lambda: self._attention.look(self._panes)  # noqa: E731
+            self._panes = self._looks.get((), look, clock=self.clock, good_for=LOOK_EVERY)
             return self._panes
 
     def _examine_once(self) -> None:
@@ -640,6 +627,3 @@ class RecentAttention(Service):
                 self.found(self._examine())
             finally:
                 self._examining.release()
-
-    def _is_recent(self, moment: datetime | None, length: timedelta) -> bool:
-        return moment is not None and is_recent(moment, self.clock(), length)

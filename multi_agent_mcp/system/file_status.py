@@ -78,8 +78,8 @@ def settled_times(*paths: str | os.PathLike[str]) -> tuple[int, ...] | None:
 
 class Memory:
     """Values that were made from something, by `key`, each good while the `state` of that is the same: the
-    `settled_times` of directories, say. With `good_for`, a value is good for so long at most: `now` is the time. It
-    keeps as many values as are asked for, or `most`; none whose state is None, as that cannot be relied on, and no
+    `settled_times` of directories, say. With `good_for`, a value is good for so long at most by the `clock`.
+    It keeps as many values as are asked for, or `most`; none whose state is None, as that cannot be relied on, and no
     value of None.
 
     The state is taken before the value is made, so that what changes meanwhile is seen the next time. A value is kept
@@ -90,18 +90,24 @@ class Memory:
         self._kept: dict[Hashable, tuple[Hashable, Any, Any]] = {}
 
     def get(
-        self, state: Hashable, make: Callable[[], T], *, key: Hashable = None, now: Any = None, good_for: Any = None
+        self,
+        state: Hashable,
+        make: Callable[[], T],
+        *,
+        key: Hashable = None,
+        clock: Callable[[], Any] = time.monotonic,
+        good_for: Any = None,
     ) -> T:
         """The value of this key for this state: the one that is kept, or a new one."""
         kept = self._kept.get(key)
-        if kept is not None and kept[0] == state and (good_for is None or kept[1] <= now < kept[1] + good_for):
+        if kept is not None and kept[0] == state and (good_for is None or kept[1] <= clock() < kept[1] + good_for):
             found: T = kept[2]
             return found
         value = make()
         if self._most is not None and len(self._kept) >= self._most:
             self._kept.clear()
         if state is not None and value is not None:
-            self._kept[key] = state, now, value
+            self._kept[key] = state, clock(), value
         return value
 
     def forget(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,10 @@ def test_a_memory_makes_a_value_again_once_its_state_or_its_time_is_over() -> No
     made, memory = iter(range(100)), Memory()
     assert [memory.get(state, lambda: next(made)) for state in (1, 1, 2)] == [0, 0, 1]
     at = datetime(2026, 11, 27, tzinfo=UTC)
-    hours = [timedelta(hours=hour) for hour in (0, 1, 2, -1)]  # and a clock that was set back
-    values = [
-        memory.get(1, lambda: next(made), key="timed", now=at + hour, good_for=timedelta(hours=2)) for hour in hours
-    ]
+    values = []
+    for hour in (0, 1, 2, -1):  # and a clock that was set back
+        clock = partial(at.__add__, timedelta(hours=hour))
+        values.append(memory.get(1, lambda: next(made), key="timed", clock=clock, good_for=timedelta(hours=2)))
     assert values == [2, 2, 3, 4]
     memory.forget()
     assert memory.get(2, lambda: next(made)) == 5

@@ -46,6 +46,7 @@ from multi_agent_mcp.doorbell.tmux.snapshot import (
 )
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
 from multi_agent_mcp.session import Service, Session
+from multi_agent_mcp.system.file_status import Memory
 
 QUIET_SECONDS = 3.0
 UNTOUCHABLE = ("copy_mode", "input_off", "synchronized")
@@ -329,7 +330,7 @@ class Panes(Service):
     def __init__(self, session: Session, typist: TmuxNotifier) -> None:
         super().__init__(session)
         self.typist = typist
-        self._looks: dict[tuple[str, bool], tuple[float, PaneView | str, Dialog | None]] = {}
+        self._looks = Memory()
         self._turns: dict[str, threading.Lock] = {}
 
     def dialog(self, agent: Agent) -> Dialog | None:
@@ -391,12 +392,12 @@ class Panes(Service):
         """The screen and its dialog, or the scrollback alone; captured every `LOOK_SECONDS` at most, however many
         people look."""
         with self._turns.setdefault(agent.id, threading.Lock()):
-            at, view, dialog = self._looks.get((agent.id, scrollback), (-LOOK_SECONDS, "no_pane", None))
-            if time.monotonic() - at >= LOOK_SECONDS:
-                view, at = self.view(agent, scrollback=scrollback), time.monotonic()
-                dialog = None if isinstance(view, str) or scrollback else self.dialog(agent)
-                self._looks[agent.id, scrollback] = at, view, dialog
-            return view, dialog
+            look = partial(self._look, agent, scrollback)
+            return self._looks.get((), look, key=(agent.id, scrollback), clock=time.monotonic, good_for=LOOK_SECONDS)
+
+    def _look(self, agent: Agent, scrollback: bool) -> tuple[PaneView | str, Dialog | None]:
+        view = self.view(agent, scrollback=scrollback)
+        return view, None if isinstance(view, str) or scrollback else self.dialog(agent)
 
     def type_line(self, agent: Agent, text: str, by: Agent) -> Delivery:
         """Types a person's line, under the doorbell's own conditions and lock: `submitted`; `rung` with the reason why
