@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import dropwhile, pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -512,9 +512,21 @@ def words_of(command: str) -> list[str]:
         return command.split()
 
 
+def program_of(command: str) -> str:
+    """Returns the program at the beginning of a command, or after `env NAME=VALUE …`."""
+    words = words_of(command)
+    if words and Path(words[0]).name == "env":
+        after = next(dropwhile(_ASSIGNMENT.match, words[1:]), "-")
+        return words[0] if after.startswith("-") else after
+    return words[0] if words else ""
+
+
+_ASSIGNMENT = re.compile(r"\w+=")
+
+
 def program_name(command: str) -> str:
-    """Returns the name of the program at the beginning of a command."""
-    return Path(words_of(command)[0]).name if words_of(command) else ""
+    """Returns the name of that program."""
+    return Path(program_of(command)).name
 
 
 def host_of_agent(agent: Agent) -> str:

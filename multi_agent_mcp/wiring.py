@@ -318,7 +318,10 @@ class Services(ByName):
     def doctor(self, probe: Callable[[Agent], str | None] | None = None, look_at: LookAtPane | None = None) -> Doctor:
         """The doctor. `probe` returns why an agent's pane cannot be rung, `look_at` the host in it; by default both ask
         tmux."""
-        from multi_agent_mcp.doorbell.tmux.client import misnamed  # imported here: servers do not need them
+        from multi_agent_mcp.doorbell.tmux.client import (
+            harmful_options,
+            misnamed,
+        )  # imported here: servers do not need them
         from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
         from multi_agent_mcp.services.doctor.doctor import Doctor
         from multi_agent_mcp.services.doctor.tree import CheckContext
@@ -342,6 +345,7 @@ class Services(ByName):
             program=lambda agent: running_files(agent.pane_pid),
             look_at=look_at or self.host_in_pane,
             misnamed=misnamed,
+            harmful_options=harmful_options,
             hosts=[profile.name for profile in profiles.named.values() if not profile.never],
             profiles_left_out=profiles.left_out,
             worktrees=self.worktrees,

@@ -208,8 +208,9 @@ def _with_terminal(services: Services, agent_id: str, purpose: str) -> int | Non
     return None
 
 
-_FIRST_WORD = re.compile(r"""^\s*(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+""", re.DOTALL)
-"""The program of a simple command, as a shell reads it."""
+_PART = r"""(?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])"""
+_PROGRAM = re.compile(rf"^\s*(?:(?:/\S*/)?env\s+(?:\w+={_PART}*\s+)*)?{_PART}+", re.DOTALL)
+"""A simple command up to its program, as a shell reads it; see `program_of`."""
 
 
 def command_of(
@@ -226,7 +227,7 @@ def command_of(
     prompt = _going_on(services, agent, purpose) if beginning.continues else first_prompt(services, agent, purpose)
     template = _with_prompt(services, agent.command) if prompt else agent.command
     if beginning.words is not None:
-        template = _FIRST_WORD.sub(lambda program: f"{program[0]} {beginning.words}", template, count=1)
+        template = _PROGRAM.sub(lambda program: f"{program[0]} {beginning.words}", template, count=1)
     values = {
         "root": services.root,
         "session": services.session.name,

@@ -23,7 +23,7 @@ from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topi
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, probe, take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, is_compound, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.host_config import MCP_CONFIG, program_name
+from multi_agent_mcp.host_config import MCP_CONFIG, program_name, program_of
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
@@ -170,10 +170,11 @@ def missing_program(command: str, shell: str = SH) -> str | None:
     if is_compound(command) or shell != SH:
         return None  # it may begin with a word of the shell
     try:
-        program = shlex.split(command)[0]
-    except (ValueError, IndexError):
+        shlex.split(command)
+    except ValueError:
         return None  # the shell will report the error
-    if _FOR_THE_SHELL.search(program):
+    program = program_of(command)
+    if not program or _FOR_THE_SHELL.search(program):
         return None
     return None if shutil.which(expanded(program)) else program
 

@@ -710,6 +710,10 @@ ELSEWHERE: Mapping[str, str] = {
         f"{ON_WINDOWS}_windows_helps",
         *("error.attach_no_team", "error.attach_no_window", "repair.put_down", "repair.pane", "attention:ended"),
     ),
+    **by(
+        f"{ON_WINDOWS}_options_of_a_persons_tmux_helps",
+        *("repair.destroy_unattached", "repair.exit_unattached", "repair.synchronize_panes"),
+    ),
     **by(f"{ON_WINDOWS}_a_single_window_helps", "up.unsupervised"),
     **by(
         f"{ON_WINDOWS}_a_team_that_is_down_or_without_its_supervisor_helps", "attention:down", "repair.supervisor_ended"

@@ -111,3 +111,27 @@ def test_what_is_said_of_a_team_that_is_down_or_without_its_supervisor_helps(bar
     follow(team, item.command, "up", *up, "--socket", terminal.socket)
     assert attention(team, "down") == []
     team.ask("down")
+
+
+def test_what_is_said_of_options_of_a_persons_tmux_helps(bare: Team, terminal: Terminal) -> None:
+    """Windows of ours are opened without them, also when tmux.conf has them; somebody who looks at them may set them
+    afterwards."""
+    options = {"destroy-unattached": "-t", "exit-unattached": "-s", "synchronize-panes": "-wt"}
+    terminal("set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-gw", "synchronize-panes", "on")
+    team = bare.make(WITH_COMMANDS)
+    team.ask(*UP, "--no-supervisor", "--socket", terminal.socket)
+    shown = ("list-panes", "-a", "-F", "#{pane_id} #{pane_synchronized}")
+    assert f"{pane(team)} 0" in terminal(*shown).splitlines()
+    assert not {said.finding for said in findings(team, "panes").values() if "tmux's option" in said.finding}
+    terminal("set-option", "-p", "-u", "-t", pane(team), "synchronize-panes")
+    terminal.pane(f"exec env -u TMUX tmux -S {terminal.socket} attach -t {pane(team)}")
+    wait_until(lambda: terminal("list-clients"), "somebody looks at it")
+    for option, how in options.items():
+        target = [] if how == "-s" else [pane(team)]
+        terminal("set-option", how, *target, option, "on")
+        said = [found for found in team.services.doctor().examine() if f"option {option} is on" in found.finding]
+        assert [found.subject for found in said] == ["worker-a"], option
+        subprocess.run(shlex.split(said[0].repair), check=True, env=team.env)
+        assert not [found for found in team.services.doctor().examine() if f"option {option} is on" in found.finding]
+    assert f"{pane(team)} 0" in terminal(*shown).splitlines()
+    team.ask("down")

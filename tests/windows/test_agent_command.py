@@ -83,7 +83,8 @@ def test_a_host_with_a_profile_gets_the_prompt_of_its_windows_purpose(
 
 @pytest.mark.parametrize("prompt", HOSTILE)
 @pytest.mark.parametrize(
-    "template", ["{}", "{} {{prompt}}", "{} '{{prompt}}'", '{} "{{prompt}}"', "true; {} {{prompt}}"]
+    "template",
+    ["{}", "env A=1 B='b c' {}", "{} {{prompt}}", "{} '{{prompt}}'", '{} "{{prompt}}"', "true; {} {{prompt}}"],
 )
 def test_the_prompt_of_the_team_file_arrives_as_one_argument_whatever_it_holds(
     services: Services, worker: Agent, host: str, template: str, prompt: str
@@ -103,7 +104,7 @@ def test_an_empty_prompt_is_none(services: Services, worker: Agent, host: str, t
     [
         "cat",
         "python claude",
-        "env A=1 claude",
+        "env -i claude",
         "A=1 claude",
         "claude; sh",
         "cd /tmp && claude",
@@ -120,7 +121,8 @@ def test_a_command_whose_author_alone_knows_where_a_prompt_belongs_is_left_as_it
 @pytest.mark.parametrize(
     ("command", "lacks"),
     [
-        ("env A=1 claude {mcp_config}", ["up.unprompted", "up.unhooked"]),
+        ("env A=1 B='x y' C= claude {mcp_config}", []),
+        ("/usr/bin/env -i claude {mcp_config}", ["up.unprompted", "up.unhooked"]),
         ("A=1 /opt/codex {mcp_config} {prompt}", ["up.unhooked"]),
         ("cd /tmp && claude {mcp_config}", ["up.unprompted", "up.unhooked"]),
         ("claude {mcp_config} # mine", ["up.unprompted"]),

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ import libtmux
 from libtmux.common import tmux_cmd
 
 from multi_agent_mcp.config import TmuxPane, child_environment, read_environment
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
 from multi_agent_mcp.system.process import Process, environment_of, foreground, identity, is_below, terminal_of
 
@@ -280,3 +282,30 @@ def withheld(socket_path: str, wanted: Mapping[str, str]) -> list[str] | None:
         return None
     handed_on = "\n".join(["", *shown.stdout, ""])
     return [name for name, value in wanted.items() if f"\n{name}={value}\n" not in handed_on]
+
+
+# Options of a person's tmux that harm a team, whoever has set them since a window was opened.
+
+HARMFUL = {"destroy-unattached": "-t", "exit-unattached": "-s", "synchronize-panes": "-pt"}
+"""The options, and how each is set: of a pane's session, of the server, of the pane."""
+
+
+def harmful_options(agents: Collection[Agent]) -> Iterator[tuple[str, list[str], str]]:
+    """The options that are on and harm agents in panes: the option, the agents' ids, and the command that turns it off
+    for them."""
+    columns = ["#{pane_id}", "#{session_id}", *(f"#{{{option}}}" for option in HARMFUL)]
+    for socket_path in sorted({agent.socket_path for agent in agents if agent.socket_path is not None}):
+        listed = (line.split() for line in Server(socket_path).cmd("list-panes", "-a", "-F", " ".join(columns)).stdout)
+        panes = {words[0]: dict(zip(HARMFUL, words[2:], strict=False)) | {"-t": words[1]} for words in listed}
+        here = {
+            agent.id: agent.pane_id for agent in agents if agent.socket_path == socket_path and agent.pane_id in panes
+        }
+        for option, how in HARMFUL.items():
+            harmed: dict[str, list[str]] = {}
+            for agent_id, pane_id in here.items():
+                if panes[pane_id].get(option) in ("1", "on"):
+                    target = {"-t": panes[pane_id]["-t"], "-s": "", "-pt": pane_id}[how]
+                    harmed.setdefault(target, []).append(agent_id)
+            for target, agent_ids in harmed.items():
+                words = ["tmux", "-S", socket_path, "set-option", how, *filter(None, [target]), option, "off"]
+                yield option, agent_ids, shlex.join(words)

@@ -137,7 +137,8 @@ class Panes:
         newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` does not make the new pane tmux's current one
         marking = _sequence(
             ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
-            *([["set-option", "-p", "-t", newest, "remain-on-exit", "on"]] if new.remains else []),
+            ["set-option", "-p", "-t", newest, "remain-on-exit", "on" if new.remains else "off"],
+            ["set-option", "-p", "-t", newest, "synchronize-panes", "off"],  # else nothing is ever typed there
         )
         added = _sequence(["new-window", "-a", "-t", f"={self.project}:{{end}}", *window])
         first = _sequence(["new-session", "-s", self.project, *_SIZE, *window])
@@ -240,7 +241,7 @@ def is_compound(command: str) -> bool:
     return _COMPOUND.search(_QUOTED.sub("_", command)) is not None
 
 
-_BEGUN = re.compile(r"(?:^|[;&|(\n])\s*(?:(?:exec|env|then|do|\w+=\S*)\s+)*([^\s;&|()=#]+)")
+_BEGUN = re.compile(r"(?:^|[;&|(\n])\s*(?:(?:exec|(?:/\S*/)?env|then|do|\w+=\S*|-\S*)\s+)*([^\s;&|()=#]+)")
 
 
 def programs_of(command: str) -> list[str]:

@@ -234,13 +234,17 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
 
 def panes(context: CheckContext) -> Iterator[Finding]:
     """Agents without a pane, in the same pane as another, or whose pane cannot be rung now; tmux servers that do not
-    answer."""
+    answer, and options of theirs that harm."""
     agents = context.agents.at_home()
     reasons = {agent.id: context.probe(agent) for agent in agents.values() if agent.pane_id is not None}
     silent = [agents[name] for name, reason in reasons.items() if reason == TmuxTimeout.code]
     for server, ids in by_server(silent).items():
         facts = {"agents": ", ".join(ids), "socket": server[0], "command": waking_tmux(*server)}
         yield context.found("panes", PROBLEM, ids[0], "silent_tmux", **facts)
+    there = [agents[name] for name, reason in reasons.items() if reason != TmuxTimeout.code]
+    for option, names, command in context.harmful_options(there):
+        facts = {"agents": ", ".join(names), "command": command}
+        yield context.found("panes", PROBLEM, names[0], option.replace("-", "_"), **facts)
     for ids in sharing_panes(agents.values()):
         facts = {"names": ", ".join(ids), "pane": agents[ids[-1]].pane_id, "agent_id": ids[-1]}
         yield context.found("panes", PROBLEM, ids[-1], "shared_pane", **facts)

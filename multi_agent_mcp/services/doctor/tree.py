@@ -123,7 +123,8 @@ class Finding:
 class CheckContext:
     """The services and texts that checks use. `probe` returns why an agent's pane cannot be rung, or None; `program`
     the files that run there; `look_at` the host in the pane; `misnamed` the pane that a process's environment
-    names although it does not run there; `hosts` are the names of the usable profiles,
+    names although it does not run there; `harmful_options` yields the options of tmux that harm agents, their
+    ids, and the command that turns each off; `hosts` are the names of the usable profiles,
     `profiles_left_out` the unusable files and why. `dialog` reads the question in an agent's pane; `hooks_ran` tells
     whether a session's host has run a hook of ours. `uncounted` returns the agents whose usage is not known,
     `outdated_files` hosts' files with the host, an agent and what writes them again, `still_open` the features that are
@@ -146,6 +147,7 @@ class CheckContext:
     program: Callable[[Agent], str]
     look_at: LookAtPane
     misnamed: Callable[[int], str | None]
+    harmful_options: Callable[[Sequence[Agent]], Iterable[tuple[str, Sequence[str], str]]]
     hosts: Sequence[str]
     profiles_left_out: Mapping[str, str]
     worktrees: Worktrees
