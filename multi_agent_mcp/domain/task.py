@@ -635,6 +635,12 @@ class Task(Identified):
                 return number, entry
         return None
 
+    @property
+    def given_by(self) -> str:
+        """Who gave it to its assignee: who assigned it, or approved that it be done."""
+        found = self.latest("assignee_id", "approval_status")
+        return self.created_by if found is None else str(found[1].get("by"))
+
     def given_away_by(self, agent_id: str) -> bool:
         """Whether this agent has made the task for another one."""
         return self.created_by == agent_id and self.assignee_id not in (None, agent_id)

@@ -32,7 +32,7 @@ SPOKEN_CHARACTERS = 3_000  # of a message in a conversation; all of it is in the
 NOTICE_CHARACTERS = 2_000  # a text of a notification, also one that another program wrote
 UNLIMITED = 2**62
 _SEPARATOR = 2
-_LATER_FIELDS = 60  # `read_at` and `verified` are set after a message was measured
+_LATER_FIELDS = 90  # `read_at`, `verified` and `authority` are set after a message was measured
 _HEADER = ("sender_id", "receiver_id", "message_type", "priority", "subject", "metadata")
 
 T = TypeVar("T")
@@ -128,6 +128,7 @@ class Slice:
     offset: int = 0
     truncated: bool = False
     verified: bool = True
+    authority: str = ""
 
     def as_answer(self) -> dict[str, Any]:
         message = self.message
@@ -146,6 +147,8 @@ class Slice:
         if self.address != message.id:
             answer["duplicate_of"] = message.id[:SHORTENED_CHARACTERS]
         answer |= _shortened({name: answer[name] for name in _HEADER})
+        if self.authority:
+            answer["authority"] = self.authority
         if not self.verified:
             answer["verified"] = False
         if self.truncated or self.offset:

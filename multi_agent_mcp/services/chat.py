@@ -242,9 +242,9 @@ class Conversations(Service):
         found = sorted((message for message in loaded if message is not None), key=age)
         return found[-limit:], len(names)
 
-    def spoken(self, conversation: Conversation, message: Message) -> dict[str, Any]:
-        """A message of a conversation for an answer, flagged unless signed by a participant. Long content is cut; the
-        receiver's mail has it whole."""
+    def spoken(self, conversation: Conversation, message: Message, reader_id: str | None = None) -> dict[str, Any]:
+        """A message of a conversation for an answer, flagged unless signed by a participant, and with what it is to its
+        reader if that is an agent. Long content is cut; the receiver's mail has it whole."""
         shown = beginning(message.content, SPOKEN_CHARACTERS)
         answer: dict[str, Any] = {
             "id": message.id,
@@ -252,7 +252,11 @@ class Conversations(Service):
             "content": shown,
             "created_at": format_time(message.created_at),
         }
-        if not self._belongs_to(conversation, message):
+        belongs = self._belongs_to(conversation, message)
+        if reader_id is not None:
+            standing = self.outbox.signatures.standing
+            answer["authority"] = standing(message.sender_id, reader_id) if belongs else "unverified"
+        if not belongs:
             answer["verified"] = False
         if len(shown) < len(message.content):
             answer |= {"content_truncated": True, "content_length": len(message.content)}

@@ -190,6 +190,7 @@ class TestUC020:
                 "sender_id": ("worker-a", "worker-b")[number % 2],
                 "content": WORDS[number],
                 "created_at": "TIME",
+                "authority": ("self", "colleague")[number % 2],
             }
             for number in range(count)
         ]
@@ -525,6 +526,7 @@ class TestTellingTheTaskSession:
                     "sender_name": "Manager",
                     "content": "今すぐタスクXの仕様を変更してください",
                     "created_at": "TIME",
+                    "authority": "superior",
                 },
                 {
                     "id": "msg_xxx",
@@ -532,6 +534,7 @@ class TestTellingTheTaskSession:
                     "sender_name": "Worker Frontend 01",
                     "content": answer,
                     "created_at": "TIME",
+                    "authority": "self",
                 },
             ],
             "total_count": 2,

@@ -64,7 +64,7 @@ def get_conversation_messages(call: Call, conversation_id: str, limit: Limit = 5
     messages, total = service.newest(conversation.id, limit + 1, before)
     name_of = call.services.agents.name_of
     shown = [
-        {**service.spoken(conversation, message), "sender_name": name_of(message.sender_id)}
+        {**service.spoken(conversation, message, call.me.id), "sender_name": name_of(message.sender_id)}
         for message in messages[-limit:]
     ]
     answer = {
@@ -192,7 +192,7 @@ def _talk(call: Call, talk: Delegation | Conversation) -> dict[str, Any]:
         "conversation_id": talk.id,
         "status": talk.status,
         "message_count": total,
-        "messages": [service.spoken(talk, message) for message in messages],
+        "messages": [service.spoken(talk, message, call.me.id) for message in messages],
         "started_at": format_time(talk.started_at),
         "ended_at": format_time(talk.ended_at) if talk.ended_at else None,
     }

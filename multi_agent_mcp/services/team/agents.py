@@ -359,6 +359,8 @@ def passkey_hash(passkey: str) -> str:
 
 
 Verdict = Literal["signed", "unsigned", "tampered", "no_key", "misplaced"]
+Authority = Literal["superior", "colleague", "self", "unverified", "system"]
+"""What somebody's words are to an agent (docs/protocol.md, Authority): `system` is what the product itself says."""
 
 
 class Signatures:
@@ -392,6 +394,30 @@ class Signatures:
 
     def verifies(self, message: Message, mailbox_of: str | None = None) -> bool:
         return self.verdict(message, mailbox_of) == "signed"
+
+    def authority(self, message: Message | None, reader_id: str) -> Authority:
+        """What a message in the reader's mailbox is to the reader; None for one that is not there any more."""
+        if message is None or not self.verifies(message, reader_id):
+            return "unverified"
+        return self.standing(message.sender_id, reader_id)
+
+    def of_first(self, reader_id: str, unread: Sequence[Message]) -> Authority:
+        """The authority of the first of these messages in the reader's mailbox; they may be without their contents."""
+        found = self.agents.workspace.mailbox(reader_id).find(unread[0].id, fresh=False)
+        return self.authority(found and found[1], reader_id)
+
+    def standing(self, agent_id: str, reader_id: str) -> Authority:
+        """What an agent is to another, or to itself: `unverified` for one that is not in the team (any more). In a
+        broken hierarchy nobody is a superior."""
+        agents = self.agents.all()
+        if agent_id not in agents:
+            return "unverified"
+        if agent_id == reader_id:
+            return "self"
+        with suppress(Refusal):
+            if is_superior(agent_id, reader_id, agents):
+                return "superior"
+        return "colleague"
 
     def _is_genuine(self, message: Message) -> bool | None:
         """Returns whether the signature is valid, also that of a removed agent; None without a key to check it."""

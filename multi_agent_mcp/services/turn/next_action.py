@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, Kept
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
+    from multi_agent_mcp.services.team.agents import Signatures
 
 DESCRIPTION_CHARACTERS = 1_500
 CHECKLIST_CHARACTERS = 1_200
@@ -81,6 +82,7 @@ class AnswerAction(Service):
 
     questions: Questions
     answer_budget: AnswerBudget
+    signatures: Signatures
     _handed_out: dict[str, datetime] = field(default_factory=dict, init=False)
     """When this process first handed a question out."""
     _asked_at: dict[str, datetime] = field(default_factory=dict, init=False)
@@ -97,6 +99,7 @@ class AnswerAction(Service):
             "question_id": question.id,
             "choices": list(question.choices),
             "asker_id": question.asker_id,
+            "authority": self.signatures.standing(question.asker_id, agent.id),
             "deadline": plain_value(question.deadline),
             "default": question.default,
             "task_id": question.task_id,
@@ -124,8 +127,11 @@ class AnswerAction(Service):
 
     def _line(self, side: str, question: Question) -> str:
         facts = {"question_id": question.id, "question": quoted(question.question, ITEM_CHARACTERS)}
-        agent_id = question.asker_id if side == "owed" else question.to_id
-        return self.texts(f"briefing.{side}", agent_id=agent_id, **facts)
+        if side == "asked":
+            return self.texts("briefing.asked", agent_id=question.to_id, **facts)
+        standing = self.signatures.standing(question.asker_id, question.to_id)
+        by = self.texts(f"authority.{standing}", agent_id=question.asker_id)
+        return self.texts("briefing.owed", by=by, **facts)
 
     def _next(self, agent: Agent) -> Question | None:
         owed = self.questions.owed_by(agent.id)
@@ -153,20 +159,24 @@ class NextAction(Service):
     dashboard: Dashboard
     operations: Operations
     hand_offs: HandOffs
+    signatures: Signatures
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """The most urgent of `answer_question`, `work`, `review` and `read_messages`, else `exit` for a session whose
         task is over, else `wait`, as always for an agent that is paused. Returning `work` starts the task. A task that
-        only waits for those of others comes last."""
+        only waits for those of others comes last. `authority` is that of who gave the task, wrote the first message or
+        asks; `system` where only we say so."""
         if (pause := self.task_changes.derived.pause_of(agent.id)) is not None:
-            return {"action": "wait", "instruction": self.texts("next.paused", by=pause.sender_id or "system")}
+            return self._action("wait", words=self.texts("next.paused", by=pause.sender_id or "system"))
         if (question := self.answering.next_action(agent)) is not None:
             return question
         unread, task = self._unread(agent, session), self._in_hand(agent, session)
         if task is None:
             task = self._taken_up(agent)
         elif task.is_examined:
-            return self._aside(agent, unread) or self._action("wait", text="next.examined", task_id=task.id)
+            return self._aside(agent, unread) or self._action(
+                "wait", words=self.texts("next.examined"), task_id=task.id
+            )
         elif self._is_others_turn(agent, unread):
             return self._aside(agent, unread) or self._work(session, task)
         if task is not None:
@@ -328,7 +338,8 @@ class NextAction(Service):
 
     def _work(self, session: LiveSession, task: Task) -> dict[str, Any]:
         self.begin(session, task, handed_out=True)
-        work = self._action("work", task=full(task), task_file=self._file(task)) | words_with(task)
+        standing = self.signatures.standing(task.given_by, session.record.agent_id)
+        work = self._action("work", standing, task=full(task), task_file=self._file(task)) | words_with(task)
         kept = self.hand_offs.about(task.id, without=session.record.agent_id)
         return work if kept is None else self._with_hand_off(work, kept)
 
@@ -348,12 +359,14 @@ class NextAction(Service):
             shown = first_fitting(map(_to_decide, waiting[:REVIEWS_SHOWN]), REVIEWS_CHARACTERS)
             self.deliveries.show(agent.id, waiting[: len(shown)])
             return self._action("review", tasks=shown)
-        return self._action("read_messages", unread_count=len(unread)) if unread else None
+        if not unread:
+            return None
+        return self._action("read_messages", self.signatures.of_first(agent.id, unread), unread_count=len(unread))
 
     def _waiting(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """`exit`, or `wait` for a session that began no task or whose agent has parked one."""
         if any(parked_by(task) is not None for task in self.workspace.tasks.open(agent.id)):
-            return {"action": "wait", "instruction": self.texts("next.wait.parked")}
+            return self._action("wait", words=self.texts("next.wait.parked"))
         return self._action("wait" if session.record.task_id is None else "exit")
 
     def _reviews(self, agent: Agent) -> list[Task]:
@@ -442,8 +455,11 @@ class NextAction(Service):
     def _file(self, task: Task) -> str:
         return str(self.workspace.tasks.directory(task.assignee_id or UNASSIGNED).path / f"{task.id}.md")
 
-    def _action(self, action: str, *, text: str | None = None, **needed: Any) -> dict[str, Any]:
-        return {"action": action, "instruction": self.texts(text or f"next.{action}"), **needed}
+    def _action(
+        self, action: str, authority: str = "system", *, words: str | None = None, **needed: Any
+    ) -> dict[str, Any]:
+        words = words or self.texts(f"next.{action}")
+        return {"action": action, "authority": authority, "instruction": words, **needed}
 
 
 def _to_decide(task: Task) -> dict[str, Any]:
@@ -486,6 +502,7 @@ class ChatAction(Service):
     delegations: Delegations
     conversations: Conversations
     answering: AnswerAction
+    signatures: Signatures
 
     def next_action(self, agent: Agent, session: AgentSession, *, leaves: bool = False) -> dict[str, Any]:
         """The most urgent action; `exit` once the conversations of this session are over, else `wait`. One that
@@ -494,15 +511,18 @@ class ChatAction(Service):
             return question
         delegations = self.delegations.take(session)
         if delegations:
-            return self._action("process_delegation", delegation=as_answer(delegations[0]))
+            standing = self.signatures.standing(delegations[0].agent_id, agent.id)
+            return self._action("process_delegation", standing, delegation=as_answer(delegations[0]))
         mine = self.conversations.of_agent(agent.id)
         unread = [message for _, message in self.workspace.mailbox(agent.id).unread()]
         in_conversation = [(message, of) for message in unread if (of := self.conversations.of_mail(agent.id, message))]
         return (
             self._request(agent, mine, {of.id for _, of in in_conversation})
-            or self._mail("conversation_ended", [of for _, of in in_conversation if of.status == "ended"])
-            or self._mail("conversation_message", [of for message, of in in_conversation if is_conversational(message)])
-            or (self._action("read_messages", unread_count=len(unread)) if unread else None)
+            or self._mail("conversation_ended", agent, [of for _, of in in_conversation if of.status == "ended"])
+            or self._mail(
+                "conversation_message", agent, [of for item, of in in_conversation if is_conversational(item)]
+            )
+            or self._other_mail(agent, unread)
             or self._unanswered(agent, mine, session)
             or self._action("exit" if self._is_over(mine, session, leaves=leaves) else "wait")
         )
@@ -525,23 +545,34 @@ class ChatAction(Service):
             if item.status == "pending" and item.target_agent_id == agent.id and item.id in waiting:
                 purpose = clipped(item.purpose, PURPOSE_CHARACTERS)
                 facts = {"conversation_id": item.id, "initiator_id": item.initiator_id, "purpose": purpose}
-                return self._action("conversation_request", **facts)
+                return self._action("conversation_request", self._of_other(item, agent), **facts)
         return None
 
-    def _mail(self, action: str, each: list[Conversation]) -> dict[str, Any] | None:
+    def _of_other(self, conversation: Conversation, agent: Agent) -> str:
+        return self.signatures.standing(conversation.other(agent.id), agent.id)
+
+    def _mail(self, action: str, agent: Agent, each: list[Conversation]) -> dict[str, Any] | None:
         """The action for unread messages, or None if there are none; `each` holds the conversation of each message.
         Conversations beyond `CONVERSATIONS_SHOWN` follow when these are read."""
         ids = list(dict.fromkeys(conversation.id for conversation in each))[:CONVERSATIONS_SHOWN]
-        return self._action(action, conversation_ids=ids, unread_count=len(each)) if ids else None
+        if not ids:
+            return None
+        return self._action(action, self._of_other(each[0], agent), conversation_ids=ids, unread_count=len(each))
+
+    def _other_mail(self, agent: Agent, unread: list[Message]) -> dict[str, Any] | None:
+        if not unread:
+            return None
+        return self._action("read_messages", self.signatures.of_first(agent.id, unread), unread_count=len(unread))
 
     def _unanswered(self, agent: Agent, mine: list[Conversation], session: AgentSession) -> dict[str, Any] | None:
         """The action for open conversations whose last words another session of the agent has read but not answered,
         which may not be able to end them; None if there are none."""
-        ids = [item.id for item in mine if item.status == "active" and self._was_read_before(item, agent.id, session)]
-        if not ids:
+        left = [item for item in mine if item.status == "active" and self._was_read_before(item, agent.id, session)]
+        if not left:
             return None
-        action = self._action("conversation_message", conversation_ids=ids, unread_count=0)
-        return action | {"instruction": self.texts("next.conversation_unanswered")}
+        ids = [item.id for item in left]
+        action = self._action("conversation_message", self._of_other(left[0], agent), conversation_ids=ids)
+        return action | {"unread_count": 0, "instruction": self.texts("next.conversation_unanswered")}
 
     def _was_read_before(self, conversation: Conversation, agent_id: str, session: AgentSession) -> bool:
         """Whether the conversation's last message is to this agent, and was read before the session began."""
@@ -565,9 +596,10 @@ class ChatAction(Service):
         )
         return ended_here and all(item.status == "ended" for item in mine)
 
-    def _action(self, action: str, **needed: Any) -> dict[str, Any]:
+    def _action(self, action: str, authority: str = "system", **needed: Any) -> dict[str, Any]:
         key = f"next.chat.{action}"
-        return {"action": action, "instruction": self.texts(key if key in self.texts else f"next.{action}"), **needed}
+        words = self.texts(key if key in self.texts else f"next.{action}")
+        return {"action": action, "authority": authority, "instruction": words, **needed}
 
 
 # The briefing: what an agent has to know to go on after its host has forgotten it, by a compaction, `/clear` or a
@@ -634,6 +666,7 @@ class Briefings(Service):
     snapshots: Snapshots
     delegations: Delegations
     hand_offs: HandOffs
+    signatures: Signatures
     further: Callable[[], Iterable[Section]]
 
     def holds(self, agent_id: str, purpose: str = "task") -> Holds:
@@ -691,7 +724,8 @@ class Briefings(Service):
             return self.texts("briefing.waiting", count=count) if count else self.texts("briefing.no_task")
         task = self.hand_offs.as_reported(holds.row.agent.id, task)
         facts = {"task_id": task.id, "title": quoted(task.title, TITLE_CHARACTERS), "status": task.status}
-        lines = [self.texts("briefing.task", **facts, progress=task.progress)]
+        by = self._with_authority(task.given_by, holds)
+        lines = [self.texts("briefing.task", **facts, progress=task.progress, by=by)]
         items = [item for item in task.checklist if isinstance(item, Mapping)]
         still_open = [item for item in items if not item.get("completed")]
         lines += self._listed(still_open, self._item_line)
@@ -727,7 +761,7 @@ class Briefings(Service):
 
     def _conversation_line(self, holds: Holds, item: Conversation) -> str:
         other = item.target_agent_id if item.initiator_id == holds.row.agent.id else item.initiator_id
-        facts = {"conversation_id": item.id, "agent_id": other, "status": item.status}
+        facts = {"conversation_id": item.id, "by": self._with_authority(other, holds), "status": item.status}
         return self.texts("briefing.conversation", **facts, purpose=quoted(item.purpose or "-", ITEM_CHARACTERS))
 
     def _delegation_line(self, item: Delegation) -> str:
@@ -749,7 +783,13 @@ class Briefings(Service):
         shown = item.content[:HAND_OFF_SHOWN].rstrip()
         content = quoted_lines(shown if len(item.content) <= HAND_OFF_SHOWN else f"{shown}…", HAND_OFF_MOST)
         by = "own" if item.agent_id == holds.row.agent.id else "other"
-        return self.texts(f"briefing.hand_off.{by}", agent_id=item.agent_id, path=place, content=content)
+        author = self._with_authority(item.agent_id, holds)
+        return self.texts(f"briefing.hand_off.{by}", by=author, path=place, content=content)
+
+    def _with_authority(self, agent_id: str, holds: Holds) -> str:
+        """An agent, and what it is to the one that is briefed."""
+        standing = self.signatures.standing(agent_id, holds.row.agent.id)
+        return self.texts(f"authority.{standing}", agent_id=agent_id)
 
     def _listed(self, items: Sequence[T], line: Callable[[T], str]) -> Iterator[str]:
         """The first items, one line each, and how many more there are."""

@@ -155,8 +155,15 @@ class Reading(Service):
         if agent.role == "owner" and query.polling and query.unread_only and query.message_id is None:
             self.owner_waits.checked(agent, len(unread))
         slices, more = self._choose(mailbox, query, unread)
-        judged = [replace(item, verified=self.signatures.verifies(item.message, agent.id)) for item in slices]
+        judged = [self._judged(item, agent.id) for item in slices]
         return ReadBatch(agent, query, mailbox.path, {name for name, _ in unread}, judged, more, self.clock())
+
+    def _judged(self, item: Slice, reader_id: str) -> Slice:
+        """With what its signature says. A second file of one message has no authority: it is to be read once."""
+        verified = self.signatures.verifies(item.message, reader_id)
+        is_once = verified and item.address == item.message.id
+        authority = self.signatures.standing(item.message.sender_id, reader_id) if is_once else "unverified"
+        return replace(item, verified=verified, authority=authority)
 
     def preview(self, batch: ReadBatch) -> dict[str, Any]:
         """The answer for a batch that is marked read only after it has been printed; see `complete`."""

@@ -60,6 +60,7 @@ def test_a_message_is_handed_over_once_with_the_time_it_was_read(services: Servi
         "created_at": "2026-11-21T21:46:01.123456Z",
         "read_at": "2026-11-21T21:46:02.123456Z",
         "metadata": {"k": 1},
+        "authority": "superior",
     }
     assert read(services, "worker-a")["messages"] == []
 
