@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.hub.sharing import Sharing, Status, Token
 
 LISTEN = "0.0.0.0:4222"
+SHARE_SECONDS = 60.0
 QUIET_SECONDS = 2.0
 AGAIN_SECONDS = 5.0
 NAME = click.option(
@@ -88,7 +89,7 @@ def share(
         sharing.reseed()
     sharing.start_relay()
     if account is None:  # else nothing is received before the hub knows this machine
-        sharing.wait_until_complete(Arrival(context.texts).told)
+        sharing.wait_until_complete(Arrival(context.texts).told, SHARE_SECONDS)
     token = str(sharing.invite(replaces=again))
     context.answer(
         {"machine": sharing.membership.machine, "token": token, "account": account, "exports": exports},
@@ -242,6 +243,8 @@ def machines(context: SessionContext) -> None:
 def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
     if seen.exchange != CONNECTED:
         yield texts(f"machines.{seen.exchange}", since=_moment(seen.since), machine=seen.here, pid=seen.relay_pid)
+    if seen.hub_finding is not None:
+        yield texts(f"machines.{seen.hub_finding}", **seen.hub_words)
     if seen.queued:
         yield texts("machines.queued", count=seen.queued)
     for row in seen.machines:

@@ -95,6 +95,7 @@ class Relay:
         self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._has_news)
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
         self._asking: tuple[Asked, ...] = ()
+        self._hub_trouble: Mapping[str, Any] | None = None
         self._since = format_time(now())
         self._news = asyncio.Event()
         noted = workspace.relay_state.read()
@@ -195,18 +196,30 @@ class Relay:
             await asyncio.Event().wait()
             return
         reception = Reception(self.server, partial(shared_settings, self.workspace))
-        ended_at = float("-inf")
+        ended_at, is_started = float("-inf"), False
         while True:
+            await self._look_for_trouble(self.server, is_started=is_started)
             try:
                 with self.disk.tried("hub"):
                     if time.monotonic() - ended_at > REFUSED_SECONDS and await self._has_ended(self.server):
                         ended_at = time.monotonic()
-                    await asyncio.to_thread(self.server.launch)
+                    is_started = await asyncio.to_thread(self.server.launch)
                     if not reception.is_open:
                         await reception.open()
             except HubUnreachable as refusal:
                 logger.warning("the hub does not run: %s", refusal)
             await asyncio.sleep(HUB_SECONDS)
+
+    async def _look_for_trouble(self, server: Server, *, is_started: bool) -> None:
+        """Notes why the hub on this machine does not run. One that was not just started may have been killed."""
+        with self.disk.tried("hub"):
+            found = await asyncio.to_thread(server.trouble)
+            if found is not None and not found["runs"] and not is_started:
+                return
+            if found != self._hub_trouble:
+                logger.warning("the hub: %s", found)
+                self._hub_trouble = found
+                self._has_news()
 
     async def _has_ended(self, server: Server) -> bool:
         """Stops the hub if it stores nothing although its disk has room; returns whether it did."""
@@ -322,6 +335,7 @@ class Relay:
             "serves": self.membership.serves,
             "own_hub": self.membership.own_hub,
             "unwritten": self.disk.unwritten,
+            "hub_trouble": self._hub_trouble,
             "listened": self.heartbeats.listened,
             "members": list(self._members),
             "machines": machines,

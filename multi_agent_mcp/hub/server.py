@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -28,6 +31,7 @@ from multi_agent_mcp.errors import HubUnreachable, InvalidArguments, StorageErro
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.subjects import (
     HUB,
+    JOINER,
     SLOTS,
     Names,
     hub_url,
@@ -74,6 +78,9 @@ def new_certificate() -> tuple[bytes, bytes]:
 
 # nkeys, the Ed25519 keys that identify users of NATS (https://docs.nats.io/running-a-nats-service/nkeys).
 
+PUBLIC_BYTES = 35
+"""A byte for the kind, the key, and two for the checksum."""
+
 
 def new_seed() -> str:
     """Returns the secret half of a new key, as text."""
@@ -83,6 +90,20 @@ def new_seed() -> str:
 def public_of(seed: str) -> str:
     """Returns the public half, which the server is given."""
     return bytes(nkeys.from_seed(bytearray(seed.encode())).public_key).decode()
+
+
+def is_user_key(public: str) -> bool:
+    """Whether this is the public half of a user's key, with its checksum: with any other the server does not start."""
+    try:
+        data = base64.b32decode(public)
+    except ValueError:
+        return False
+    is_users = len(data) == PUBLIC_BYTES and data[0] == nkeys.PREFIX_BYTE_USER
+    return is_users and bytes(nkeys.crc16_checksum(data[:-2])) == data[-2:]
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 ACCOUNTS = "accounts: "
@@ -99,6 +120,12 @@ STORE_BYTES = 1 << 50
 LOG_BYTES = 16 << 10
 ROOM_BYTES = 4 * PAYLOAD_BYTES
 """The free space from which on a disk does not count as full."""
+NEVER_STARTED = "nats-server: "
+"""The beginning of what nats-server says last when it ends because of its configuration."""
+_LOGGED = re.compile(r"^\[\d+\] \S+ \S+ \[\w+\] ")
+"""What the server writes before each line of its log: its process, the time and the level."""
+CHECK_SECONDS = 20.0
+WORDS_MAX = 400
 REFUSED_BY_DISK = (b"critical write error", b"no space left on device")
 """Log messages of nats-server after a refusal by the disk, after which it stores nothing until it is restarted."""
 
@@ -165,17 +192,25 @@ class Server:
         return json.loads(self.share.files.read(self.path / f"{name}.json") or b"{}")
 
     def users(self) -> dict[str, dict[str, Any]]:
-        """Returns `machines` (name → public nkey), their `lanes`, and `tokens` (id → facts of a token for joining)."""
+        """Returns `machines` (name → public nkey), their `lanes`, and `tokens` (id → facts of a token for joining).
+        A key that is none, or another machine's, is left out: it would stop the hub for all."""
         found: dict[str, dict[str, Any]] = self.read("users")
-        return found
+        machines: dict[str, str] = {}
+        for name, public in found.get("machines", {}).items():
+            if is_user_key(public) and public not in machines.values():
+                machines[name] = public
+        return {**found, "machines": machines}
 
     def let(self, users: Mapping[str, Mapping[str, Any]]) -> None:
-        """Sets the users; see `apply`."""
-        self._write("users", users)
+        """Sets the users; see `note` and `apply`."""
+        self.note(users)
         self.apply()
 
     def note(self, users: Mapping[str, Mapping[str, Any]]) -> None:
-        """Sets the users, for `apply` to let them in."""
+        """Sets the users, for `apply` to let them in. Raises `HubUnreachable`, and changes nothing, if the server would
+        not start with them."""
+        if words := self._refusal(configuration(self, self.read("settings"), users).encode()):
+            raise HubUnreachable("hub_not_started", line=words)
         self._write("users", users)
 
     def apply(self) -> None:
@@ -193,14 +228,67 @@ class Server:
                 self._launch()
             self._wait()
 
+    # A configuration with which the server does not start replaces none with which it did.
+
+    def _refusal(self, data: bytes) -> str:
+        """Returns why the server does not start with this configuration, in its words; "" if it does."""
+        refused = self.read("refused")
+        if data == self.share.files.read(self.path / "server.conf"):
+            return ""
+        if refused.get("digest") == digest(data):
+            return str(refused["words"])
+        call = [find_program(), "-t", "-c", "/dev/stdin"]
+        done = subprocess.run(call, input=data, capture_output=True, timeout=CHECK_SECONDS, check=False)
+        said = done.stderr.decode(errors="replace").strip().replace("/dev/stdin", "server.conf")
+        return said[:WORDS_MAX] or "-" if done.returncode != 0 else ""
+
+    def note_good(self) -> None:
+        """Notes that the server runs with the configuration that is in place, to which `_launch` can return."""
+        data, path = self.share.files.read(self.path / "server.conf") or b"", self.path / "good.conf"
+        if data != self.share.files.read(path):
+            self.share.files.replace(path, data)
+
+    def _return_to_good(self) -> None:
+        """Puts the last good configuration back if the server has ended because of the one that is in place."""
+        data = self.share.files.read(self.path / "server.conf")
+        good = self.share.files.read(self.path / "good.conf")
+        words = self.last_words()
+        if data is not None and good not in (None, data) and words.startswith(NEVER_STARTED):
+            self._note_refused(data, words)
+            self.share.files.replace(self.path / "server.conf", good or b"")
+
+    def _note_refused(self, data: bytes, words: str) -> None:
+        if self.read("refused").get("digest") != digest(data):
+            self._write("refused", {"digest": digest(data), "words": words})
+
+    def last_words(self) -> str:
+        """Returns the last line that the server has written; "-" for none."""
+        with suppress(OSError), (self.path / "server.log").open("rb") as log:
+            log.seek(-min(LOG_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
+            lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+            return _LOGGED.sub("", lines[-1].strip())[:WORDS_MAX] if lines else "-"
+        return "-"
+
+    def trouble(self) -> dict[str, Any] | None:
+        """Returns what keeps the server from running, or from running with its users: its `words`, the path of its
+        `log`, whether it `runs` (with the last good configuration), and who is `left_out` of that; None if all is well.
+        """
+        with self._starting():  # a machine that joins has it started again
+            runs = self.pid() is not None
+        words = self.read("refused").get("words")
+        if words is None and runs:
+            return None
+        log = str((self.path / "server.log").relative_to(self.share.path.parent))
+        known = self._machines()
+        left_out = [name for name in self.users()["machines"] if self.names.account(name) not in known]
+        return {"words": words if runs else self.last_words(), "log": log, "runs": runs, "left_out": left_out}
+
     def _machines(self) -> list[str]:
         """Returns the accounts of machines in the configuration that is in place."""
         data = (self.share.files.read(self.path / "server.conf") or b"").decode()
         found = next((line for line in data.splitlines() if line.startswith(ACCOUNTS)), f"{ACCOUNTS}{{}}")
         return [
-            name
-            for name in json.loads(found.removeprefix(ACCOUNTS))
-            if not name.startswith(self.names.account("join-"))
+            name for name in json.loads(found.removeprefix(ACCOUNTS)) if not name.startswith(self.names.account(JOINER))
         ]
 
     def start(self) -> None:
@@ -225,6 +313,7 @@ class Server:
         if self.pid() is not None:
             return False
         program = find_program()
+        self._return_to_good()
         self._configure()
         pid = start_detached([program, "-c", str(self.path / "server.conf")], self.path / "server.log")
         try:
@@ -275,15 +364,19 @@ class Server:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.pid() is not None:
             with suppress(OSError), socket.create_connection((host, settings["port"]), 1):
+                self.note_good()
                 return
             time.sleep(0.02)
-        lines = (self.path / "server.log").read_text(errors="replace").splitlines()
-        raise HubUnreachable("hub_not_started", words=lines[-1] if lines else "-")
+        raise HubUnreachable("hub_not_started", line=self.last_words())
 
     def _configure(self) -> bool:
-        """Writes the configuration; returns whether it has changed."""
+        """Writes the configuration, unless the server does not start with it; returns whether it has changed."""
         settings, users, path = self.read("settings"), self.users(), self.path / "server.conf"
         data = configuration(self, settings, users).encode()
+        if words := self._refusal(data):
+            self._note_refused(data, words)
+            return False
+        self.share.files.remove(self.path / "refused.json")
         if data == self.share.files.read(path):
             return False
         self.share.files.replace(path, data)
@@ -328,7 +421,7 @@ def accounts(server: Server, users: Mapping[str, Mapping[str, Any]]) -> dict[str
         for machine, public in users["machines"].items()
     }
     waiting = {slot_of(token_id): facts["nkey"] for token_id, facts in users["tokens"].items() if not facts.get("used")}
-    joiners = {names.account(f"join-{slot}"): names.joiner_account(slot, waiting.get(slot)) for slot in SLOTS}
+    joiners = {names.account(f"{JOINER}{slot}"): names.joiner_account(slot, waiting.get(slot)) for slot in SLOTS}
     return {HUB: hub, **machines, **joiners}
 
 

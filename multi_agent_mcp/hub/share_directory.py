@@ -39,14 +39,20 @@ def shared_settings(workspace: Workspace) -> bytes:
     return json.dumps({key: settings[key] for key in SHARED if settings.get(key)}, sort_keys=True).encode()
 
 
-def accept_settings(workspace: Workspace, data: bytes) -> None:
-    """Applies settings of another machine. Raises `ValueError` and `Refusal` for invalid ones."""
-    said: dict[str, Any] = json.loads(data)
-    if said.get("language") not in LANGUAGES:
+def valid_settings(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what machines share of settings that another one has sent, and nothing else. Raises `ValueError` and
+    `Refusal` for invalid ones."""
+    if "language" in said and said["language"] not in tuple(LANGUAGES):
         raise ValueError("language")
     parse_limits(said.get("limits"))
+    return {key: said[key] for key in SHARED if key in said}
+
+
+def accept_settings(workspace: Workspace, data: bytes) -> None:
+    """Applies settings of another machine. Raises `ValueError` and `Refusal` for invalid ones."""
+    said = valid_settings(json.loads(data))
     if data != shared_settings(workspace):
-        settings = {**load_yaml(workspace.settings_path), **{key: said[key] for key in SHARED if key in said}}
+        settings = {**load_yaml(workspace.settings_path), **said}
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         workspace.files.replace(workspace.settings_path, text.encode())
 

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -30,12 +31,20 @@ from nats.errors import Error
 from multi_agent_mcp.config import python
 from multi_agent_mcp.domain.entity import as_name, differing_in_case, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
-from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
+from multi_agent_mcp.errors import (
+    AlreadyExists,
+    HubReplaced,
+    HubUnreachable,
+    InvalidArguments,
+    InvalidId,
+    Refusal,
+    StorageError,
+)
 from multi_agent_mcp.hub.administration import connected_once, make_streams, newest_revision, reseed, take_new_kinds
-from multi_agent_mcp.hub.server import Server, new_seed, public_of
-from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, Share
+from multi_agent_mcp.hub.server import Server, is_user_key, new_seed, public_of
+from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, Share, valid_settings
 from multi_agent_mcp.hub.stream import is_key_refused
-from multi_agent_mcp.hub.subjects import SLOTS, Names, lane_for, require_protected, slot_of
+from multi_agent_mcp.hub.subjects import LANES, SLOTS, Names, lane_for, require_protected, slot_of
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import RelayState, is_noted_alive
 from multi_agent_mcp.store.workspace import Workspace
@@ -46,6 +55,7 @@ LOCK = "hub-users"
 VALID = timedelta(days=1)
 PREFIX = "mam1."
 ASKING_SECONDS, ANSWER_SECONDS, ASKED_AGAIN_SECONDS = 12.0, 2.0, 0.2
+QUESTION_BYTES = 4096
 USED_AGAIN_SECONDS = 5.0
 """The time for which a used token may still ask, in case its answer was lost."""
 
@@ -73,8 +83,19 @@ class Token:
         data, _, check = (text.split() or [""])[-1].removeprefix(PREFIX).partition(".")
         if not data or check != _check(data):
             raise InvalidArguments("bad_token")
-        facts = json.loads(base64.urlsafe_b64decode(data + "==="))
-        return cls(**{**facts, "urls": tuple(facts["urls"])})
+        try:
+            facts = json.loads(base64.urlsafe_b64decode(data + "==="))
+            token = cls(**{**facts, "urls": tuple(facts["urls"])})
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise InvalidArguments("bad_token") from error
+        texts = (token.session, *token.urls, token.certificate or "", token.id, token.seed)
+        is_lane = token.lane in ("", *LANES)
+        if not (all(isinstance(each, str) for each in texts) and is_lane and _UUID.fullmatch(str(token.uuid))):
+            raise InvalidArguments("bad_token")  # its words become names on the hub
+        return token
+
+
+_UUID = re.compile("[0-9a-f]{32}")
 
 
 def _check(data: str) -> str:
@@ -169,6 +190,7 @@ class Reception:
         url = [self.server.local_url]
         self.client = await connected_once(url, self.server.reception_seed, self.server.certificate, "reception")
         await self.client.subscribe(self.server.names.joins, cb=self._asked)
+        await asyncio.to_thread(self.server.note_good)
 
     @property
     def is_open(self) -> bool:
@@ -179,10 +201,11 @@ class Reception:
         tokens = await asyncio.to_thread(lambda: self.server.users()["tokens"])
         token_id = next((name for name, facts in tokens.items() if slot_of(name) == slot and not facts["used"]), "")
         try:
-            answer = await asyncio.to_thread(self._let_in, token_id, json.loads(message.data))
+            question = json.loads(message.data) if len(message.data) < QUESTION_BYTES else {}
+            answer = await asyncio.to_thread(self._let_in, token_id, question)
         except Refusal as refusal:
             answer = {"refused": refusal.code, "name": refusal.values.get("name")}
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             answer = {"refused": "invalid_arguments"}
         await message.respond(json.dumps(answer).encode())
         if "refused" not in answer:
@@ -205,18 +228,27 @@ class Reception:
             made = None if token is None else parse_time(token["created_at"])
             if token is None or token["used"] or made is None or not is_recent(made, now(), VALID):
                 raise InvalidArguments("token_used")
-            if token.get("used_by") not in (None, public):  # the same key may ask again: its answer may be lost
+            asker = f"{machine} {public}"
+            if token.get("used_by") not in (None, asker):  # the same one may ask again: its answer may be lost
                 raise InvalidArguments("token_used")
             machines = users["machines"]
-            if not is_name(machine) or not (public.isalnum() and public.startswith("U")):
+            if not is_name(machine) or not is_user_key(public):
                 raise InvalidId(value=repr(machine)[:80])
             known = machine if machine in machines else differing_in_case(machine, machines)
             if known is not None and token["replaces"] != machine and machines.get(machine) != public:
                 raise AlreadyExists("machine_exists", name=known)
-            tokens = {**users["tokens"], token_id: {**token, "used_by": public}}
+            if public in self._keys_but_of(machine, users):
+                raise InvalidArguments("token_used")
+            tokens = {**users["tokens"], token_id: {**token, "used_by": asker}}
             users = with_lane(users, machine)
             self.server.note({**users, "machines": {**machines, machine: public}, "tokens": tokens})
         return {"settings": json.loads(self.settings()), "lane": users["lanes"][machine]}
+
+    def _keys_but_of(self, machine: str, users: Mapping[str, Any]) -> set[str]:
+        """Returns the keys of everybody else on the hub: with one key for two the server does not start."""
+        machines = {public for name, public in users["machines"].items() if name != machine}
+        own = {public_of(seed) for seed in (self.server.admin_seed, self.server.reception_seed)}
+        return machines | own | {facts["nkey"] for facts in users["tokens"].values()}
 
     def _apply(self) -> None:
         with suppress(Refusal), self.server.share.files.locks.held(LOCK):
@@ -248,6 +280,7 @@ def let_go(server: Server, machine: str) -> None:
 
 START_SECONDS, END_SECONDS = 60.0, 15.0
 """The longest waits for a relay that begins, which takes long on a busy machine, and for one that ends."""
+UNREACHED_SECONDS = 60.0
 LINGER_SECONDS = 2.0
 POLL_SECONDS = 0.05
 Status = Mapping[str, Any]
@@ -387,10 +420,12 @@ class Sharing:
 
     def wait_until_complete(self, report: Callable[[Status | None], None], seconds: float = 3600.0) -> None:
         """Waits until this machine has all values of the hub and has sent its own. `report` is called repeatedly with
-        the relay's state, None while it does not answer. Raises `HubUnreachable` if the relay has ended, or if nothing
-        was received for `seconds`."""
-        relay, position = RelayClient(self.share, self.membership), -1
-        deadline = time.monotonic() + seconds
+        the relay's state, None while it does not answer. Raises `HubUnreachable` if the relay has ended, if the hub
+        does not start here, does not know this machine or has not been reached for `UNREACHED_SECONDS`, or if nothing
+        has come or gone for `seconds`; `HubReplaced` for a hub that is not used."""
+        relay, progress = RelayClient(self.share, self.membership), (-1, -1)
+        reached = time.monotonic()
+        deadline = reached + seconds
         while time.monotonic() < deadline:
             try:
                 state = relay.ask(op="status")
@@ -402,10 +437,24 @@ class Sharing:
                 if state["synchronised"] and not state["pending"]:
                     return
                 report(state)
-                if state["position"] != position:
-                    position, deadline = state["position"], time.monotonic() + seconds
+                reached = time.monotonic() if state["connected"] else reached
+                self._require_waiting_helps(state, reached)
+                if (state["position"], state["pending"]) != progress:
+                    progress, deadline = (state["position"], state["pending"]), time.monotonic() + seconds
             time.sleep(POLL_SECONDS)
-        raise HubUnreachable("not_complete")
+        raise HubUnreachable("not_complete", minutes=round(seconds / 60))
+
+    def _require_waiting_helps(self, state: Status, reached: float) -> None:
+        if state["replaced"]:
+            raise HubReplaced
+        if state["connected"]:
+            return
+        if state["shut_out"] and not state["own_hub"]:
+            raise HubUnreachable("shut_out")
+        if state["hub_trouble"] is not None and not state["hub_trouble"]["runs"]:
+            raise HubUnreachable("hub_not_started", line=state["hub_trouble"]["words"])
+        if time.monotonic() - reached > UNREACHED_SECONDS:
+            raise HubUnreachable("hub_not_reached", urls=", ".join(state["urls"]))
 
     def stop_relay(self) -> bool:
         """Stops the relay, by force if it hangs, and the hub if it runs here. Returns whether either ran. Raises
@@ -464,7 +513,8 @@ class Sharing:
     def cut_off_by_leaving(self) -> list[str]:
         """Returns the machines that lose their hub if this one leaves."""
         server = self.server
-        return sorted(server.users()["machines"].keys() - {self.membership.machine}) if server is not None else []
+        machines = server.read("users").get("machines", {}) if server is not None else {}
+        return sorted(machines.keys() - {self.membership.machine})
 
     def leave(self, machine: str | None = None) -> None:
         """Excludes another machine (the hub must run here), or ends this one's membership; its files stay. Raises
@@ -495,23 +545,34 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
     if workspace.path.exists() and os.listdir(workspace.path) and not adopt:  # noqa: PTH208 - only whether there is any
         raise AlreadyExists("directory_not_empty", path=str(workspace.path))
     seed = new_seed()
+    shared: dict[str, Any] = {}
+    lane = token.lane
     if token.seed:
-        answer = asyncio.run(ask_to_join(token, machine, public_of(seed)))
-    else:
-        answer = {"settings": {}, "lane": token.lane}
+        shared, lane = _taken(asyncio.run(ask_to_join(token, machine, public_of(seed))))
     workspace.make()
     workspace.registry.create()
     workspace.registry.settle_at(machine, former=sharing.share.former_home(token.uuid))
-    settings = {"id": token.session, "created_at": format_time(now()), **answer["settings"]}
+    settings = {"id": token.session, "created_at": format_time(now()), **shared}
     with suppress(FileExistsError):
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         workspace.files.create(workspace.settings_path, text.encode())
     workspace.keep_out_of_git()
     sharing.share.record("position").write({"sequence": 0})
-    lane = answer["lane"]
     own = Membership(token.uuid, machine, token.urls, own_hub=not token.seed, lane=lane)
     sharing.share.join(own, seed, token.certificate)
     return sharing
+
+
+def _taken(answer: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Returns the settings and the lane in the hub's answer: whoever has made the token names no program that runs
+    here. Raises `InvalidArguments` for an answer of another form."""
+    settings, lane = answer.get("settings"), answer.get("lane")
+    if not isinstance(settings, dict) or lane not in LANES:
+        raise InvalidArguments("bad_token")
+    try:
+        return valid_settings(settings), str(lane)
+    except ValueError as error:
+        raise InvalidArguments("bad_token") from error
 
 
 def _signal(pid: int, number: int) -> None:

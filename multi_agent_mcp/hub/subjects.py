@@ -275,6 +275,8 @@ class Names:
 
 SLOTS = tuple(f"{number:02}" for number in range(32))
 """The accounts for tokens: so many may be unused at once."""
+JOINER = "join."
+"""The beginning of the names of these accounts; no machine's name contains a dot."""
 JETSTREAM = "$JS.API"
 """The prefix of JetStream's calls in the hub's own account."""
 HUB = "HUB"

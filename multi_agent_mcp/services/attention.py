@@ -307,6 +307,9 @@ class Attention(Service):
             yield Item(
                 kind="machine", agent_id=None, id=seen.here, since=seen.since, text=text, command=helps[seen.exchange]
             )
+        if seen.hub_finding is not None:
+            text = self.session.people(f"attention.{seen.hub_finding}", line=seen.hub_words["line"])
+            yield Item(kind="machine", agent_id=None, id=seen.here, text=text, command="multi-agent-mcp doctor")
         for row in seen.machines:
             if row.state == AWAY:
                 text = self.session.people("attention.machine", machine=row.name)

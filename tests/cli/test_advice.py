@@ -879,6 +879,14 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     **by("hub/test_security.py::test_a_token_is_good_once_and_for_a_free_name", "error.token_used"),
     **by("hub/test_security.py::test_a_printed_line_is_a_token", "error.bad_token"),
+    **by(
+        "hub/test_security.py::test_a_hub_that_ended_because_of_its_configuration_returns_to_the_last_good_one",
+        *("repair.hub_earlier", "machines.hub_earlier"),
+    ),
+    **by(
+        "hub/test_security.py::test_why_a_hub_does_not_start_is_said_everywhere_and_share_does_not_wait_for_it",
+        *("repair.hub_down", "machines.hub_down"),
+    ),
     **by("hub/test_full_disks.py::test_join_ends_with_one_sentence_when_its_relay_dies", "error.relay_gone"),
     **by(
         "hub/test_full_disks.py::test_join_that_is_interrupted_says_that_the_rest_still_comes",

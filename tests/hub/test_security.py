@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -20,9 +21,9 @@ from nats.aio.msg import Msg
 from nats.errors import Error
 
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments
-from multi_agent_mcp.hub import administration
+from multi_agent_mcp.hub import administration, sharing
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.server import Server, new_certificate, new_seed
+from multi_agent_mcp.hub.server import Server, accounts, new_certificate, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Token, join
 from multi_agent_mcp.hub.stream import Hub
@@ -31,6 +32,7 @@ from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
 from tests.hub.support import DESK, LAPTOP, PATIENCE_SECONDS, Machine, Machines, eventually, free_port
+from tests.hub.test_looking import command, seen
 from tests.hub.test_machines import send
 from tests.test_layers import loaded_by
 
@@ -362,6 +364,135 @@ def test_a_token_is_good_once_and_for_a_free_name(two: Machines) -> None:
     with pytest.raises(InvalidArguments, match="token_used"):
         join(token, two.base / "fourth", "fourth", adopt=False)
     assert not (two.base / "fourth" / "demo").exists()
+
+
+def asked_with(token: Token, machine: str, public: str) -> Any:
+    """The hub's answer to a request of somebody who has no more than this token."""
+
+    return asyncio.run(sharing._answer(token, json.dumps({"machine": machine, "nkey": public}).encode()))
+
+
+def a_key() -> str:
+    return public_of(new_seed())
+
+
+@pytest.mark.parametrize("kind", ["U1", "checksum", "lower case", "a server's", "the administrator's", "a machine's"])
+def test_a_token_lets_in_no_key_with_which_the_hub_would_not_start(two: Machines, kind: str) -> None:
+    server, good = two[DESK].sharing.server, a_key()
+    assert server is not None
+    public = {
+        "U1": "U1",
+        "checksum": good[:-1] + ("A" if good[-1] != "A" else "B"),
+        "lower case": good.lower(),
+        "a server's": "N" + good[1:],
+        "the administrator's": public_of(server.admin_seed),
+        "a machine's": server.users()["machines"][LAPTOP],
+    }[kind]
+    pid, before = server.pid(), server.users()["machines"]
+    assert "refused" in asked_with(two.token(), "evil", public)
+    assert (server.users()["machines"], server.pid()) == (before, pid)
+
+
+def test_one_token_with_one_good_key_lets_in_one_machine(two: Machines) -> None:
+    server, token, public = two[DESK].sharing.server, two.token(), a_key()
+    assert server is not None
+    assert asked_with(token, "evil0", public)["lane"]
+    eventually(lambda: "refused" in asked_with(token, "evil1", public))
+    assert "evil1" not in server.users()["machines"]
+    words = "all goes on"
+    eventually(lambda: two[LAPTOP].sharing.status()["connected"])
+    send(two[LAPTOP], "worker-a", "admin", words)
+    eventually(lambda: two[DESK].has("admin", words))
+    two[DESK].sharing.leave("evil0")
+
+
+def test_a_configuration_with_which_the_hub_does_not_start_is_never_used(two: Machines) -> None:
+    server = two[DESK].sharing.server
+    assert server is not None
+    users, pid = server.users(), server.pid()
+    evil = {**users, "machines": {**users["machines"], "evil": a_key()}, "lanes": {**users["lanes"], "evil": "x y"}}
+    with pytest.raises(HubUnreachable) as refused:
+        server.let(evil)
+    assert "is not a valid subject" in refused.value.values["line"]
+    assert (server.users(), server.pid()) == (users, pid)
+
+
+def test_a_hub_that_ended_because_of_its_configuration_returns_to_the_last_good_one(two: Machines) -> None:
+    """Written by an earlier version, or by hand: here a lane that no machine has, and a key that is none."""
+    desk, server = two[DESK], two[DESK].sharing.server
+    assert server is not None
+    users = server.users()
+    machines = {**users["machines"], "evil": a_key(), "worse": "U1"}
+    server._write("users", {**users, "machines": machines, "lanes": {**users["lanes"], "evil": "x y"}})
+    pid = server.pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: desk.sharing.status()["connected"] and server.pid() not in (None, pid))
+    eventually(lambda: seen(desk).hub_finding == "hub_earlier")
+    assert seen(desk).hub_words["left_out"] == "evil"
+    for words in (["machines"], ["doctor"], ["attention", "--json"]):
+        assert "is not a valid subject" in command(desk, *words).stdout
+    assert "multi-agent-mcp leave NAME" in command(desk, "machines").stdout
+    assert command(desk, "leave", "evil").returncode == 0
+    eventually(lambda: seen(desk).hub_finding is None)
+    send(two[LAPTOP], "worker-a", "admin", "it runs")
+    eventually(lambda: desk.has("admin", "it runs"))
+
+
+def test_a_server_that_is_started_with_what_it_does_not_read_is_started_again_with_what_it_does(two: Machines) -> None:
+    server = two[DESK].sharing.server
+    assert server is not None
+    conf = server.path / "server.conf"
+    good = conf.read_bytes()
+    server.note_good()
+    with two[DESK].services.workspace.locks.held("hub-start"):
+        server.stop()
+        conf.write_bytes(good.replace(b"jetstream {", b"jetstream { nonsense,"))
+        with (server.path / "server.log").open("a") as log:
+            log.write("nats-server: server.conf:3:1: nonsense\n")
+    eventually(lambda: two[DESK].sharing.status()["connected"])
+    assert conf.read_bytes() == good
+
+
+def test_why_a_hub_does_not_start_is_said_everywhere_and_share_does_not_wait_for_it(two: Machines) -> None:
+    desk, server = two[DESK], two[DESK].sharing.server
+    assert server is not None
+    with desk.services.workspace.locks.held("hub-start"), socket.socket() as stranger:
+        server.stop()
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stranger.bind(("127.0.0.1", two.port))
+        stranger.listen()
+        taken = stranger.dup()
+    with taken:
+        eventually(lambda: "Error listening on port" in seen(desk).hub_words["line"])
+        for words in ("machines", "doctor", "attention", "share"):
+            done = command(desk, words)
+            assert "Error listening on port" in done.stdout + done.stderr, words
+    eventually(lambda: seen(desk).hub_finding is None and seen(desk).exchange == "connected")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"language": "xx"}, {"language": "en", "limits": {"content_bytes": 1e999}}, ["notify_command"]],
+)
+def test_who_has_made_a_token_writes_no_settings_but_language_and_limits(settings: Any) -> None:
+    given = {"language": "en", "notify_command": "evil", "checks": {"x": "evil"}, "id": "other"}
+    assert sharing._taken({"settings": given, "lane": "00"}) == ({"language": "en"}, "00")
+    with pytest.raises(InvalidArguments):
+        sharing._taken({"settings": settings, "lane": "00"})
+
+
+@pytest.mark.parametrize("field", [{"uuid": "x.>"}, {"lane": "../x"}, {"urls": (5,)}, {"session": 5}])
+def test_the_words_of_a_token_become_no_other_names_on_the_hub(field: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArguments, match="bad_token"):
+        Token.parse(str(replace(TOKEN, **field)))
+
+
+def test_no_machines_name_is_that_of_an_account_for_tokens(two: Machines) -> None:
+    server = two[DESK].sharing.server
+    assert server is not None
+    users = {"machines": {f"join-{slot}": a_key() for slot in SLOTS}, "tokens": {}}
+    assert len(accounts(server, users)) == 1 + 2 * len(SLOTS)
 
 
 def test_only_where_the_hub_is_machines_are_let_in(two: Machines) -> None:

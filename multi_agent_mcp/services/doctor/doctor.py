@@ -357,6 +357,8 @@ def machines(context: CheckContext) -> Iterator[Finding]:
         return
     if seen.exchange != CONNECTED:
         yield found(PROBLEM, seen.here, FINDINGS[seen.exchange], since=_moment(seen.since))
+    if seen.hub_finding is not None:
+        yield found(PROBLEM, seen.here, seen.hub_finding, **seen.hub_words)
     if seen.unwritten is not None:
         yield found(PROBLEM, seen.here, "disk_refuses", **seen.unwritten)
     if seen.queued:

@@ -380,7 +380,8 @@ class TeamOfMachines:
     `since` then. `relay_pid` is the relay's process, as last noted. `serves`: the hub runs here; `own_hub`: it is the
     user's own. `queued` is the number of messages that wait for the hub, `pending` of files still to be examined; None
     without a relay that counts them. `edits` are those set aside here, newest first, each with its `path` and `at`.
-    `unwritten` is what the disk refuses here (`path`, `reason`, `since`)."""
+    `unwritten` is what the disk refuses here (`path`, `reason`, `since`); `hub_trouble` says why the hub here does not
+    run, or not with all its machines (see `Server.trouble`)."""
 
     here: str
     exchange: str
@@ -395,7 +396,22 @@ class TeamOfMachines:
     pending: int | None = None
     edits: tuple[Mapping[str, str], ...] = ()
     unwritten: Mapping[str, str] | None = None
+    hub_trouble: Mapping[str, Any] | None = None
     machines: tuple[MachineRow, ...] = ()
+
+    @property
+    def hub_words(self) -> dict[str, str]:
+        """The values of that text."""
+        trouble = self.hub_trouble or {}
+        left_out = ", ".join(map(str, trouble.get("left_out", ()))) or "-"
+        return {"line": one_line(str(trouble.get("words"))), "log": str(trouble.get("log")), "left_out": left_out}
+
+    @property
+    def hub_finding(self) -> str | None:
+        """The name of the text that says what is wrong with the hub here; None if nothing is known to be."""
+        if self.hub_trouble is None:
+            return None
+        return "hub_earlier" if self.hub_trouble["runs"] else "hub_down"
 
     def as_answer(self) -> dict[str, Any]:
         """The fields as JSON-ready values, with the machines by name."""
@@ -436,6 +452,7 @@ class Machines(Service):
             pending=counted.get("pending"),
             edits=edits,
             unwritten=counted.get("unwritten"),
+            hub_trouble=counted.get("hub_trouble"),
             machines=tuple(self._rows(here, exchange, state, counted.get("queued"), len(edits))),
         )
 
