@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
+    from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction, Section
     from multi_agent_mcp.services.turn.reading import Reading, Reports
@@ -152,6 +153,7 @@ class ByName:
     task_creation: TaskCreation = made(
         ".services.tasks.board:TaskCreation", derived="derived_notices", settings="checks.settings"
     )
+    diffs: Diffs = made(".services.tasks.diffs:Diffs", records="delivery_records")
     checks: Checks = made(".services.tasks.checks:Checks", records="delivery_records")
     deliveries: Deliveries = made(".services.tasks.deliveries:Deliveries", derived="derived_notices")
     task_reports: TaskReports = made(".services.tasks.changes:TaskReports", delivered="report_delivery")
@@ -496,9 +498,12 @@ class Services(ByName):
         return None if found == NO_HEAD else found
 
     def report_delivery(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None:
-        """Records what a task delivers by its assignee's report; a stat(2) where there are no worktrees."""
+        """Records what a task delivers by its assignee's report; a stat(2) each where there are no worktrees and the
+        agent has edited nothing."""
         if (self.path / ".workspaces").is_dir():
             self.delivery_records.report(task, summary, failed=failed)
+        if not task.final and (self.path / ".edits" / f"{task.assignee_id}.jsonl").exists():
+            self.diffs.keep(task)
 
     def commit_place(self, agent_id: str) -> CommitPlace | None:
         """An agent's worktree, if our server commits in it; a stat(2) as above."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from multi_agent_mcp.domain.text import columns, one_line, shortened
+from multi_agent_mcp.domain.text import columns, one_line, sanitize, shortened
 from multi_agent_mcp.domain.times import duration_words, in_zone, local_zone, parse_time
 from multi_agent_mcp.texts import Texts
 
@@ -341,3 +341,12 @@ def _console(width: int | None = None) -> Console:
     from rich.console import Console
 
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def print_diff(text: str) -> None:
+    """Prints unified text in a terminal, with colours. What a terminal would obey, or hide text by, is replaced; the
+    end of a line that is not only a line feed is to be seen."""
+    from rich.syntax import Syntax
+
+    shown = sanitize(text.removesuffix("\n").replace("\r\n", "␍\n"))
+    _console().print(Syntax(shown, "diff", theme="ansi_dark", background_color="default", word_wrap=True))

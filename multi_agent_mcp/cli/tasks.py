@@ -29,6 +29,7 @@ from multi_agent_mcp.cli.rendering import (
     titled_table,
     words_of_code,
 )
+from multi_agent_mcp.cli.reviewing import diff, reject
 from multi_agent_mcp.config import Check, parse_done_when
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.entity import as_json
@@ -61,7 +62,11 @@ DONE_WHEN = click.option(
 
 @click.group()
 def task() -> None:
-    """Tasks: add, list, show, move, assign, approve, verify."""
+    """Tasks: add, list, show, diff, move, assign, approve, reject, verify."""
+
+
+task.add_command(diff)
+task.add_command(reject)
 
 
 @task.command()

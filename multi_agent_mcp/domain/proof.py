@@ -7,6 +7,7 @@ or `review:AGENT`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -109,6 +110,30 @@ def state_name(commit: str, at: str, *, is_whole: bool) -> str:
 def commit_in(head: Any) -> str | None:
     """The commit that a delivery of this name consists of; None for one from a shared directory."""
     return None if head is None or "@" in str(head) else str(head)
+
+
+_REMARK = re.compile(r"[^:\s>].*?:[0-9]{1,9}: *\S.*")
+
+
+def is_remark(line: str) -> bool:
+    """Whether a line is a remark of a reviewer on a line of a file: `src/app.py:12: This leaks the handle.`"""
+    return _REMARK.fullmatch(line) is not None
+
+
+def has_remarks(reason: str | None) -> bool:
+    """Whether a line of the reason for which a review was rejected is a remark."""
+    return any(map(is_remark, (reason or "").splitlines()))
+
+
+def reason_with(remarks: Iterable[str], reason: str | None = None) -> str | None:
+    """The reason for a rejection: its words, then a line for each remark. Raises `InvalidArguments` for a remark that
+    does not name a line of a file, or takes more than one line itself."""
+    lines = []
+    for remark in remarks:
+        if len(remark.splitlines()) != 1 or not is_remark(remark):
+            raise InvalidArguments("bad_remark", remark=f"{remark!r:.80}")
+        lines.append(remark)
+    return "\n".join([*([reason] if reason and reason.strip() else []), *lines]) or None
 
 
 def is_review(condition: str) -> bool:

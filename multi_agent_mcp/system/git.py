@@ -45,6 +45,11 @@ _EMPTY = "MULTI_AGENT_MCP_EMPTY"
 _FIXED = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", _EMPTY: "", **TRUE_OBJECTS}
 
 
+def fixed_environment(**variables: str) -> dict[str, str]:
+    """The environment of every call of git."""
+    return plain_environment(**_FIXED, **variables)
+
+
 class GitFailed(Refusal):
     """Raised when git refuses a call. Unlike a `StorageError` of the session's disk it is no reason to try an operation
     again."""
@@ -55,7 +60,7 @@ class GitFailed(Refusal):
         super().__init__("git", call=call, said=" ".join(words.split())[:SAID_MAX] or str(exit_code))
 
 
-def _call(place: str | Path, arguments: Sequence[str]) -> list[str]:
+def git_call(place: str | Path, arguments: Sequence[str]) -> list[str]:
     """A call of git that asks no program of the repository's choice what has changed, as whatever reads the index would
     (`core.fsmonitor`)."""
     return ["git", "-C", str(place), "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
@@ -73,7 +78,7 @@ def git(
     break at the end. With `fetches=False` it does not fetch what is missing. Raises `GitFailed` for an exit code that
     is not `ok`, or without git."""
     fixed = _FIXED if fetches else _FIXED | _NO_FETCH
-    call = _call(place, arguments)
+    call = git_call(place, arguments)
     try:
         done = subprocess.run(
             call,
@@ -362,7 +367,7 @@ def _plain_environment() -> dict[str, str]:
 
 def _output(top: Path, *arguments: str) -> bytes:
     """The output of git. Raises `SubprocessError`, and `FileNotFoundError` without git."""
-    call = _call(top, arguments)
+    call = git_call(top, arguments)
     return subprocess.run(
         call, stdin=subprocess.DEVNULL, capture_output=True, env=_plain_environment(), timeout=GIT_SECONDS, check=True
     ).stdout
@@ -373,7 +378,7 @@ def _stream(update: Update, top: Path, *arguments: str) -> bool:
     some = False
     quiet = subprocess.DEVNULL
     with subprocess.Popen(
-        _call(top, arguments), stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env=_plain_environment()
+        git_call(top, arguments), stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env=_plain_environment()
     ) as running:
         output = cast("IO[bytes]", running.stdout)
         while data := output.read(1 << 20):

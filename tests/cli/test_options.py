@@ -20,6 +20,7 @@ ACTING = {
     *("send", "reply", "read", "unread", "web", "attention", "answer", "send-task", "wait end"),
     *("interrupt", "resume", "reserve", "release", "workspace merge", "questions"),
     *("task add", "task show", "task status", "task assign", "task approve"),
+    *("task diff", "task reject"),
     *("conversation start", "conversation say", "conversation end"),
 }
 WITHOUT_JSON = {"attach", "supervise", "relay", "host learn"}

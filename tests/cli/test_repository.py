@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from tests.cli.conftest import Ask, Run
@@ -35,7 +38,12 @@ def test_edits_are_listed(ask: Ask, run: Run, session: Path) -> None:
     assert "src/app.py" in run("edits").stdout
 
 
-def test_a_worktree_is_made_merged_from_and_removed(ask: Ask, run: Run, session: Path) -> None:
+Git = Callable[..., str]
+
+
+@pytest.fixture
+def git(session: Path) -> Git:
+    """Runs git in the project, which has one commit."""
     project = session.parent.parent
 
     def git(*arguments: str, at: Path = project) -> str:
@@ -46,6 +54,39 @@ def test_a_worktree_is_made_merged_from_and_removed(ask: Ask, run: Run, session:
     (project / "a.txt").write_text("one\n")
     git("add", "a.txt")
     git("commit", "-q", "-m", "first")
+    return git
+
+
+def test_a_diff_is_bytes_in_a_pipe_and_a_rejection_names_its_lines(ask: Ask, run: Run, session: Path, git: Git) -> None:
+    place = Path(ask("workspace", "add", "worker-a")["path"])
+    task_id = ask("task", "add", "Build", "--assignee", "worker-a", "--done-when", "review")["task_id"]
+    assert run("task", "diff", task_id).stderr.startswith("multi-agent-mcp: invalid_arguments: What task")
+    run("task", "status", task_id, "in_progress", "--as", "worker-a")
+    (place / "a.txt").write_bytes(b"\x1b[31mred\xff\r\n")
+    (place / "new.txt").write_text("new\n")
+    git("add", "-A", at=place)
+    git("commit", "-qm", "second", at=place)
+    assert run("task", "diff", task_id).stderr.startswith("multi-agent-mcp: not reported yet")
+    run("task", "status", task_id, "done", "--as", "worker-a")
+    plain = subprocess.run(["git", "diff", "HEAD~1", "HEAD"], cwd=place, check=True, capture_output=True).stdout
+    printed = run("task", "diff", task_id)
+    assert (printed.stdout_bytes, printed.stderr) == (plain, "")
+    stat = run("task", "diff", task_id, "--stat").stdout.splitlines()
+    assert [line.split() for line in stat[1:3]] == [["+1", "−1", "a.txt"], ["+1", "−0", "new.txt"]]
+    assert stat[3] == "2 files changed: +2 −1"
+    found = ask("task", "diff", task_id, "--file", "new.txt")
+    assert [file["path"] for file in found["files"]] == ["new.txt"]
+    assert found["diff"].startswith("diff --git a/new.txt b/new.txt")
+    assert "diff" not in ask("task", "diff", task_id, "--stat")
+    assert run("task", "diff", task_id, "--file", "x").exit_code == 1
+    assert run("task", "reject", task_id, "no line").exit_code == 1
+    given = ask("task", "reject", task_id, "a.txt:1: no colours", "new.txt:1: why?", "--reason", "Please:")
+    assert (given["status"], given["reason"]) == ("in_progress", "Please:\na.txt:1: no colours\nnew.txt:1: why?")
+    assert "a.txt:1: no colours" in run("read", "--as", "worker-a").stdout
+
+
+def test_a_worktree_is_made_merged_from_and_removed(ask: Ask, run: Run, session: Path, git: Git) -> None:
+    project = session.parent.parent
     assert run("workspace", "list").stdout.startswith("There are no worktrees")
     place = Path(ask("workspace", "add", "worker-a")["path"])
     task_id = ask("task", "add", "Build", "--assignee", "worker-a")["task_id"]

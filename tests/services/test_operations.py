@@ -19,7 +19,7 @@ from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
 from multi_agent_mcp.services.mail import Send
 from multi_agent_mcp.services.operations import Operation, Run
 from multi_agent_mcp.services.tasks.board import NewTask
-from multi_agent_mcp.services.tasks.changes import MoveTask
+from multi_agent_mcp.services.tasks.changes import GiveBack, MoveTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.records import Intent
 from multi_agent_mcp.wiring import Services
@@ -92,6 +92,24 @@ def test_a_subtask_that_was_reopened_after_its_cascade_stays_open(services: Serv
     assert services.operations.finish() == 1
     assert again(services, part).status == "in_progress"
     assert again(services, top).status == "blocked"
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before all", "before the intent went"])
+def test_a_rejection_with_remarks_of_a_killed_reviewer_is_mailed_once(
+    services: Services, admin: Agent, worker_a: Agent, is_done: bool
+) -> None:
+    reason = "a.txt:1: no"
+    task = running(services, done_when=("review",))
+    task = services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, None)).task
+    prepared = services.messages.compose(admin, Draft(content=reason, receiver_id=worker_a.id))
+    change = Change(by=admin.id, at=NOON, reason=reason)
+    operation = GiveBack(task_id=task.id, change=change, letters=prepared.letters)
+    intent = began(services, operation)
+    if is_done:
+        services.task_changes.apply_giving_back(operation, Run(intent.id))
+    assert services.operations.finish() == 1
+    assert again(services, task).status == "in_progress"
+    assert [words for *_, words in inbox(services, worker_a.id)] == [reason]
 
 
 def test_an_intent_that_makes_no_sense_any_more_is_dropped(services: Services, owner: Agent) -> None:

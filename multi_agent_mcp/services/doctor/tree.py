@@ -480,7 +480,7 @@ _MAY_BE_OVER = re.compile(
     | (?P<handoffs>       handoffs/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<delegations>    delegations/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<conversations>  conversations/archive/[^/]+/cnv_[0-9a-f]{12}/[^/]+\.md )
-    | (?P<receipts>       receipts/tsk_[0-9a-f]{12}/(?:archive/[^/]+/)?[^/]+\.md )
+    | (?P<receipts>       receipts/tsk_[0-9a-f]{12}/(?:(?:archive/[^/]+/)?[^/]+\.md|reported\.diff) )
     | (?P<reservations>   reservations/archive/(?:[^/]+/)?[^/]+\.md )
     | (?P<questions>      questions/archive/[^/]+/[^/]+\.md )
     | (?P<audit>          audit/[^/]+\.jsonl )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from multi_agent_mcp.domain.agent import Agent, is_superior, nearest_superior, report_recipient
 from multi_agent_mcp.domain.entity import entity_id, new_id
 from multi_agent_mcp.domain.notification import TASK_WITHDRAWN, Notification
-from multi_agent_mcp.domain.proof import require_reviewers
+from multi_agent_mcp.domain.proof import has_remarks, require_reviewers
 from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.task import (
     INTERRUPT_ACTIONS,
@@ -71,6 +71,19 @@ class MoveTask(TaskChange):
     status: str
     children: Sequence[str]
     fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GiveBack(TaskChange):
+    """A reviewed task goes back to its assignee, which gets the remarks as mail."""
+
+    KIND = "give_back"
+
+    letters: Letters | None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        return super().of({**facts, "letters": Letters.of(facts["letters"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +152,7 @@ class TaskChanges(Service):
             AssignTask: self.apply_assignment,
             MoveTask: self.apply_move,
             DecideRequest: self.apply_decision,
+            GiveBack: self.apply_giving_back,
         }
 
     def apply_assignment(self, operation: AssignTask, run: Run) -> tuple[Task, str | None]:
@@ -279,6 +293,31 @@ class TaskChanges(Service):
         )
         self.derived.follow_up(decided)
         return decided, self.messages.outbox.put(operation.letters, run)
+
+    def give_back(self, reviewer: Agent, task: Task, change: Change) -> Task:
+        """Rejects what a task in review delivers. Remarks on lines reach the assignee whole, by mail: a notification
+        has only the beginning of the reason. Raises `InvalidStatusTransition`, and as `Messages.compose`."""
+        if task.assignee_id is None or not has_remarks(change.reason):
+            return self.move(task.id, "in_progress", change)
+        self._moved(task, "in_progress", change)  # raises if that is not allowed, before anything is written
+        draft = Draft(
+            content=str(change.reason),
+            receiver_id=task.assignee_id,
+            message_type="status_update",
+            subject=self.texts("subject.task_returned", title=task.quoted_title),
+            metadata={"task_id": task.id},
+        )
+        prepared = self.messages.compose(reviewer, draft)
+        operation = GiveBack(task_id=task.id, change=change, letters=prepared.letters)
+        given: Task
+        given, stored = self.operations.run(operation)
+        self.messages.announced(prepared, stored)
+        return given
+
+    def apply_giving_back(self, operation: GiveBack, run: Run) -> tuple[Task, list[Message]]:
+        """Moves the task and stores the mail with the remarks."""
+        task, _ = self._move(operation.task_id, "in_progress", operation.change.within(run.intent_id), {})
+        return task, self.messages.outbox.put(operation.letters, run)
 
     def requests_for(self, approver_id: str) -> list[Task]:
         """The pending requests that this agent may decide."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks, Verdict
     from multi_agent_mcp.services.tasks.delivered import Delivery
+    from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.store.records import Record
 
 PASSED, FAILED, CHECKING = "passed", "failed", "checking"
@@ -80,6 +81,7 @@ class Deliveries(Service):
     task_changes: TaskChanges
     task_reports: TaskReports
     checks: Checks
+    diffs: Diffs
     executions: Executions
     owner_waits: OwnerWaits
     derived: DerivedNotices
@@ -121,6 +123,7 @@ class Deliveries(Service):
         """The name of what a task delivers now, whose commit is recorded. Raises `NotCommitted`, `GitFailed`."""
         records = self.checks.records
         if (found := resolution or records.found(task, summary)) is None:
+            self.diffs.keep(task)
             commit = head_of(self.checks.directory_of(task.assignee_id))
             return state_name(commit, format_time(change.at), is_whole=False)
         if found.files and task.done_when:
@@ -278,7 +281,7 @@ class Deliveries(Service):
         change = Change(by=reviewer.id, at=self.clock(), reason=reason)
         if not approve:
             self._require_seen(reviewer, task, state or _head_of(task))
-            return self.task_changes.move(task.id, "in_progress", change)
+            return self.task_changes.give_back(reviewer, task, change)
 
         def approved(found: Task) -> Task:
             self._require_seen(reviewer, found, state)

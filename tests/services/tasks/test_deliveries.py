@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.proof import reason_with
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
 from multi_agent_mcp.services.tasks.checks import Verdict
@@ -28,6 +29,30 @@ def reviewed(services: Services) -> Task:
 @pytest.fixture
 def delivered(services: Services, worker_a: Agent, reviewed: Task) -> Task:
     return services.deliveries.settle(services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")).task
+
+
+REMARKS = ["src/app.py:12: This leaks the handle.", "a b.txt:3:no such word", "C:/x.py:1: why?"]
+
+
+def test_remarks_on_lines_reach_the_author_as_reason_and_whole_as_mail(services: Services, delivered: Task) -> None:
+    reason = reason_with(REMARKS, "Please mend:")
+    assert reason == "\n".join(["Please mend:", *REMARKS])
+    services.deliveries.decide(services.agents.get("admin"), delivered.id, approve=False, reason=reason)
+    assert again(services, delivered).status == "in_progress"
+    assert told(services, "worker-a") == [("review_rejected", reason)]
+    assert inbox(services, "worker-a") == [("status_update", "admin", reason)]
+
+
+def test_a_reason_without_remarks_is_no_mail(services: Services, delivered: Task) -> None:
+    services.deliveries.decide(services.agents.get("admin"), delivered.id, approve=False, reason="no tests: 3")
+    assert inbox(services, "worker-a") == []
+
+
+@pytest.mark.parametrize("remark", ["src/app.py", "src/app.py:12", "app.py:x: no line", ":3: no file", "a:1: x\nb", ""])
+def test_a_remark_names_a_line_of_a_file(remark: str) -> None:
+    with pytest.raises(InvalidArguments) as refusal:
+        reason_with([remark])
+    assert refusal.value.key == "error.bad_remark"
 
 
 def test_what_was_decided_waits_for_no_decision(services: Services, delivered: Task) -> None:

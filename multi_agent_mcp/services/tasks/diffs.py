@@ -1,0 +1,215 @@
+"""What a task changes (docs/protocol.md, The diff before the review): in a worktree from the commit at which its work
+began to the commit that it delivers; elsewhere the files that its agent edited, as they were at its report, whose text
+is kept in `receipts/{task_id}/reported.diff`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from multi_agent_mcp.config import working_directory
+from multi_agent_mcp.domain.patterns import matcher
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.session import Service
+from multi_agent_mcp.store import edit_log
+from multi_agent_mcp.system.commits import shown_name
+from multi_agent_mcp.system.diffs import ChangedFile, Comparison, commit_at, has_commit, sections, with_files
+from multi_agent_mcp.system.file_status import tree_of
+from multi_agent_mcp.system.git import head_of, root_commit
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
+
+logger = logging.getLogger(__name__)
+
+KEPT_BYTES = 1 << 20
+"""So much text of a report from a shared directory is kept."""
+KEPT_FILES = 2_000
+KEPT = "reported.diff"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a task changes. `commit` is the delivered one, None in a shared directory; `at` when it was reported. Before
+    that, `at` is None and it is what the worktree is at now, without what is `uncommitted`. `files` are in the order of
+    a review: those in `protected` first. `comparison` tells their text, or `parts` hold it."""
+
+    task_id: str
+    base: str
+    commit: str | None
+    at: str | None
+    files: tuple[ChangedFile, ...]
+    protected: frozenset[str] = frozenset()
+    branch: str | None = None
+    uncommitted: int = 0
+    comparison: Comparison | None = None
+    parts: Mapping[str, bytes] | None = None
+
+    def as_answer(self) -> dict[str, Any]:
+        """Its facts as JSON values, without the text."""
+        files = [
+            {
+                **asdict(file),
+                "path": shown_path(file.path),
+                "old_path": file.old_path and shown_path(file.old_path),
+                "protected": file.path in self.protected,
+            }
+            for file in self.files
+        ]
+        named = ("task_id", "base", "commit", "branch", "at", "uncommitted")
+        return {**{name: getattr(self, name) for name in named}, "files": files}
+
+    def of(self, path: str) -> list[ChangedFile]:
+        """The files with this path, before or after, or below it. Raises `InvalidArguments` if there are none."""
+        wanted = path.removeprefix("./").rstrip("/")
+        found = [
+            file
+            for file in self.files
+            if any(one in (path, wanted) or one.startswith(f"{wanted}/") for one in file.paths)
+            or path in map(shown_path, file.paths)
+        ]
+        if not found:
+            raise InvalidArguments("not_in_diff", task_id=self.task_id, path=shown_name(path)[:200])
+        return found
+
+    def text(self, files: Sequence[ChangedFile] | None = None, most: int | None = None) -> tuple[bytes, bool]:
+        """The unified text of these files, or all, in the order of `files`, and whether it was cut off after so many
+        bytes. Raises `GitFailed`."""
+        wanted = self.files if files is None else files
+        if self.comparison is not None:
+            paths = () if files is None else tuple(dict.fromkeys(path for file in files for path in file.paths))
+            text, is_cut = self.comparison.text(paths, most)
+            if is_cut or not self.protected:
+                return text, is_cut
+            ordered = self.comparison.files(paths)
+            parts = dict(zip((file.path for file in ordered), sections(text, ordered), strict=True))
+        else:
+            parts = dict(self.parts or {})
+        text = b"".join(parts.get(file.path, b"") for file in wanted)
+        if most is not None and len(text) > most:
+            return text[: text.rfind(b"\n", 0, most) + 1], True
+        return text, any(not parts.get(file.path) for file in wanted)
+
+
+def ordered(files: Iterable[ChangedFile], patterns: Sequence[str]) -> tuple[tuple[ChangedFile, ...], frozenset[str]]:
+    """The files in the order of a review, those that match these patterns first, and the paths of the latter."""
+    is_protected: Callable[[str], bool] = matcher(patterns) if patterns else lambda _: False
+    found = list(files)
+    protected = frozenset(file.path for file in found if any(map(is_protected, file.paths)))
+    return tuple(sorted(found, key=lambda file: file.path not in protected)), protected
+
+
+def shown_path(path: str) -> str:
+    """A path of any bytes as text that JSON can represent."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
+
+
+@dataclass(eq=False)
+class Diffs(Service):
+    """What the tasks of one session change, on this machine."""
+
+    records: DeliveryRecords
+
+    def of(self, task: Task) -> Difference:
+        """What a task changes. Raises `InvalidArguments` if nobody knows, and `GitFailed`."""
+        self._require_here(task)
+        delivery = self.records.of(task)
+        found = delivery if delivery is not None or task.final else self.records.look(task)
+        if found is None:
+            return self._kept(task)
+        if task.base is None and delivery is None:
+            raise InvalidArguments("nothing_to_show", task_id=task.id, status=task.status)
+        if task.base is None:
+            raise InvalidArguments("no_base", task_id=task.id, commit=found.commit[:10])
+        comparison = Comparison(self._project, task.base, found.commit)
+        for commit in (task.base, found.commit):
+            if not has_commit(self._project, commit):
+                raise InvalidArguments("commit_gone", task_id=task.id, commit=commit[:10])
+        files, protected = ordered(comparison.files(), self._protected)
+        return Difference(
+            task_id=task.id,
+            base=task.base,
+            commit=found.commit,
+            at=None if delivery is None else found.at,
+            files=files,
+            protected=protected,
+            branch=found.branch,
+            uncommitted=found.uncommitted,
+            comparison=comparison,
+        )
+
+    def keep(self, task: Task) -> None:
+        """Keeps the text of what the task's agent has edited for it in a shared directory, as its files are now, in
+        place of what was kept before; at most `KEPT_BYTES`. Never raises: a report must not fail for it."""
+        try:
+            edited = self._edited(task)
+            if not edited or self.records.worktree_of(str(task.assignee_id)) is not None:
+                return
+            for tree in dict.fromkeys(tree for tree in (tree_of(f"{working_directory()}/-"), self._tree) if tree):
+                paths = edited.get((root_commit(tree) or "")[:12])
+                if paths:
+                    self._keep(task, Path(tree), paths[:KEPT_FILES])
+                    return
+        except (Refusal, OSError) as error:
+            logger.warning("what %s changes is not kept: %s", task.id, error)
+
+    def _keep(self, task: Task, tree: Path, paths: Sequence[str]) -> None:
+        base = commit_at(tree, format_time(task.started_at or task.created_at)) or head_of(tree)
+        with with_files(tree, base, paths) as comparison:
+            files = comparison.files(paths)
+            text, _ = comparison.text(paths, KEPT_BYTES)
+        facts = {"at": format_time(self.clock()), "base": base, "files": [asdict(file) for file in files]}
+        self.workspace.files.replace(self._path(task.id), json.dumps(facts).encode() + b"\n" + text)
+
+    def _edited(self, task: Task) -> dict[str | None, list[str]]:
+        """The paths that the task's agent edited for it, by repository."""
+        found: dict[str | None, dict[str, None]] = {}
+        for edit in edit_log.all_edits(str(self.workspace.path), 0):
+            if edit.task_id == task.id and edit.agent_id == task.assignee_id:
+                found.setdefault(edit.repository, {})[edit.path] = None
+        return {repository: sorted(paths) for repository, paths in found.items()}
+
+    def _kept(self, task: Task) -> Difference:
+        data = self.workspace.files.read(self._path(task.id))
+        try:
+            head, _, text = (data or b"").partition(b"\n")
+            facts = json.loads(head)
+            files = [ChangedFile(**file) for file in facts["files"]]
+            base, at = str(facts["base"]), str(facts["at"])
+        except (ValueError, TypeError, LookupError):  # there is none, or it was written by hand
+            raise InvalidArguments("nothing_to_show", task_id=task.id, status=task.status) from None
+        parts = dict(zip((file.path for file in files), sections(text, files), strict=True))
+        in_order, protected = ordered(files, self._protected)
+        return Difference(task.id, base, None, at, in_order, protected, parts=parts)
+
+    def _require_here(self, task: Task) -> None:
+        """Raises `InvalidArguments` if what the task changes is on another machine."""
+        assignee = self.workspace.registry.all().get(str(task.assignee_id))
+        machine = self.workspace.elsewhere(assignee)
+        if machine is not None:
+            raise InvalidArguments("diff_elsewhere", task_id=task.id, agent_id=task.assignee_id, machine=machine)
+
+    def _path(self, task_id: str) -> Path:
+        return self.workspace.path / "receipts" / task_id / KEPT
+
+    @property
+    def _tree(self) -> str | None:
+        return tree_of(str(self.workspace.root))
+
+    @property
+    def _project(self) -> Path:
+        """The working tree in which the session lies. Its objects are those of all worktrees, and its attributes count,
+        not what an agent has written into those of its own."""
+        if (tree := self._tree) is None:
+            raise InvalidArguments("no_git", path=self.workspace.root.parent)
+        return Path(tree)
+
+    @property
+    def _protected(self) -> Sequence[str]:
+        return getattr(self.session.settings, "protected", ())
