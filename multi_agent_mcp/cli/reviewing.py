@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 @click.option("--file", "path", metavar="FILE", help="Only this file, or what is below this directory.")
 @session_command(acting=True)
 def diff(context: SessionContext, task_id: str, stat: bool, path: str | None) -> None:
-    """Show what a task changes: unified text of its delivery, or with --stat its files, protected ones first."""
+    """Show what a task changes: unified text of its delivery, or with --stat its files, protected ones first.
+
+    Example: `multi-agent-mcp task diff tsk_1a2b --stat`
+    """
     texts = context.texts
     task = context.services.task_changes.get(task_id)
     found = context.services.diffs.of(task)
@@ -58,7 +61,10 @@ def diff(context: SessionContext, task_id: str, stat: bool, path: str | None) ->
 def reject(
     context: SessionContext, task_id: str, remarks: Sequence[str], reason: str | None, state: str | None
 ) -> None:
-    """Reject the result of a task in review, or a request, with remarks on lines of its files (`task diff`)."""
+    """Reject the result of a task in review, or a request, with remarks on lines of its files (`task diff`).
+
+    Example: `multi-agent-mcp task reject tsk_1a2b "src/app.py:12: This leaks the handle."`
+    """
     words = reason_with(remarks, reason)
     task = context.services.deliveries.decide(context.me, task_id, approve=False, reason=words, state=state)
     answer = {"task_id": task.id, "approval_status": "rejected", "status": task.status, "reason": words}

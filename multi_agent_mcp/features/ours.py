@@ -138,13 +138,9 @@ TASKS = Feature(
     operations=("task_creation", "task_changes", "interrupting", "deliveries", "next_action"),
     tools=(".server.tools.tasks:TOOLS",),
     commands={
-<<<<<<< HEAD
-        "task": Command("Every day", ".cli.tasks:task", "Tasks: add, list, show, move, assign, approve, verify."),
-=======
         "task": Command(
-            "Tasks", ".cli.tasks:task", "Tasks: add, list, show, diff, move, assign, approve, reject, verify."
+            "Every day", ".cli.tasks:task", "Tasks: add, list, show, diff, move, assign, approve, reject, verify."
         ),
->>>>>>> 82a3d592 (Show what a task changes, and let reviewers remark on its lines)
         "send-task": Command("Tasks", ".cli.tasks:send_task", "Give an agent a task by mail."),
         "interrupt": Command("Tasks", ".cli.tasks:interrupt", "Stop an agent at its next tool call."),
         "resume": Command("Tasks", ".cli.tasks:resume", "Let a paused agent go on."),

@@ -91,6 +91,8 @@ def things(project: Stage) -> dict[str, str]:
         "task verify": delivered("Colours", "--done-when", "tests"),
         "task approve": delivered("Tests", "--done-when", "review"),
         "workspace merge": delivered("Login"),
+        "task reject": delivered("Colours again", "--done-when", "review"),
+        "task diff": delivered("Icons", "--done-when", "review"),
         "task status": begun(),
         "tsk_1a2b": project.asked("task", "add", "Words")["task_id"],
     }
