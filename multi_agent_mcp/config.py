@@ -155,6 +155,8 @@ class Settings:
     """What reads agents' commands: `sh`, or `default`, the shell of the person whose tmux it is."""
     features: Any = None
     """What is on and off, as it is written there; see `features.chosen`."""
+    created_at: str = ""
+    """When the session was made, as it is written there: what tells it from an earlier one at the same place."""
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -418,6 +420,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_telemetry(data.get("telemetry")),
         parse_shell(data.get("shell")),
         data.get("features"),
+        str(data.get("created_at") or ""),
     )
 
 

@@ -145,9 +145,11 @@ class Preflight:
 
 
 def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
-    """Checks tmux, the team's open windows and the variables. Raises `InvalidArguments` without a usable tmux."""
+    """Checks tmux, the team's open windows and the variables. Raises `InvalidArguments` without a usable tmux, and
+    while windows of a deleted session are open here."""
     version = require_tmux(windows.socket_path)
     windows.look()
+    windows.require_no_former()
     agents = list(agents)
     missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
     newer = _untold(windows.services, newer_hosts(agent.command for agent in agents))
@@ -448,7 +450,7 @@ def close_team(windows: TeamWindows) -> list[str]:
     Raises `InvalidArguments` if tmux does not answer, or is missing while a window is recorded."""
     with _for_closing(windows):
         windows.services.supervision.end()  # ends a supervisor outside our panes, too
-        closed = _close(windows, windows.found) + windows.end_lost()
+        closed = _close(windows, windows.found) + windows.end_lost() + windows.close_former()
         windows.services.pane_looks.forget()
         return closed
 

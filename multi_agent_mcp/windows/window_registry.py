@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping
@@ -51,13 +52,15 @@ class TeamWindows:
         self.services = services
         self.records = services.missing_sessions
         self.tmux_session = tmux_session(services.root, services.session.name)
-        self._panes = Panes(socket_path, self.tmux_session, config_file)
+        self._made_for = hashlib.sha256(services.settings.created_at.encode()).hexdigest()[:12]
+        self._panes = Panes(socket_path, self.tmux_session, config_file, made_for=self._made_for)
         self._joins = joins
         self.found: list[OwnPane] = []
         self.living: dict[Slot, OwnPane] = {}
         self.moved: list[Slot] = []
         self.strange: dict[str, list[Slot]] = {}
         self.lost: list[Lost] = []
+        self.former: list[OwnPane] = []
 
     @property
     def socket_path(self) -> str:
@@ -90,10 +93,32 @@ class TeamWindows:
         """Finds the open panes, and with `joins` adopts their server. Raises `InvalidArguments` if tmux does not
         answer."""
         self.lost = list(self._unreached())
-        self.found = [pane for socket_path in self._sockets() for pane in self._on(socket_path).all()]
+        found = [pane for socket_path in self._sockets() for pane in self._on(socket_path).all()]
+        self.former = [pane for pane in found if self._is_former(pane)]
+        self.found = [pane for pane in found if pane not in self.former]
         self.living = {Slot.of(pane.label): pane for pane in self.found if not pane.dead}
         if self._joins and self.living and all(pane.socket_path != self.socket_path for pane in self.found):
             self._panes = self._on(next(iter(self.living.values())).socket_path)
+
+    def _is_former(self, pane: OwnPane) -> bool:
+        """Whether the pane was opened for a session that was deleted, at the place of this one: its hosts have keys and
+        tasks that are gone. What is recorded here is this one's, also if session.yaml was made again."""
+        window = self.records.window(Slot.of(pane.label))
+        is_recorded = window is not None and window.pane.get("pane_pid") == pane.pane_pid
+        return pane.made_for not in ("", self._made_for) and not is_recorded
+
+    def require_no_former(self) -> None:
+        """Raises `InvalidArguments` while windows of a deleted session at this place are open: two agents would work on
+        what one is to work on."""
+        names = sorted({Slot.of(pane.label).window_name for pane in self.former})
+        if names:
+            raise InvalidArguments("former_windows", names=", ".join(names))
+
+    def close_former(self) -> list[str]:
+        """Closes those windows; returns their names."""
+        for pane in self.former:
+            self._on(pane.socket_path).close(pane)
+        return [Slot.of(pane.label).window_name for pane in self.former]
 
     def open(
         self,
@@ -299,7 +324,7 @@ class TeamWindows:
         return list(dict.fromkeys(path for path in paths if path and isinstance(path, str)))
 
     def _on(self, socket_path: str) -> Panes:
-        return Panes(socket_path, self.tmux_session)
+        return Panes(socket_path, self.tmux_session, made_for=self._made_for)
 
 
 def last_socket(services: Services) -> str | None:

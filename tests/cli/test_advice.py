@@ -698,6 +698,8 @@ ELSEWHERE: Mapping[str, str] = {
     "test_a_rebase_and_conflicts_are_left_to_who_began_them",
     "error.no_session_windows": "end_to_end/test_up.py::"
     "test_windows_of_a_deleted_session_are_named_by_up_and_closed_by_down",
+    "error.former_windows": "end_to_end/test_up.py::"
+    "test_windows_of_a_deleted_session_are_none_of_the_new_one_at_its_place",
     "repair.misnamed_pane": "end_to_end/test_doorbell.py::"
     "test_a_server_that_was_started_from_a_pane_but_outside_of_it_has_no_pane",
     **by(

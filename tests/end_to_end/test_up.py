@@ -97,6 +97,30 @@ def test_windows_of_a_deleted_session_are_named_by_up_and_closed_by_down(bare: T
     assert panes(terminal) == {}
 
 
+def test_windows_of_a_deleted_session_are_none_of_the_new_one_at_its_place(bare: Team, terminal: Terminal) -> None:
+    agents: dict[str, str | dict[str, str]] = {"a": {"command": ACTOR, "host": "plain"}, "b": "cat"}
+    team = made(bare, **agents)
+    up = (*UP, "--no-supervisor", "--socket", terminal.socket)
+    team.ask(*up)
+    wait_until(lambda: team.services.sessions.alive("a"), "its program runs")
+    before = processes_of(terminal)
+    (team.path / "session.yaml").unlink()
+    made(bare, **agents)
+    assert [item["state"] for item in team.ask(*up)["agents"]] == ["no_command", "running", "running"], "the same team"
+    shutil.rmtree(team.root)
+    made(bare, **agents)
+    for asked in (up, ("up", "b", "--socket", terminal.socket), ("restart", "a", "--socket", terminal.socket)):
+        refused = team.run(*asked, env={"LC_ALL": "C.UTF-8"})
+        assert (refused.code, refused.stdout) == (1, "")
+        assert "still run: a, b. multi-agent-mcp down closes them" in refused.stderr
+    assert processes_of(terminal) == before
+    assert team.services.agents.get("a").pane_id is None
+    assert sorted(team.ask("down", "--socket", terminal.socket)["closed"]) == ["a", "b"]
+    assert panes(terminal) == {}
+    assert team.ask(*up)["ready"]
+    assert panes(terminal) == {"a": "0", "b": "0"}
+
+
 def test_up_calls_nobody_ready_into_whose_pane_it_could_not_type(bare: Team, terminal: Terminal) -> None:
     plain = {"command": ACTOR, "host": "plain"}
     team = made(bare, a=plain, b=plain, c=plain, d=plain)

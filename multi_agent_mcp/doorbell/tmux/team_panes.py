@@ -19,6 +19,8 @@ from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.process import identity
 
 MARKER = "@multi_agent_mcp"
+MADE_FOR = "@multi_agent_mcp_made_for"
+"""The pane's option that tells the windows of a session from those of an earlier one at the same place."""
 USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 """Results of `probe` that mean that the program of a pane runs."""
 
@@ -41,6 +43,7 @@ class OwnPane:
     pane_pid: int
     dead: bool = False
     tmux_pid: int = 0
+    made_for: str = ""
 
     @property
     def place(self) -> dict[str, Any]:
@@ -69,14 +72,15 @@ class Panes:
     So no kill can come between the two, and a pane that somebody respawned is no longer ours: its process id
     differs."""
 
-    def __init__(self, socket_path: str, project: str, config_file: str | None = None) -> None:
+    def __init__(self, socket_path: str, project: str, config_file: str | None = None, *, made_for: str = "") -> None:
         self.socket_path = socket_path
         self.project = project
+        self._made_for = made_for
         self._server = Server(socket_path, config_file)
 
     def all(self) -> list[OwnPane]:
         """Every pane of this team on this server. Raises `TmuxTimeout`, and `InvalidArguments` when tmux fails."""
-        columns = f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{pid}}\t#{{{MARKER}}}"
+        columns = f"#{{pane_id}}\t#{{pane_pid}}\t#{{pane_dead}}\t#{{pid}}\t#{{{MADE_FOR}}}\t#{{{MARKER}}}"
         listed = self._server.cmd("list-panes", "-a", "-F", columns)
         if listed.failure not in (None, "no_tmux") and not any(map(_NO_SERVER.search, listed.stderr)):
             raise self._refused(listed)
@@ -137,6 +141,7 @@ class Panes:
         newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` does not make the new pane tmux's current one
         marking = _sequence(
             ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
+            ["set-option", "-p", "-t", newest, MADE_FOR, self._made_for],
             ["set-option", "-p", "-t", newest, "remain-on-exit", "on" if new.remains else "off"],
             ["set-option", "-p", "-t", newest, "synchronize-panes", "off"],  # else nothing is ever typed there
         )
@@ -164,12 +169,12 @@ class Panes:
         return f"{self.project}:{label}:#{{pane_pid}}"
 
     def _parse(self, line: str) -> OwnPane | None:
-        pane_id, pane_pid, dead, server, marker = (*line.split("\t", 4), "", "", "", "")[:5]
+        pane_id, pane_pid, dead, server, made_for, marker = (*line.split("\t", 5), *[""] * 5)[:6]
         project, _, rest = marker.partition(":")
         label, _, pid = rest.rpartition(":")
         if project != self.project or not _LABEL.fullmatch(label) or pid != pane_pid:
             return None
-        return OwnPane(label, self.socket_path, pane_id, int(pid), dead == "1", int(server))
+        return OwnPane(label, self.socket_path, pane_id, int(pid), dead == "1", int(server), made_for)
 
     def _run(self, *arguments: str) -> None:
         done = self._server.cmd(*arguments)
