@@ -78,21 +78,28 @@ def things(project: Stage) -> dict[str, str]:
         project.run("task", "status", task_id, "done", "--as", "worker-a")
         return task_id
 
-    def begun() -> str:
-        task_id: str = project.asked("task", "add", "Words", "--assignee", "worker-a")["task_id"]
-        project.done("task", "status", task_id, "in_progress", "--as", "worker-a")
+    def begun(agent: str = "worker-a", *more: str) -> str:
+        task_id: str = project.asked("task", "add", "Words", "--assignee", agent, *more)["task_id"]
+        project.done("task", "status", task_id, "in_progress", "--as", agent)
         return task_id
 
+    in_review = begun("admin", "--done-when", "review")
+    project.run("task", "status", in_review, "done", "--as", "admin")
+    proven, reviewed, merged = (
+        delivered("Colours", "--done-when", "tests"),
+        delivered("Tests", "--done-when", "review"),
+        delivered("Login"),
+    )
     sent = project.asked("send", "owner", "Which database?", "--as", "worker-a")
     talk = project.asked("conversation", "start", "worker-a", "How far are you?")
     return {
         "1a2b3c4d": sent["message_id"],
         "cnv_1a2b": talk["conversation_id"],
-        "task verify": delivered("Colours", "--done-when", "tests"),
-        "task approve": delivered("Tests", "--done-when", "review"),
-        "workspace merge": delivered("Login"),
-        "task reject": delivered("Colours again", "--done-when", "review"),
-        "task diff": delivered("Icons", "--done-when", "review"),
+        "task verify": proven,
+        "task approve": reviewed,
+        "workspace merge": merged,
+        "task diff": merged,
+        "task reject": in_review,
         "task status": begun(),
         "tsk_1a2b": project.asked("task", "add", "Words")["task_id"],
     }
