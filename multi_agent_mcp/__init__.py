@@ -3,7 +3,7 @@
 What is stable here: `Team`, `Refused`, `Interrupted` and `__version__` (docs/python.md); their types are in
 `__init__.pyi`."""
 
-__version__ = "1.0.0"
+__version__ = "1.0.1rc1"
 
 _WHERE = {"Team": "team", "Refused": "agent", "Interrupted": "agent"}
 

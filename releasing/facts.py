@@ -6,6 +6,7 @@ registry, server.json, the plugins and the marker in README.md follow.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,9 @@ from multi_agent_mcp import __version__
 
 REPOSITORY = Path(__file__).parents[1]
 VERSION = __version__
+"""As Python's index has it (PEP 440)."""
+SEMANTIC_VERSION = re.sub(r"rc(\d+)$", r"-rc.\1", VERSION)
+"""The same for hosts, npm and the MCP registry (https://semver.org)."""
 PLACEHOLDER = "OWNER"
 """Stands for the account in the address until the project has one."""
 

@@ -53,7 +53,7 @@ def server() -> dict[str, Any]:
         "description": DESCRIPTION,
         "repository": {"url": facts.address(), "source": "github"},
         "websiteUrl": facts.address(),
-        "version": facts.VERSION,
+        "version": facts.SEMANTIC_VERSION,
         "packages": [
             {
                 "registryType": "pypi",
@@ -96,7 +96,7 @@ def _values(name: str, plugin: Mapping[str, Any]) -> dict[str, Any]:
         "hook_anyone": shlex.join(hook),
         "hook_words": json.dumps(hook),
         "hook_milliseconds": HOOK_SECONDS * 1000,
-        "version": facts.VERSION,
+        "version": facts.SEMANTIC_VERSION,
         "description": DESCRIPTION,
         "address": facts.address(),
     }

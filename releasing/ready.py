@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from releasing import facts
 from releasing.plugins import outdated
 
-DATED = re.compile(r"^## (\d+\.\d+\.\d+) - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
+DATED = re.compile(r"^## (\d+\.\d+\.\d+(?:rc\d+)?) - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
 
 
 def missing(environ: Mapping[str, str]) -> Iterator[str]:
