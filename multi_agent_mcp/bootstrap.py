@@ -57,7 +57,7 @@ class LocalConsequences:
                 self.services.doorbell.announce_notification(notice)
 
     def edited(self, agent_id: str) -> None:
-        self.services.edits.arrived(agent_id)
+        self.services.contributions.tell("edits_arrived", agent_id)
 
     def moved_in(self, agent: Agent) -> None:
         try:

@@ -6,7 +6,7 @@ To see who uses a service, find the classes with a field of its name, and the us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -16,6 +16,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from multi_agent_mcp.features import called, load
+from multi_agent_mcp.features.contributions import Contributions
 from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import Texts
 
@@ -53,10 +54,6 @@ if TYPE_CHECKING:
     )
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.questions import QuestionEffects, Questions
-    from multi_agent_mcp.services.repository.guard import Guard
-    from multi_agent_mcp.services.repository.merging import Merging
-    from multi_agent_mcp.services.repository.reservations import Edits, Reservations
-    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.search import Lookup, Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, OwnerWaits
@@ -67,6 +64,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.team.workplaces import Workplaces
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction, Section
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.turn.reminders import Reminders
@@ -75,7 +73,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.usage.usage import Budgets, Usage
     from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.system.commits import CommitPlace
     from multi_agent_mcp.telemetry.recording import Export, Telemetry
 
 T = TypeVar("T")
@@ -108,13 +105,14 @@ def made(where: str, **others: str) -> Any:
     """A service by its class, which is imported on first use. Each parameter of its constructor is the member of
     `Services` with that name, or the one that `others` names for it."""
 
-    def make(services: Services) -> Any:
-        kind = load(where)
-        code = kind.__init__.__code__
-        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-        return kind(**{name: attrgetter(others.get(name, name))(services) for name in names})
+    return part(lambda services: _built(services, where, others))
 
-    return part(make)
+
+def _built(services: Services, where: str, others: Mapping[str, str]) -> Any:
+    kind = load(where)
+    code = kind.__init__.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    return kind(**{name: attrgetter(others.get(name, name))(services) for name in names})
 
 
 class ByName:
@@ -135,19 +133,11 @@ class ByName:
     upkeep: Upkeep = made(".services.upkeep:Upkeep", derived="derived_notices", questions="question_effects")
     question_effects: QuestionEffects = made(".services.questions:QuestionEffects", derived="derived_notices")
     questions: Questions = made(".services.questions:Questions", effects="question_effects")
-    reservations: Reservations = made(".services.repository.reservations:Reservations", writer="notice_writer")
-    worktrees: Worktrees = made(
-        ".services.repository.worktrees:Worktrees", records="delivery_records", is_running="sessions.alive"
-    )
-    delivery_records: DeliveryRecords = made(
-        ".services.tasks.delivered:DeliveryRecords", worktree_of="worktree_directory"
-    )
-    merging: Merging = made(".services.repository.merging:Merging")
-    guard: Guard = made(".services.repository.guard:Guard")
-    edits: Edits = made(".services.repository.reservations:Edits", writer="notice_writer")
+    workplaces: Workplaces = made(".services.team.workplaces:Workplaces")
+    delivery_records: DeliveryRecords = made(".services.tasks.delivered:DeliveryRecords")
     board: Board = made(".services.tasks.board:Board")
     task_changes: TaskChanges = made(
-        ".services.tasks.changes:TaskChanges", derived="derived_notices", head_of="worktree_head"
+        ".services.tasks.changes:TaskChanges", derived="derived_notices", head_of="workplaces.head"
     )
     interrupting: Interrupting = made(".services.tasks.changes:Interrupting")
     task_creation: TaskCreation = made(
@@ -188,6 +178,7 @@ class ByName:
     unchanged: WhileUnchanged = made(".services.attention:WhileUnchanged")
     pruning: Pruning = made(".services.doctor.tree:Pruning")
     panes: Panes = made(".doorbell.tmux.notifier:Panes", typist="pane_notifier")
+    tool_calls: ToolCalls = made(".hooks.answers:ToolCalls")
     host_configurations: HostConfigurations = made(".host_config:HostConfigurations")
 
 
@@ -199,6 +190,20 @@ class Services(ByName):
     chosen_notifier: Channel | None = None
     making: RLock = field(default_factory=RLock, repr=False, compare=False)
     """Held while a service is made, so that two threads get the same one."""
+
+    def __getattr__(self, name: str) -> Any:
+        """The service of a feature that names it (`Feature.services`)."""
+        for feature in self.session.features.all if "session" in vars(self) else ():
+            if where := feature.services.get(name):
+                with self.making:
+                    if name not in vars(self):
+                        vars(self)[name] = _built(self, where, {})
+                return vars(self)[name]
+        raise AttributeError(name)
+
+    @cached_property
+    def contributions(self) -> Contributions:
+        return Contributions(self.session.features, self.workspace.collection, partial(getattr, self))
 
     @cached_property
     def notifier(self) -> Channel:
@@ -350,7 +355,7 @@ class Services(ByName):
             harmful_options=harmful_options,
             hosts=[profile.name for profile in profiles.named.values() if not profile.never],
             profiles_left_out=profiles.left_out,
-            worktrees=self.worktrees,
+            contributions=self.contributions,
             dialog=self.pane_notifier.dialog,
             hooks_ran=lambda session: self.hooks.have_run(session),
             uncounted=self.usage.unread_agents,
@@ -479,23 +484,9 @@ class Services(ByName):
             self.session,
             derived=self.derived_notices,
             writer=self.notice_writer,
-            settle=self.settle_reservations,
+            settle=self.contributions.settle,
             next_deadline=lambda: self.question_effects.next_deadline(),
         )
-
-    def worktree_directory(self, agent_id: str) -> Path | None:
-        """The directory of an agent's worktree; a stat(2) where there are none."""
-        found = self.worktrees.of(agent_id) if (self.path / ".workspaces").is_dir() else None
-        return Path(found.directory) if found is not None and Path(found.path).is_dir() else None
-
-    def worktree_head(self, agent_id: str) -> str | None:
-        """The commit that an agent's worktree is at; a stat(2) where there are none."""
-        if (place := self.worktree_directory(agent_id)) is None:
-            return None
-        from multi_agent_mcp.system.git import NO_HEAD, head_of
-
-        found = head_of(place)
-        return None if found == NO_HEAD else found
 
     def report_delivery(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None:
         """Records what a task delivers by its assignee's report; a stat(2) each where there are no worktrees and the
@@ -504,10 +495,6 @@ class Services(ByName):
             self.delivery_records.report(task, summary, failed=failed)
         if not task.final and (self.path / ".edits" / f"{task.assignee_id}.jsonl").exists():
             self.diffs.keep(task)
-
-    def commit_place(self, agent_id: str) -> CommitPlace | None:
-        """An agent's worktree, if our server commits in it; a stat(2) as above."""
-        return self.worktrees.commit_place(agent_id) if (self.path / ".workspaces").is_dir() else None
 
     def reported_delivery(self, task: Task) -> Delivery | None:
         """What a task delivers by its last report; a stat(2) as above."""
@@ -529,17 +516,6 @@ class Services(ByName):
         self.executions.finish_task(task)
         if (self.path / ".workspaces").is_dir():
             self.delivery_records.finish(task)
-
-    def settle_reservations(self) -> None:
-        """Ends the reservations that have run out; a stat(2) where there are none."""
-        if self.workspace.reservations.open():
-            self.reservations.settle()
-
-    def has_lost_pane(self, agent: Agent) -> bool:
-        """Whether no program of the agent runs in the pane where it is registered."""
-        from multi_agent_mcp.domain.stuck import LIFELESS
-
-        return agent.pane_id is None or self.pane_notifier.probe(agent) in LIFELESS
 
     @part
     def budgets(self) -> Budgets:
@@ -607,9 +583,3 @@ class Services(ByName):
             find_briefings=lambda: self.briefings,
             find_hand_offs=lambda: self.hand_offs,
         )
-
-    @part
-    def tool_calls(self) -> ToolCalls:
-        from multi_agent_mcp.hooks.answers import ToolCalls
-
-        return ToolCalls(self.session, edits=self.edits, reservations=self.reservations, find_guard=lambda: self.guard)

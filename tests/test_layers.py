@@ -24,6 +24,9 @@ from multi_agent_mcp.wiring import Services
 PACKAGE = Path(multi_agent_mcp.__file__).parent
 NAME = "multi_agent_mcp"
 
+OPTIONAL = ("repository",)
+"""The folders of optional features: each has parts of every layer, and nothing outside imports it."""
+
 LAYERS = (
     ("errors", "environment"),
     ("trace",),
@@ -43,6 +46,7 @@ LAYERS = (
     ("windows",),
     ("server", "web"),
     ("cli", "toolkit"),
+    OPTIONAL,
     ("pytest_plugin",),
     ("demo",),
     ("__main__",),
@@ -60,7 +64,6 @@ SERVICES = (
     ("questions",),
     ("usage",),
     ("tasks",),
-    ("repository",),
     ("chat",),
     ("search",),
     ("overview",),
@@ -93,6 +96,9 @@ LIBRARIES = {
 }
 """Library → the packages that may import it."""
 
+PARTS = {"commands": "cli", "views": "cli", "tools": "server", "web": "web"}
+"""Modules of optional folders → the layer whose part they are."""
+
 DOORS = {"cli", "web", "server", "toolkit", "pytest_plugin"}
 
 FILE_CALLS = {
@@ -111,6 +117,7 @@ TOUCH_FILES = {
     "features.at_hand": "whether session.yaml says anything of features, before YAML is imported",
     "hosts": "the descriptions of hosts in the package",
     "doorbell.tmux.profiles": "profiles of hosts beside the sessions",
+    "repository.edit_log": "the same, for edits",
     "hooks.first_look": "the hook's own state: `hook` cannot wait for what `store` imports",
     "doorbell.tmux.team_panes": "the directory of tmux's socket",
     "cli.statistics": "the picture, where its user wants it",
@@ -147,6 +154,12 @@ def nodes(module: str) -> tuple[ast.AST, ...]:
 def layer(module: str) -> str:
     """The first name below the package: `store` for `multi_agent_mcp.store.durable_files`."""
     return [*module.split("."), ""][1]
+
+
+def part_of(module: str) -> str:
+    """The layer, also of what an optional folder has of it: its commands are of `cli`."""
+    first, last = layer(module), module.rpartition(".")[2]
+    return PARTS.get(last, first) if first in OPTIONAL else first
 
 
 def for_types_only(node: ast.stmt) -> bool:
@@ -220,6 +233,11 @@ def test_imports_point_down_only() -> None:
     assert {(module, name) for module, name in inner if climbs(module, name, 1, LAYERS)} == set()
 
 
+def test_nothing_outside_imports_an_optional_folder() -> None:
+    wrong = {(module, name) for module, name in edges() if layer(name) in OPTIONAL and layer(module) != layer(name)}
+    assert wrong == set()
+
+
 def test_imports_point_down_inside_services_too() -> None:
     inner = [
         (module, name)
@@ -274,18 +292,18 @@ def test_the_doors_do_not_reach_through_the_services_into_the_store() -> None:
     wrong = {
         (module, ast.unparse(node))
         for module in modules()
-        if layer(module) in DOORS
+        if part_of(module) in DOORS
         for node in nodes(module)
         if isinstance(node, ast.Attribute) and node.attr in {"workspace", "registry"}
     }
     assert wrong == set()
-    assert {(module, name) for module, name in edges() if layer(module) in DOORS and layer(name) == "store"} == set()
+    assert {(module, name) for module, name in edges() if part_of(module) in DOORS and layer(name) == "store"} == set()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_only_its_own_package_knows_a_library(library: str) -> None:
     users = {module for module in modules() if any(name.split(".")[0] == library for name in imported(module))}
-    assert {layer(module) for module in users} <= LIBRARIES[library]
+    assert {part_of(module) for module in users} <= LIBRARIES[library]
 
 
 def test_tmux_is_called_in_one_place_but_where_it_takes_over_this_terminal() -> None:
@@ -311,7 +329,8 @@ def loaded_by(*arguments: str, given: str = "") -> set[str]:
 def test_the_list_of_commands_imports_none_of_them() -> None:
     loaded = loaded_by("--help")
     own = {name for name in loaded if name.startswith(f"{NAME}.")}
-    table = ("features", "features.at_hand", "features.ours")
+    records = (f"{folder}{part}" for folder in OPTIONAL for part in ("", ".feature"))
+    table = ("features", "features.at_hand", "features.ours", *records)
     assert own <= {f"{NAME}.{name}" for name in ("__main__", "cli", "cli.main", "environment", "errors", *table)}
     assert "yaml" not in loaded
 
@@ -319,8 +338,15 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
 def test_counting_mail_waits_for_nothing_that_rings_or_reads(services: Services) -> None:
     loaded = loaded_by("unread", "--root", str(services.root))
     assert f"{NAME}.store.workspace" in loaded
-    unneeded = ("doorbell", "services.turn", "services.validation", "store.shared_collection", "system.process")
-    entities = (f"domain.{name}" for name in ("delivery", "notification", "question", "reservation", "stuck", "task"))
+    unneeded = (
+        "doorbell",
+        "repository.reservation",
+        "services.turn",
+        "services.validation",
+        "store.shared_collection",
+        "system.process",
+    )
+    entities = (f"domain.{name}" for name in ("delivery", "notification", "question", "stuck", "task"))
     assert (
         loaded & {"filelock", "libtmux", "subprocess", *(f"{NAME}.{name}" for name in (*unneeded, *entities))} == set()
     )
@@ -341,8 +367,15 @@ def test_a_hook_that_tells_of_mail_waits_for_nothing_else(services: Services, ow
     event = '{"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}'
     loaded = loaded_by("hook", "--host", "claude", "--agent", "admin", "--root", str(services.root), given=event)
     assert {f"{NAME}.hooks.answers", f"{NAME}.store.inbox"} <= loaded
-    unneeded = [f"services.{name}" for name in ("chat", "mail", "overview", "tasks", "turn", "repository.worktrees")]
-    unneeded += ["domain.usage", "services.usage.ledger", "services.usage.usage", "doorbell.tmux", "telemetry"]
+    unneeded = [f"services.{name}" for name in ("chat", "mail", "overview", "tasks", "turn")]
+    unneeded += [
+        "repository.worktrees",
+        "domain.usage",
+        "services.usage.ledger",
+        "services.usage.usage",
+        "doorbell.tmux",
+        "telemetry",
+    ]
     assert loaded & {"asyncio", "filelock", "libtmux", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
 
 

@@ -38,8 +38,6 @@ WAYS_BACK = {
     "briefings.further",
     "dashboard.uncommitted_count",
     "budgets.is_supervised",
-    "delivery_records.commit_place",
-    "delivery_records.worktree_of",
     "derived_notices.finished",
     "derived_notices.follow_questions",
     "doorbell._find_limits",
@@ -51,16 +49,12 @@ WAYS_BACK = {
     "loops.is_alive",
     "notice_writer.find_ring",
     "notifications.next_deadline",
-    "notifications.settle",
     "operations.services",
     "recent_attention._examine",
-    "reservations.has_lost_pane",
     "sessions.ended",
     "sessions.settle_hand_offs",
-    "task_changes.head_of",
     "task_reports.delivered",
     "task_reports.left_behind",
-    "tool_calls.find_guard",
 }
 """The fields by which a service still calls the wiring, or what the wiring looks up for it. They are to become fewer: a
 new service names its neighbours, and what would run in a circle belongs into one of them."""

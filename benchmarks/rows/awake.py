@@ -23,7 +23,7 @@ from benchmarks.timing import in_turns, ms, seconds, wait_until
 from benchmarks.wire import Server
 from multi_agent_mcp.doorbell.tmux.notifier import QUIET_SECONDS, TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
-from multi_agent_mcp.store import edit_log
+from multi_agent_mcp.repository import edit_log
 from tests.conformance.reader import Log, submitted
 from tests.conformance.stage import Seat, Stage, wait_for
 

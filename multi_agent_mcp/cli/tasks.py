@@ -216,7 +216,7 @@ def show(context: SessionContext, task_id: str) -> None:
     record = {**as_json(task), "proof": task.proof, "receipts": [item.as_answer() for item in receipts]}
     facts = {"proof": task.proof if task.done_when else None}
     checked = [line for receipt in receipts for line in ("", *_receipt_lines(receipt, context.texts))]
-    delivered = context.services.worktrees.delivered(task.id)
+    delivered = context.services.contributions.ask("delivered", task.id)
     if delivered is not None:
         key = _delivery_key(task, delivered)
         named = {"commit": delivered["commit"][:10], "branch": delivered["branch"] or "-", "task_id": task.id}

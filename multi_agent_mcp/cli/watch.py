@@ -38,7 +38,6 @@ from multi_agent_mcp.cli.rendering import (
 )
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.question import Choice, Dialog
-from multi_agent_mcp.domain.reservation import FileEdit
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import local_zone
@@ -55,25 +54,23 @@ ATTENTION = ("for", "agent", "what", "says")
 AGENTS = ("agent", "state", "unread", "doing")
 TASKS = ("task", "assignee", "progress", "for", "title")
 MESSAGES = ("ago", "from_to", "type", "state", "words")
-EDITS = ("ago", "agent", "path")
 """The columns of each table; their titles are `table.{name}` in the catalogue."""
 
 Row = tuple[str, ...]
 
 
-class Edited(NamedTuple):
-    """The edits of the last hours, newest first, and the files among them that several agents edit."""
+class Part(NamedTuple):
+    """A table of a feature: its name, its columns and rows, and what it is in JSON."""
 
-    edits: Sequence[FileEdit] = ()
-    shared: Mapping[tuple[str, str | None], list[str]] = {}
+    name: str
+    columns: Row
+    rows: list[Row]
+    answer: Any
 
-
-NO_EDITS = Edited()
 
 SINGLE = frozenset({"mail", "conversation", "request"})
 """The kinds of items whose words are somebody's: each is read by itself."""
 METER = 6
-EDITS_SHOWN = 8
 
 
 def likeness(item: Item) -> object:
@@ -134,9 +131,9 @@ def waiting_for_owner(services: Services, look: Callable[[Agent], list[Item]]) -
     return look(owner)
 
 
-def last_edits(services: Services) -> Edited:
-    found = services.edits.recent()
-    return Edited(found, services.edits.shared(found))
+def parts_of(services: Services) -> list[Part]:
+    """The tables of the features."""
+    return [*services.contributions.each("watched", services, services.clock())]
 
 
 def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
@@ -194,12 +191,6 @@ def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
     return sent, who, words_of_code("type", seen.message_type, texts), reached, one_line(words)
 
 
-def edit(made: FileEdit, shared: Collection[tuple[str, str | None]], now: datetime, texts: Texts) -> Row:
-    """A file that an agent edited; `!` before one that others edit, too."""
-    mark = "! " if (made.path, made.repository) in shared else ""
-    return ago(made.at, now, texts), display_id(made.agent_id), one_line(mark + made.path)
-
-
 def heading(seen: Snapshot, items: Collection[Item], texts: Texts) -> str:
     """Returns the session's name, the number of tasks by status, and the number of items that wait for the human."""
     counted = " · ".join(f"{status_words(status, texts)} {number}" for status, number in seen.counts.items() if number)
@@ -208,10 +199,10 @@ def heading(seen: Snapshot, items: Collection[Item], texts: Texts) -> str:
 
 
 def tables(
-    seen: Snapshot, items: Collection[Item], edited: Edited, texts: Texts
+    seen: Snapshot, items: Collection[Item], parts: Sequence[Part], texts: Texts
 ) -> Iterator[tuple[str, Row, list[Row]]]:
-    """Yields name, columns and rows of each table, from the top; the first is attention, if any item waits. `edited`
-    are the last edits of files and which of these several agents edit."""
+    """Yields name, columns and rows of each table, from the top; the first is attention, if any item waits; `parts` are
+    those of the features."""
     if items:
         yield (
             "attention",
@@ -221,8 +212,7 @@ def tables(
     yield "agents", AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
     yield "tasks", TASKS, [task(item, seen.at, texts) for item in seen.tasks]
     yield "messages", MESSAGES, [message(item, seen.at, texts) for item in seen.messages]
-    if edited.edits:
-        yield "edits", EDITS, [edit(item, edited.shared, seen.at, texts) for item in edited.edits[:EDITS_SHOWN]]
+    yield from ((part.name, part.columns, part.rows) for part in parts if part.rows)
 
 
 def meter(progress: int) -> str:
@@ -260,10 +250,10 @@ LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
 
 
 def screen(
-    seen: Snapshot, items: Collection[Item], texts: Texts, height: int, edited: Edited = NO_EDITS
+    seen: Snapshot, items: Collection[Item], texts: Texts, height: int, further: Sequence[Part] = ()
 ) -> RenderableType:
     """Returns the whole picture, at most `height` lines as wide as the terminal; `items` wait for the human."""
-    everything = list(tables(seen, items, edited, texts))[: max(height - FRAME, 0)]  # each has a line of head
+    everything = list(tables(seen, items, further, texts))[: max(height - FRAME, 0)]  # each has a line of head
     wanted = [len(rows) for *_, rows in everything]
     room = height - FRAME - len(everything)
     airy = sum(wanted) + len(everything) + 1 <= room
@@ -402,7 +392,7 @@ def run(services: Services, messages: int) -> None:
             seen = changes.count
             items = waiting_for_owner(services, services.recent_attention.of)
             taken = services.snapshots.take(messages=messages)
-            picture = screen(taken, items, services.people, live.console.height, last_edits(services))
+            picture = screen(taken, items, services.people, live.console.height, parts_of(services))
             live.update(picture, refresh=True)
             time.sleep(CALM_SECONDS)
             changes.wait(seen, TICK_SECONDS)
@@ -431,22 +421,20 @@ def watch(context: SessionContext, once: bool, messages: int) -> None:
 
     Example: `multi-agent-mcp watch --once`
     """
-    from multi_agent_mcp.services.repository.reservations import edit_answer
-
     if once or context.as_json or not sys.stdout.isatty():
         services = context.services
         seen, items = services.snapshots.take(messages=messages), waiting_for_owner(services, services.attention.of)
-        last = last_edits(services)
-        waits, edits = [item.as_answer() for item in items], list(map(edit_answer, last.edits))
-        answer = seen.as_answer() | {"attention": waits, "edits": edits}
-        context.answer(answer, _plain(seen, items, last, services.people))
+        parts = parts_of(services)
+        waits = [item.as_answer() for item in items]
+        answer = seen.as_answer() | {"attention": waits} | {part.name: part.answer for part in parts}
+        context.answer(answer, _plain(seen, items, parts, services.people))
         return
 
     run(context.services, messages)
 
 
-def _plain(seen: Snapshot, items: Collection[Item], last: Edited, texts: Texts) -> Iterator[str]:
+def _plain(seen: Snapshot, items: Collection[Item], parts: Sequence[Part], texts: Texts) -> Iterator[str]:
     yield heading(seen, items, texts)
-    for _, head, rows in tables(seen, items, last, texts):
+    for _, head, rows in tables(seen, items, parts, texts):
         yield ""
         yield from titled_table(texts, head, rows)

@@ -4,7 +4,8 @@ Whatever lists such things (`tools/list`, `--help`, `doctor`, `attention`, …) 
 list of its own. A record names code by text, `module:name`, which is imported when it is needed (modules of this
 package begin with a dot). So records are read at every start, and this module imports nothing that takes time.
 
-`features.ours` has the records of this package, core and optional ones alike, `features.chosen` those that are on in a
+`features.ours` has the records of this package, core and optional ones alike (those of optional folders that are
+there), `features.chosen` those that are on in a
 session, and those of other packages (docs/first-change.md, A feature).
 """
 
@@ -25,7 +26,9 @@ class Kind(NamedTuple):
     """A kind of entities. `directory` is where they are in the session's directory, `prefix` that of their ids, `name`
     what one is called in JSON (`task`); without it an id finds none of them. `travels` says how they reach other
     machines (`hub.subjects.Rule`; "": not at all). `is_searched`: `search` reads them. `entity` is the class of a kind
-    of another package, whose files lie in the directory itself, each named by its id."""
+    of another package, whose files lie in the directory itself, each named by its id. `layout` names what makes the
+    `store.collection.Layout` of an optional kind, and `claims` the kind of values by which the hub orders its changes;
+    no machine has a file of those."""
 
     directory: str
     prefix: str = ""
@@ -33,6 +36,8 @@ class Kind(NamedTuple):
     travels: str = ""
     is_searched: bool = False
     entity: str = ""
+    layout: str = ""
+    claims: str = ""
 
 
 class Command(NamedTuple):
@@ -64,6 +69,14 @@ class Feature(NamedTuple):
     kinds: tuple[Kind, ...] = ()
     topics: Mapping[str, str] = {}
     """Directories or files of the session → what pages of the console look at again when something there changes."""
+    services: Mapping[str, str] = {}
+    """Its services by name: their classes, whose fields name their neighbours."""
+    on: Mapping[str, str] = {}
+    """Events (`features.contributions`) → what follows from them, in the order of the features."""
+    answers: Mapping[str, str] = {}
+    """What other features may ask → what answers it."""
+    expires: Mapping[str, str] = {}
+    """Directories of kinds of which something may end although no file changes → what ends it."""
     operations: tuple[str, ...] = ()
     """The services that finish what another process has begun (`services/operations.py`)."""
     tools: tuple[str, ...] = ()
@@ -96,6 +109,10 @@ class Feature(NamedTuple):
     judges: tuple[str, ...] = ()
     """What judges a tool call of a host before it is made: `judge(calls, agent, call) -> why not, or None`, where
     `calls.session` is the session."""
+    watched: tuple[str, ...] = ()
+    """Tables of `watch`: `watched(services, now) -> cli.watch.Part`."""
+    of_agent: tuple[str, ...] = ()
+    """What the console shows of an agent's files: `of_agent(services, agent) -> Mapping`."""
     texts: str = ""
     """The texts of another package, by language and key: `{"en": {"finding.no_greeting": "…"}, "ja": …}`."""
     still_open: str = ""

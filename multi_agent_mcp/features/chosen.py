@@ -11,7 +11,7 @@ from typing import Any
 from multi_agent_mcp.config import truth
 from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.features import GROUP, Feature, Features, load
-from multi_agent_mcp.features.ours import ALL, OURS
+from multi_agent_mcp.features.ours import ABSENT, ALL, OURS
 
 logger = logging.getLogger(__name__)
 
@@ -99,8 +99,10 @@ def _is_on(name: Any, value: Any) -> bool:
 
 
 def _known(name: Any) -> list[Feature]:
-    """Nothing, for a feature of another package that is off. Raises `Wrong` if there is none of this name."""
-    _entry_point(name)
+    """Nothing, for a feature that is off: of another package, or of a folder that is not here. Raises `Wrong` if there
+    is none of this name."""
+    if name not in ABSENT:
+        _entry_point(name)
     return []
 
 

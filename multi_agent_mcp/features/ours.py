@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from multi_agent_mcp.features import Command, Endpoint, Feature, Features, Kind
 
 MACHINERY = "Machinery"
 """The section of what hosts and our own windows run, which `help --all` alone lists."""
 
+ABSENT: set[str] = set()
+"""The names of the features whose folder is not there: they are off."""
+
+
+def _of_folder(folder: str, name: str) -> tuple[Feature, ...]:
+    """The record of an optional folder; none if the folder is not there."""
+    package = f"multi_agent_mcp.{folder}"
+    try:
+        found: Feature = getattr(import_module(f"{package}.feature"), name.upper())
+    except ModuleNotFoundError as error:
+        if error.name not in (package, f"{package}.feature"):
+            raise
+        ABSENT.add(name)
+        return ()
+    return (found,)
+
+
 TEAM = Feature(
     name="team",
     kinds=(Kind("secrets"),),
     topics={"agents.json": "agents", "audit": "agents"},
+    answers={"has_lost_pane": "pane_notifier.has_lost"},
     tools=(".server.tools.ipc:IDENTITY",),
     while_waiting=("authenticate", "logout"),
     commands={
@@ -205,23 +225,6 @@ QUESTIONS = Feature(
     still_open="questions.still_open",
 )
 
-RESERVATIONS = Feature(
-    name="reservations",
-    optional=True,
-    kinds=(Kind("reservations", "rsv", "reservation", "shared"),),
-    topics={"reservations": "files", ".edits": "files"},
-    tools=(".server.tools.files:TOOLS",),
-    commands={
-        "edits": Command("Files", ".cli.agents:edits", "List who edits which files."),
-        "reservations": Command("Files", ".cli.agents:reservations", "List which files are reserved, and by whom."),
-        "reserve": Command("Files", ".cli.agents:reserve", "Reserve files, so that agents ask before editing them."),
-        "release": Command("Files", ".cli.agents:release", "End a reservation."),
-    },
-    checks={"reservations": ".services.doctor.doctor:reservations"},
-    judges=(".hooks.answers:reserved",),
-    still_open="reservations.still_open",
-)
-
 SESSIONS = Feature(
     name="sessions",
     kinds=(
@@ -271,20 +274,6 @@ PROOF = Feature(
     items=(".services.attention:Attention.reviews",),
     briefing=("deliveries.section",),
     still_open="deliveries.still_open",
-)
-
-WORKTREES = Feature(
-    name="worktrees",
-    optional=True,
-    topics={".workspaces": "files"},
-    operations=("worktrees", "merging"),
-    commands={"workspace": Command("Files", ".cli.agents:workspace", "Worktrees: add, list, merge, remove.")},
-    checks={"worktrees": ".services.doctor.doctor:worktrees"},
-    attention={"kept": 170, "uncommitted": 175},
-    items=(".services.attention:Attention.kept", ".services.attention:Attention.uncommitted"),
-    briefing=("worktrees.section",),
-    judges=(".hooks.answers:guarded",),
-    still_open="worktrees.still_open",
 )
 
 USAGE = Feature(
@@ -364,8 +353,11 @@ MAINTENANCE = Feature(
 )
 
 OURS = (
-    *(TEAM, MAIL, CHAT, TASKS, OVERVIEW, QUESTIONS, RESERVATIONS, SESSIONS, PROOF, WORKTREES, USAGE, TELEMETRY),
-    *(TIMELINE, MACHINES, MAINTENANCE),
+    *(TEAM, MAIL, CHAT, TASKS, OVERVIEW, QUESTIONS),
+    *_of_folder("repository", "reservations"),
+    *(SESSIONS, PROOF),
+    *_of_folder("repository", "worktrees"),
+    *(USAGE, TELEMETRY, TIMELINE, MACHINES, MAINTENANCE),
 )
 SECTIONS = (
     *("Every day", "Team", "Mail", "Tasks", "Files", "Conversations", "Looking", "Machines", "Maintenance"),

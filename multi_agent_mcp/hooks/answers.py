@@ -21,14 +21,13 @@ from multi_agent_mcp.domain.agent import Agent, AgentSession
 from multi_agent_mcp.domain.delivery import NAMED, DoorbellItem, Due, Ring, UnreadItem, UnreadNotification
 from multi_agent_mcp.domain.message import Message, reading_order
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.text import named
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.channel import doorbell_line
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.features import called
 from multi_agent_mcp.hooks import first_look
-from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths, tool_call
-from multi_agent_mcp.hosts import BEGINNINGS, host_named
+from multi_agent_mcp.hooks.first_look import ToolCall, tool_call
+from multi_agent_mcp.hosts import BEGINNINGS, host_named, tool_inputs
 from multi_agent_mcp.services.notifications.notifications import Notifications, as_answer
 from multi_agent_mcp.services.sessions.host_conversations import is_in_anothers_host
 from multi_agent_mcp.session import Service
@@ -38,8 +37,7 @@ from multi_agent_mcp.system.process import host_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.ringing import Doorbell
-    from multi_agent_mcp.services.repository.guard import Guard
-    from multi_agent_mcp.services.repository.reservations import Edits, Reservations
+    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
     from multi_agent_mcp.services.turn.next_action import Briefings
@@ -592,22 +590,19 @@ def _alone(agent: Agent) -> Iterator[None]:
 
 @dataclass(eq=False)
 class ToolCalls(Service):
-    """Judges calls that are to be made, and notes edits that were made, or that no hook will tell of afterwards.
-    `find_guard` is called for commands that may take work from others."""
+    """Judges calls that are to be made; passes on those that were made, or of which no hook will tell afterwards."""
 
-    edits: Edits
-    reservations: Reservations
-    find_guard: Callable[[], Guard]
+    contributions: Contributions
 
     def look(self, agent: Agent, event: str, facts: Mapping[str, Any], *, is_noted: bool) -> str | None:
-        """Returns why the call of an event must not be made, or None. Notes the edits of one that was made, unless they
-        are noted, and tells the agents that edit the same files. `facts` is what the host says. Never raises: an
-        interrupt must reach the agent all the same."""
+        """Returns why the call of an event must not be made, or None. Passes on which files a call has edited; whether
+        that is noted already says `is_noted`. `facts` is what the host says. Never raises: an interrupt must reach the
+        agent all the same."""
         if event not in ("PreToolUse", "PostToolUse") or "tool_input" not in facts:
             return None
         call: ToolCall | None = None
         with _alone(agent):
-            call = tool_call(facts, self.edits.hook_settings()["tools"])
+            call = tool_call(facts, self.contributions.ask("tools_of_hosts") or tool_inputs())
         if call is None:
             return None
         if event == "PreToolUse":
@@ -615,33 +610,7 @@ class ToolCalls(Service):
                 with _alone(agent):
                     if (why_not := called(where, self, agent, call)) is not None:
                         return str(why_not)
-        if (event == "PostToolUse" or call.patches_in_shell) and "reservations" in self.session.features:
-            self._made(agent, call, is_noted=is_noted and event == "PostToolUse")
+        if event == "PostToolUse" or call.patches_in_shell:
+            with _alone(agent):
+                self.contributions.tell("edited", agent.id, call, is_noted and event == "PostToolUse")
         return None
-
-    def _made(self, agent: Agent, call: ToolCall, *, is_noted: bool) -> None:
-        with _alone(agent):
-            if call.paths and not is_noted:
-                self.edits.note(agent.id, call.paths, call.cwd)
-            if call.paths:
-                self.edits.tell(agent.id, call.paths, call.cwd)
-
-
-def guarded(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
-    """Why a command must not be run that takes work from others."""
-    return calls.find_guard().why_not(agent, call.command, call.cwd) if call.may_be_guarded else None
-
-
-def reserved(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
-    """Why files must not be edited that another agent has reserved; None where that is not enforced."""
-    reservations = calls.reservations
-    if not call.paths or not calls.session.settings.repository.enforces:
-        return None
-    reservations.settle()
-    reservations.index()
-    for path in relative_paths(call):
-        holder = reservations.holder_of(path, agent.id)
-        if holder is not None:
-            reason = calls.texts.sentence(reservations.refusal(holder))
-            return calls.texts("hook.reserved", path=named(path), reason=reason)
-    return None

@@ -11,8 +11,6 @@ import re
 import time
 from collections import namedtuple
 
-from multi_agent_mcp.domain.matching import matches
-from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.system.file_status import (
     RACY_NS,
     careful,
@@ -206,6 +204,10 @@ def _located(base: str, path: str) -> str:
     return os.path.join(base, os.path.expanduser(path))  # noqa: PTH111, PTH118 - as above
 
 
+REPOSITORY = "multi_agent_mcp.repository.first_look"
+"""The module of an optional folder that looks at calls, by name."""
+
+
 class Noted(namedtuple("Noted", ("is_done", "is_noted"), defaults=(False,))):
     """What the quick look at an event has done: whether nothing remains to be done, and whether the edits of the call
     are in the log."""
@@ -218,38 +220,12 @@ def look_at_call(session_path: str, agent_id: str, event: Mapping[str, Any]) -> 
     """Notes the edits of a call that was made, or checks one that is to be made, as far as that is possible quickly."""
     if event.get("hook_event_name") not in ("PreToolUse", "PostToolUse") or "tool_input" not in event:
         return Noted(is_done=True)
-    known = edit_log.settings(session_path)
-    if known is None:
-        return Noted(is_done=False)
-    call = tool_call(event, known["tools"])
-    if event["hook_event_name"] == "PreToolUse":
-        is_judged = call.may_be_guarded or call.patches_in_shell or may_be_reserved(session_path, agent_id, call)
-        return Noted(is_done=not is_judged)
-    if not known.get("notes", True):
+    try:
+        look = __import__(REPOSITORY, fromlist=["look"]).look
+    except ModuleNotFoundError:  # that folder is not here, and nobody else looks at calls
         return Noted(is_done=True)
-    edited = edit_log.located(session_path, call.paths, call.cwd, known["repositories"])
-    if not edited:
-        return Noted(is_done=edited is not None)
-    task_id = edit_log.task_in_hand(session_path, agent_id)
-    edit_log.append(session_path, agent_id, edited, task_id)
-    since = time.time() - known["minutes"] * 60
-    is_news = task_id is not None and any(_is_news(session_path, agent_id, one, since) for one in edited)
-    return Noted(is_done=not is_news, is_noted=True)
-
-
-def may_be_reserved(session_path: str, agent_id: str, call: ToolCall) -> bool:
-    """Whether another agent may have reserved one of these files where that is enforced, by the index of reservations
-    alone. True if that is out of date."""
-    seen = [modified_at(f"{session_path}/{name}") for name in ("reservations", "session.yaml")]
-    if not call.paths or not seen[0]:
-        return False
-    paths = relative_paths(call)
-    index = edit_log.read_json(f"{edit_log.directory(session_path)}/reservations.json") or {}
-    if index.get("seen") != seen or not is_settled(seen[0], index.get("looked_at", 0)):
-        return True
-    return any(
-        holder != agent_id and any(matches(patterns, path) for path in paths) for holder, patterns in index["reserved"]
-    )
+    noted: Noted = look(session_path, agent_id, event)
+    return noted
 
 
 def relative_paths(call: ToolCall) -> list[str]:
@@ -257,14 +233,3 @@ def relative_paths(call: ToolCall) -> list[str]:
     named = dict.fromkeys(path for one in call.paths for path in (one, os.path.realpath(one)))
     found = ((tree_of(path) or call.cwd, path) for path in named)
     return [*dict.fromkeys(path for tree, whole in found if (path := within(tree, whole)) is not None)]
-
-
-def _is_news(session_path: str, agent_id: str, edited: edit_log.Edited, since: float) -> bool:
-    """Whether other agents with open tasks edit the same file, and that has not been told in this episode."""
-    others = {
-        edit.agent_id
-        for edit in edit_log.others_at(session_path, agent_id, edited, since)
-        if edit.task_id and os.path.exists(f"{session_path}/tasks/{edit.agent_id}/{edit.task_id}.md")  # noqa: PTH110
-    }
-    told_at, agents = edit_log.told(session_path).get(edit_log.told_key(edited), (0, ()))
-    return bool(others) and (told_at < since or not others | {agent_id} <= set(agents))

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import psutil
 
-from multi_agent_mcp.domain.reservation import CLAIMS
+from multi_agent_mcp import features
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.store.shared_collection import LINE
@@ -101,23 +101,26 @@ class Rule(Enum):
 
 
 class Kind(NamedTuple):
-    """`name` is the prefix of their ids and their kind in subjects, `directory` where their files are, and the name of
-    their collection in `Workspace`."""
+    """`name` is the prefix of their ids and their kind in subjects, `directory` where their files are."""
 
     name: str
     directory: str
     rule: Rule
+    of_feature: features.Kind
 
     def collection(self, workspace: Workspace) -> Any:
-        return getattr(workspace, self.directory)
+        return workspace.collection(self.of_feature)
 
 
 KINDS = tuple(
-    Kind(kind.prefix, kind.directory, Rule(kind.travels)) for feature in OURS for kind in feature.kinds if kind.travels
+    Kind(kind.prefix, kind.directory, Rule(kind.travels), kind)
+    for feature in OURS
+    for kind in feature.kinds
+    if kind.travels
 )
 """Every kind of entity, whatever is off in a session: what the hub's streams take is the same for all."""
 
-WITHOUT_FILES = (CLAIMS.partition(".")[0],)
+WITHOUT_FILES = tuple(kind.claims for feature in OURS for kind in feature.kinds if kind.claims)
 """The kinds of shared values that only order changes: no machine has a file of them."""
 
 BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}

@@ -19,7 +19,6 @@ from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.features import called
 from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.services.doctor.tree import PROBLEM, Finding
 from multi_agent_mcp.services.overview.snapshot import (
@@ -38,6 +37,7 @@ from multi_agent_mcp.system.file_status import Memory, TreeState, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.question import Dialog, Question
+    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.mail import DeliveryTracking
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.supervision import (
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         StuckAgents,
         Supervision,
     )
-    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
@@ -139,8 +138,8 @@ class Attention(Service):
     supervision: Supervision
     owner_waits: OwnerWaits
     derived: DerivedNotices
-    worktrees: Worktrees
     questions: Questions
+    contributions: Contributions
 
     def look(self, before: Panes | None = None) -> Panes:
         """Reads all panes; `before` is the last result in this process."""
@@ -193,7 +192,7 @@ class Attention(Service):
         idle = self._down(panes)
         known = {*asking, *idle, *panes.ended, *panes.unseen, *self.stuck_agents.limits.all()}
         features = self.session.features
-        further = [item for where in features.each("items") for item in called(where, self, person) or ()]
+        further = [item for found in self.contributions.each("items", person, given=(self,)) for item in found]
         waiting = [
             *asking.values(),
             *(self._with_work(item, panes.looks) for item in further),
@@ -391,29 +390,6 @@ class Attention(Service):
         if look is None or look.state != BUSY or not told_long_ago:
             return item
         return replace(item, text=self.session.people("attention.works_on", text=item.text, host=look.host))
-
-    def kept(self, _person: Agent) -> Iterator[Item]:
-        """Yields an item for each worktree that was to be removed and holds work."""
-        for holdings in self.worktrees.kept():
-            agent_id = holdings.worktree.agent_id
-            text = self.worktrees.why_kept(holdings)[0]
-            yield Item(
-                kind="kept", agent_id=agent_id, text=text, command=f"multi-agent-mcp workspace remove {agent_id}"
-            )
-
-    def uncommitted(self, _person: Agent) -> Iterator[Item]:
-        """Yields an item for each task that was done without files that are still not committed."""
-        for task, delivery, files in self.worktrees.left_behind():
-            words = self.session.people("attention.commit", task_id=task.id)
-            named = {"title": task.title, "count": delivery.uncommitted, "files": files}
-            yield Item(
-                kind="uncommitted",
-                agent_id=delivery.agent_id,
-                id=task.id,
-                since=task.status_since,
-                text=self.session.people("attention.uncommitted", **named),
-                command=f"multi-agent-mcp task add {shlex.quote(words)} --assignee {delivery.agent_id}",
-            )
 
     def wait(self, person: Agent) -> Iterator[Item]:
         """Yields an item if this person, an Owner, waits for an Admin and may do little else."""

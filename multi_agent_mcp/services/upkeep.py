@@ -19,6 +19,7 @@ from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modifi
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.services.usage.limits import Limits
@@ -49,6 +50,7 @@ class Upkeep(Service):
     notifications: Notifications
     derived: DerivedNotices
     questions: QuestionEffects
+    contributions: Contributions
     _known: dict[str, Stillness] = field(default_factory=dict, init=False)
     _looked: set[str] = field(default_factory=set, init=False)
     """The agents whose directories were looked at since their last answer."""
@@ -105,16 +107,17 @@ class Upkeep(Service):
     # recent to tell a further one from it), and only if the index is still the one that was judged: another thread may
     # have found a change meanwhile, which nobody has judged yet. Where a process may die without changing a directory,
     # nothing is still as long as there is a file: an intent that somebody works on, a notification that is handed out,
-    # a reservation.
+    # something that may expire.
     def _stillness(self, agent_id: str) -> Stillness | None:
         workspace, agents = self.workspace, self.workspace.registry.all()
         derived, questions = self.derived.judged(agent_id, agents), self.questions.judged(agents)
         inbox, executions = workspace.notices(agent_id), workspace.executions.directory(agent_id)
-        here = (inbox.hot, executions, workspace.reservations.directory(WHOLE))
+        expiring = [collection for collection, _ in self.contributions.expiring()]
+        here = (inbox.hot, executions, *(collection.directory(WHOLE) for collection in expiring))
         versions = {directory: directory.looked() for directory in here}
         if derived is None or questions is None:
             return None
-        if not inbox.is_at_rest() or workspace.reservations.open():
+        if not inbox.is_at_rest() or any(collection.open() for collection in expiring):
             return None
         works = bool(workspace.executions.open(agent_id))
         versions |= {**derived, **questions}

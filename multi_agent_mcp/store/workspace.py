@@ -30,7 +30,6 @@ from multi_agent_mcp.errors import (
     InvalidId,
     InvalidSession,
     QuestionNotFound,
-    ReservationNotFound,
     TaskNotFound,
 )
 from multi_agent_mcp.features import load
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.proof import Receipt
     from multi_agent_mcp.domain.question import Question
-    from multi_agent_mcp.domain.reservation import Reservation
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.features import Kind
     from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
@@ -96,6 +94,19 @@ def made_aside(root: Path, session: SessionName) -> Iterator[Path]:
         Workspace(root, session).keep_out_of_git()
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _layout(kind: Kind) -> Layout[Any]:
+    """The layout of a kind of another package."""
+    return Layout(
+        entity_type=load(kind.entity),
+        partition=lambda _: WHOLE,
+        missing=lambda entity_id: InvalidArguments("nothing_with_id", id=entity_id),
+        flat=True,
+        prefix=kind.prefix,
+        over=lambda entity: getattr(entity, "over", ""),
+        order=age,
+    )
 
 
 class Workspace:
@@ -270,21 +281,20 @@ class Workspace:
     def collection(self, kind: Kind) -> Collection[Any]:
         """The collection of a kind of entities. Those of another package lie in the kind's directory, each named by its
         id; one that says that it is `over`, and as what, lies in the archive."""
-        if not kind.entity:
+        if not kind.entity and not kind.layout:
             found: Collection[Any] = getattr(self, kind.directory)
             return found
         if kind.directory not in self._collections:
-            layout: Layout[Any] = Layout(
-                entity_type=load(kind.entity),
-                partition=lambda _: WHOLE,
-                missing=lambda entity_id: InvalidArguments("nothing_with_id", id=entity_id),
-                flat=True,
-                prefix=kind.prefix,
-                over=lambda entity: getattr(entity, "over", ""),
-                order=age,
-            )
-            self._collections[kind.directory] = Collection(self.files, self.path / kind.directory, layout)
+            layout: Layout[Any] = load(kind.layout)() if kind.layout else _layout(kind)
+            self._collections.setdefault(kind.directory, self._made(kind, layout))
         return self._collections[kind.directory]
+
+    def _made(self, kind: Kind, layout: Layout[Any]) -> Collection[Any]:
+        if kind.travels != "shared":
+            return Collection(self.files, self.path / kind.directory, layout)
+        from multi_agent_mcp.store.shared_collection import SharedCollection
+
+        return SharedCollection(self.files, self.path / kind.directory, layout, self.authority, kind.prefix)
 
     def _has_told(self, task: Task) -> bool:
         """Returns whether the agent that a task's end concerns, if any, has its notification: until then the task stays
@@ -383,26 +393,6 @@ class Workspace:
         if notice is None or self.elsewhere(self.registry.all().get(question.asker_id)) is not None:
             return True
         return self.notices(notice.target_agent_id).has(notice)
-
-    @cached_property
-    def reservations(self) -> SharedCollection[Reservation]:
-        from multi_agent_mcp.domain.reservation import RELEASED, Reservation
-        from multi_agent_mcp.store.shared_collection import SharedCollection
-
-        layout = Layout(
-            entity_type=Reservation,
-            partition=lambda _: WHOLE,
-            missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
-            flat=True,
-            over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
-            order=age,
-        )
-        return SharedCollection(self.files, self.path / "reservations", layout, self.authority, "rsv")
-
-    @property
-    def reservation_index(self) -> Record:
-        """The open reservations in the form that a hook reads; derived."""
-        return Record(self.files, self.path / ".edits" / "reservations.json")
 
     @cached_property
     def executions(self) -> Collection[Execution]:

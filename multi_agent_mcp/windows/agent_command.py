@@ -221,8 +221,8 @@ def command_of(
     that cannot be run."""
     if agent.command is None:
         return None
-    worktree = services.worktrees.of(agent.id)
-    if worktree is None and services.worktrees.wants(agent):
+    worktree = services.workplaces.of(agent.id)
+    if worktree is None and services.workplaces.wants(agent):
         raise InvalidArguments("no_worktree", agent_id=agent.id)
     prompt = _going_on(services, agent, purpose) if beginning.continues else first_prompt(services, agent, purpose)
     template = _with_prompt(services, agent.command) if prompt else agent.command
@@ -256,8 +256,7 @@ def first_prompt(services: Services, agent: Agent, purpose: str) -> str:
     role = agent.role if agent.role in ROLES else "worker"
     superior = agent.parent_id or texts("prompt.nobody")
     who = texts("prompt.who", agent_id=agent.id, session=services.session.name, role=role, superior=superior)
-    if (worktree := services.worktrees.of(agent.id)) is not None:
-        who += texts(services.worktrees.prompt_key(agent.id), branch=worktree.branch)
+    who += services.workplaces.prompt(agent.id)
     return texts(f"prompt.{role}.{purpose}", who=who, now=texts("prompt.now", server=SERVER_NAME))
 
 

@@ -127,7 +127,7 @@ class Supervisor:
             self.services.pane_looks.refresh(self.services.host_in_pane, self.services.panes.dialog)
             limited = list(self.host_looks.look())
             told = self.services.stuck_agents.tell()
-            self.services.settle_reservations()
+            self.services.contributions.settle()
         except Refusal as refusal:
             return [self.services.texts.sentence(refusal)]
         facts = [

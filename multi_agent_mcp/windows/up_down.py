@@ -547,7 +547,7 @@ def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
 
 def _outside(services: Services, agent_id: str, pane_pid: int | None) -> dict[str, str]:
     """What `up` says of an agent that goes on outside of the worktree that it has by now."""
-    worktree, there = services.worktrees.of(agent_id), pane_pid and directory_of(pane_pid)
+    worktree, there = services.workplaces.of(agent_id), pane_pid and directory_of(pane_pid)
     if worktree is None or not there or Path(there).is_relative_to(os.path.realpath(worktree.path)):
         return {}
     return {"outside": there, "agent_id": agent_id}
@@ -678,8 +678,8 @@ class Startup:
         failed. It may take long, so no lock is held."""
         services = self.windows.services
         try:
-            if agent.command is not None and services.worktrees.wants(agent):
-                services.worktrees.ensure(agent)
+            if agent.command is not None and services.workplaces.wants(agent):
+                services.workplaces.ensure(agent)
         except Refusal as refusal:
             return AgentState(agent.id, REFUSED, facts={"reason": services.texts.sentence(refusal)})
         return None

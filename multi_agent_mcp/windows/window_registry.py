@@ -166,7 +166,7 @@ class TeamWindows:
     def _new(self, slot: Slot, command: str, directory: str | None = None, *, remains: bool = False) -> NewWindow:
         """The window of a slot: in its agent's worktree, else in `directory`. Raises `InvalidArguments` if its program
         could not work there: tmux would start it elsewhere and say nothing."""
-        worktree = None if slot in OWN_SLOTS else self.services.worktrees.of(slot.agent_id)
+        worktree = None if slot in OWN_SLOTS else self.services.workplaces.of(slot.agent_id)
         directory = None if slot in OWN_SLOTS else directory if worktree is None else worktree.directory
         if directory is not None and not (os.path.isdir(directory) and os.access(directory, os.X_OK)):  # noqa: PTH112
             raise InvalidArguments("no_directory", directory=directory)
@@ -360,5 +360,5 @@ def environment_of(services: Services, slot: Slot) -> dict[str, str]:
         environment |= services.host_configurations.environment(agent)
         if MCP_CONFIG in (agent.command or ""):
             environment["MULTI_AGENT_MCP_CONFIGURED"] = "yes"
-        environment |= services.worktrees.environment(slot.agent_id)
+        environment |= services.workplaces.environment(slot.agent_id)
     return environment

@@ -11,11 +11,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from multi_agent_mcp.cli.rendering import ago
-from multi_agent_mcp.cli.watch import NO_EDITS, Edited, meter, screen, shares, state
+from multi_agent_mcp.cli.watch import Part, meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent, OwnerWait
-from multi_agent_mcp.domain.reservation import FileEdit
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
 from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.repository.reservation import FileEdit
+from multi_agent_mcp.repository.views import edit_row
 from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
 from multi_agent_mcp.texts import PEOPLE, catalogue
@@ -81,7 +82,7 @@ def drawn(
     height: int,
     language: str = "en",
     items: Sequence[Item] = (),
-    edited: Edited = NO_EDITS,
+    edited: Sequence[Part] = (),
 ) -> list[str]:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=False, color_system=None)
     with console.capture() as capture:
@@ -156,7 +157,9 @@ def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
 
 def test_it_shows_who_edited_what_and_marks_what_several_edit() -> None:
     edits = [FileEdit(path, None, name, None, NOW - timedelta(minutes=2)) for path, name in EDITED]
-    lines = drawn(seen(agents=1, tasks=1, messages=1), 80, 24, edited=Edited(edits, {("src/a.py", None): ["a", "b"]}))
+    rows = [edit_row(edit, {("src/a.py", None)}, NOW, ENGLISH) for edit in edits]
+    part = Part("edits", ("ago", "agent", "path"), rows, None)
+    lines = drawn(seen(agents=1, tasks=1, messages=1), 80, 24, edited=[part])
     begins = next(index for index, line in enumerate(lines) if line.startswith("Edits"))
     assert [line.split() for line in lines[begins + 1 : begins + 4]] == [
         ["2", "min", "a", "!", "src/a.py"],

@@ -40,8 +40,8 @@ class Panes:
             services.supervision,
             services.owner_waits,
             services.derived_notices,
-            services.worktrees,
             services.questions,
+            services.contributions,
         )
         services.workspace.registry.update("worker-a", pane_id="%7", socket_path="/nowhere/s", host="claude")
 

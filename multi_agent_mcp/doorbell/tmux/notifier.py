@@ -17,6 +17,7 @@ from functools import partial
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import MANY, About, Delivery
 from multi_agent_mcp.domain.question import Answered, Dialog
+from multi_agent_mcp.domain.stuck import LIFELESS
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel, sanitized
 from multi_agent_mcp.doorbell.tmux import typing
@@ -130,6 +131,10 @@ class TmuxNotifier(Channel):
         """The reason why this agent's pane cannot be rung now, whatever it shows, or None. Types nothing."""
         found = self.silent.ask(agent.socket_path, lambda: probe(agent, self.profiles) or True)
         return None if found is True else str(found)
+
+    def has_lost(self, agent: Agent) -> bool:
+        """Whether no program of the agent runs in the pane where it is registered."""
+        return agent.pane_id is None or self.probe(agent) in LIFELESS
 
     def dialog(self, agent: Agent) -> Dialog | None:
         """The dialog that waits in the agent's pane, if the profile describes its choices. One call of tmux."""

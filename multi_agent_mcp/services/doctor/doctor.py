@@ -4,7 +4,6 @@ their findings."""
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,11 +17,10 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
 from multi_agent_mcp.domain.message import public_key
-from multi_agent_mcp.domain.patterns import is_meant
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS
-from multi_agent_mcp.domain.text import display_id, named, one_line
+from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
@@ -401,39 +399,6 @@ def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
                 yield context.found("machines", PROBLEM, task.id, "other_than_hub")
     except (HubUnreachable, HubReplaced):
         return  # reported already
-
-
-def worktrees(context: CheckContext) -> Iterator[Finding]:
-    """Worktrees whose directory is gone or that git cannot read, and those of removed agents without work in them; what
-    keeps git from finishing an operation."""
-    agents = context.agents.all()
-    for worktree in context.worktrees.all():
-        subject, facts = worktree.agent_id, {"path": worktree.path, "branch": worktree.branch}
-        try:
-            state = context.worktrees.state(worktree)
-        except Refusal as refusal:
-            reason = context.texts.sentence(refusal)
-            yield context.found("worktrees", PROBLEM, subject, "worktree_unknown", **facts, reason=reason)
-            continue
-        if subject not in agents and not context.worktrees.holdings(worktree).reasons():
-            fix = partial(context.worktrees.remove, subject)
-            yield context.found("worktrees", NOTE, subject, "worktree_left", fix, **facts)
-        elif not state.is_there:
-            yield context.found("worktrees", NOTE, subject, "worktree_gone", **facts, agent_id=subject)
-    for subject, path in context.worktrees.left_checks():
-        removes = partial(context.worktrees.remove_check, subject, path)
-        yield context.found("worktrees", NOTE, subject, "check_left", removes, path=path)
-    for lock in context.worktrees.git_locks():
-        yield context.found("worktrees", PROBLEM, lock.name, "git_locked", path=lock, place=shlex.quote(str(lock)))
-
-
-def reservations(context: CheckContext) -> Iterator[Finding]:
-    """Reservations with a pattern that cannot be read, which reserves nothing but a file that is called so."""
-    for one in context.workspace.reservations.open():
-        for pattern in one.patterns:
-            if not is_meant(pattern):
-                facts = {"pattern": named(pattern), "reservation_id": one.id}
-                yield context.found("reservations", PROBLEM, one.id, "bad_pattern", **facts)
 
 
 # Running the checks that the features name, and the repairs of what they find.

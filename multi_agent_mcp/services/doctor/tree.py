@@ -21,10 +21,10 @@ from multi_agent_mcp.domain.entity import is_entity_id, new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.question import Dialog, Question
-from multi_agent_mcp.domain.reservation import Reservation
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import Reason, StorageError
+from multi_agent_mcp.features import load
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
@@ -39,17 +39,17 @@ from multi_agent_mcp.system.ownership import is_trusted, own_users, user_name
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.entity import Entity
     from multi_agent_mcp.features import Kind
+    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.supervision import LookAtPane, MissingSessions, StuckAgents, Supervision
     from multi_agent_mcp.services.questions import QuestionEffects
-    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.session import Session
-    from multi_agent_mcp.store.collection import Collection
+    from multi_agent_mcp.store.collection import Collection, Layout
     from multi_agent_mcp.store.shared_collection import SharedCollection
     from multi_agent_mcp.texts import Texts
 
@@ -150,7 +150,7 @@ class CheckContext:
     harmful_options: Callable[[Sequence[Agent]], Iterable[tuple[str, Sequence[str], str]]]
     hosts: Sequence[str]
     profiles_left_out: Mapping[str, str]
-    worktrees: Worktrees
+    contributions: Contributions
     dialog: Callable[[Agent], Dialog | None]
     hooks_ran: Callable[[AgentSession], bool]
     uncounted: Callable[[], Sequence[str]] = tuple
@@ -454,21 +454,23 @@ def _judged(context: CheckContext, path: Path, message: Message, mailbox_of: str
 
 # The command `prune`: deletes old files of finished things. Nothing else deletes files that could still be read.
 
-_SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], bool]]] = {
+_SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], object]]] = {
     "ipc": (Message, lambda message: message.read_at is not None),
     "notifications": (Notification, lambda notice: notice.read_at is not None),
     "tasks": (Task, lambda task: task.final),
     "questions": (Question, lambda question: question.settled),
     "sessions": (AgentSession, lambda session: session.ended_at is not None),
     "executions": (Execution, lambda execution: not execution.running),
-    "reservations": (Reservation, lambda reservation: not reservation.is_open),
 }
 """How a file says that it is over (read, finished, ended), whatever directory it is in."""
 LOCK_AGE = timedelta(days=30)
 """The least age of lock files to delete: they are small and recreated on use, so deleting recent ones is pointless."""
 
+_LAID_OUT = tuple(kind for feature in OURS for kind in feature.kinds if kind.layout)
+"""The optional kinds, whose files are over where their layout says so."""
 _MAY_BE_OVER = re.compile(
-    r"""
+    "".join(rf"(?P<{kind.directory}> {kind.directory}/archive/(?:[^/]+/)?[^/]+\.md ) |" for kind in _LAID_OUT)
+    + r"""
       (?P<ipc>            ipc/[^/]+/archive/[^/]+/[^/]+\.md )
     | (?P<notifications>  notifications/[^/]+/archive/[^/]+/[^/]+\.md )
     | (?P<owner_wait>     owner_wait/archive/[^/]+\.md )
@@ -481,7 +483,6 @@ _MAY_BE_OVER = re.compile(
     | (?P<delegations>    delegations/\w[\w-]*/archive/[^/]+/[^/]+\.md )
     | (?P<conversations>  conversations/archive/[^/]+/cnv_[0-9a-f]{12}/[^/]+\.md )
     | (?P<receipts>       receipts/tsk_[0-9a-f]{12}/(?:(?:archive/[^/]+/)?[^/]+\.md|reported\.diff) )
-    | (?P<reservations>   reservations/archive/(?:[^/]+/)?[^/]+\.md )
     | (?P<questions>      questions/archive/[^/]+/[^/]+\.md )
     | (?P<audit>          audit/[^/]+\.jsonl )
     | (?P<claims>         \.claims/[^/]+/[^/]+\.json )
@@ -553,7 +554,6 @@ class _Search:
             "tasks": lambda node: node.last.partition(".")[0] not in self.needed and self._says_so("tasks", node),
             "histories": lambda node: workspace.tasks.find(PurePath(node.name).stem) is None,
             "questions": lambda node: self._says_so("questions", node),
-            "reservations": lambda node: self._says_so("reservations", node),
             "receipts": lambda node: self._task_is_over(node.name.split("/")[1]),
             "sessions": lambda node: self._says_so("sessions", node),
             "executions": lambda node: self._says_so("executions", node),
@@ -564,6 +564,11 @@ class _Search:
             "index": lambda node: not _indexed_by(workspace.path, node).exists(),
         }
         """By kind, the test whether an old file may be deleted; old files of other kinds always may."""
+        self.say_so = {**_SAYS_SO}
+        for kind in _LAID_OUT:
+            layout: Layout[Any] = load(kind.layout)()
+            self.say_so[kind.directory] = layout.entity_type, layout.over or bool
+            self.conditions[kind.directory] = partial(self._says_so, kind.directory)
         self._has_ended = lru_cache(maxsize=64)(self._ended_long_ago)
 
     def found(self) -> Iterator[Prunable]:
@@ -602,10 +607,10 @@ class _Search:
         """Whether the file's header says that it is over. Files that cannot be read stay."""
         if not self.reads_archives and "/archive/" in node.name:
             return True
-        entity_type, is_over = _SAYS_SO[kind]
+        entity_type, is_over = self.say_so[kind]
         data = self.workspace.files.read(self.workspace.path / node.name) if node.is_file else None
         try:
-            return data is not None and is_over(codec(entity_type).decode(data, id=PurePath(node.name).stem))
+            return data is not None and bool(is_over(codec(entity_type).decode(data, id=PurePath(node.name).stem)))
         except Unreadable:
             return False
 

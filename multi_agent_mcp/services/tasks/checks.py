@@ -152,7 +152,7 @@ class Checks(Service):
         known = self.workspace.working_directory(agent_id or "").read()
         if isinstance(known, str) and Path(known).is_dir():
             return Path(known)
-        return self.records.worktree_of(agent_id or "") or working_directory()
+        return self.records.workplaces.directory(agent_id or "") or working_directory()
 
     def receipts_of(self, task_id: str) -> list[Receipt]:
         """Every receipt of a task, oldest first."""
@@ -191,7 +191,7 @@ class Checks(Service):
         directory; with `afresh` also those that have. One that changed something runs again, and has failed if it does
         so twice; one that failed alike three times for the same state is not run. The caller holds the lock. Raises
         `StorageError`, `GitFailed`, and as `read_settings`."""
-        directory = self.records.worktree_of(str(task.assignee_id)) or directory
+        directory = self.records.workplaces.directory(str(task.assignee_id)) or directory
         self.workspace.working_directory(str(task.assignee_id)).write(str(directory))
         with ExitStack() as own:
             return self._examined(task, self._site(task, directory, own), cancelled, afresh)

@@ -7,11 +7,10 @@ written into the task: no process has to remove it."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.task import Line, Task, new_value, old_value
 from multi_agent_mcp.domain.text import one_line, sanitize
@@ -19,9 +18,12 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
-from multi_agent_mcp.system.commits import CommitPlace, commit_all, shown_name
+from multi_agent_mcp.system.commits import commit_all, shown_name
 from multi_agent_mcp.system.git import git, is_ancestor
 from multi_agent_mcp.system.working_tree import uncommitted
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.team.workplaces import Workplaces
 
 logger = logging.getLogger(__name__)
 
@@ -79,14 +81,11 @@ def _drops(line: Line, agent_id: str) -> bool:
 class DeliveryRecords(Service):
     """The records of one session's tasks on this machine."""
 
-    worktree_of: Callable[[str], Path | None]
-    """The directory of an agent's worktree, if it has one here."""
-    commit_place: Callable[[str], CommitPlace | None]
-    """An agent's worktree, if our server commits in it."""
+    workplaces: Workplaces
 
     def look(self, task: Task) -> Delivery | None:
         """What the task would deliver now; None if its agent has no worktree here. Raises `GitFailed`."""
-        place = None if task.assignee_id is None else self.worktree_of(task.assignee_id)
+        place = None if task.assignee_id is None else self.workplaces.directory(task.assignee_id)
         if place is None:
             return None
         files = uncommitted(place)
@@ -104,8 +103,8 @@ class DeliveryRecords(Service):
 
     def found(self, task: Task, summary: str | None) -> Delivery | None:
         """As `look`, after our server has committed what the agent has left, where it is to do so."""
-        place, made, why = self.commit_place(str(task.assignee_id)), None, None
-        if place is not None and self.worktree_of(place.agent_id) is not None:
+        place, made, why = self.workplaces.commit_place(str(task.assignee_id)), None, None
+        if place is not None and self.workplaces.directory(place.agent_id) is not None:
             words = (one_line(task.title), sanitize(summary or "").strip(), f"Task: {task.id}")
             try:
                 made = commit_all(place, "\n\n".join(filter(None, words)))
@@ -158,7 +157,7 @@ class DeliveryRecords(Service):
         known = self.of(task) if task.status == "done" else None
         if known is None or known.returned is None or (found := self.look(task)) is None:
             return None
-        place = Path(str(self.worktree_of(known.agent_id)))
+        place = Path(str(self.workplaces.directory(known.agent_id)))
         if found.commit == known.commit or not is_ancestor(place, known.returned, found.commit):
             raise InvalidArguments(
                 "not_resolved", task_id=task.id, commit=found.commit[:10], returned=known.returned[:10]

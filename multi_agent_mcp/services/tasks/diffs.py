@@ -16,7 +16,6 @@ from multi_agent_mcp.domain.patterns import matcher
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.system.commits import shown_name
 from multi_agent_mcp.system.diffs import ChangedFile, Comparison, commit_at, has_commit, sections, with_files
 from multi_agent_mcp.system.file_status import tree_of
@@ -24,6 +23,7 @@ from multi_agent_mcp.system.git import head_of, root_commit
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
 
 logger = logging.getLogger(__name__)
@@ -115,6 +115,7 @@ class Diffs(Service):
     """What the tasks of one session change, on this machine."""
 
     records: DeliveryRecords
+    contributions: Contributions
 
     def of(self, task: Task) -> Difference:
         """What a task changes. Raises `InvalidArguments` if nobody knows, and `GitFailed`."""
@@ -148,8 +149,8 @@ class Diffs(Service):
         """Keeps the text of what the task's agent has edited for it in a shared directory, as its files are now, in
         place of what was kept before; at most `KEPT_BYTES`. Never raises: a report must not fail for it."""
         try:
-            edited = self._edited(task)
-            if not edited or self.records.worktree_of(str(task.assignee_id)) is not None:
+            edited: Mapping[str | None, Sequence[str]] = self.contributions.ask("edited_for", task) or {}
+            if not edited or self.records.workplaces.directory(str(task.assignee_id)) is not None:
                 return
             for tree in dict.fromkeys(tree for tree in (tree_of(f"{working_directory()}/-"), self._tree) if tree):
                 paths = edited.get((root_commit(tree) or "")[:12])
@@ -166,14 +167,6 @@ class Diffs(Service):
             text, _ = comparison.text(paths, KEPT_BYTES)
         facts = {"at": format_time(self.clock()), "base": base, "files": [asdict(file) for file in files]}
         self.workspace.files.replace(self._path(task.id), json.dumps(facts).encode() + b"\n" + text)
-
-    def _edited(self, task: Task) -> dict[str | None, list[str]]:
-        """The paths that the task's agent edited for it, by repository."""
-        found: dict[str | None, dict[str, None]] = {}
-        for edit in edit_log.all_edits(str(self.workspace.path), 0):
-            if edit.task_id == task.id and edit.agent_id == task.assignee_id:
-                found.setdefault(edit.repository, {})[edit.path] = None
-        return {repository: sorted(paths) for repository, paths in found.items()}
 
     def _kept(self, task: Task) -> Difference:
         data = self.workspace.files.read(self._path(task.id))

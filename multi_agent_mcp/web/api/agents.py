@@ -15,7 +15,6 @@ from multi_agent_mcp.domain.stuck import Stuck
 from multi_agent_mcp.doorbell.tmux.snapshot import GONE
 from multi_agent_mcp.errors import NotAnswered, Unauthorized
 from multi_agent_mcp.services.overview.snapshot import AgentRow
-from multi_agent_mcp.services.repository.reservations import edit_answer, reservation_answer
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import handoff_row, moment, task_card
@@ -119,27 +118,11 @@ def _limited(call: ApiRequest, limit: Limit) -> dict[str, Any]:
     return {**fields_of(limit, "window", "until"), "what": call.services.limits.sentence(limit)}
 
 
-EDITS_SHOWN = 30
-
-
 def files(call: ApiRequest) -> dict[str, Any]:
-    """The files that an agent has edited in the last hours, newest first, each with the others who edit it; its
-    reservations; its worktree, if it has one."""
+    """An agent's files, as the features have them: what it has edited and reserved, its worktree."""
     services, agent = call.services, call.services.agents.get(call.path["agent_id"])
-    features = services.session.features
-    found = services.edits.recent() if "reservations" in features else []
-    shared = services.edits.shared(found)
-    mine = [edit for edit in found if edit.agent_id == agent.id][:EDITS_SHOWN]
-    others = (
-        (edit, [name for name in shared.get((edit.path, edit.repository), ()) if name != agent.id]) for edit in mine
-    )
-    reserved = [one for one in services.reservations.open() if one.agent_id == agent.id]
-    worktrees = services.worktrees.rows() if "worktrees" in features else []
-    worktree = next((row for row in worktrees if row["agent_id"] == agent.id), None)
     return {
-        "edits": [edit_answer(edit) | {"others": names} for edit, names in others],
-        "reservations": list(map(reservation_answer, reserved)),
-        "workspace": worktree,
+        key: part for found in services.contributions.each("of_agent", services, agent) for key, part in found.items()
     }
 
 

@@ -36,7 +36,7 @@ def board(call: ApiRequest) -> dict[str, Any]:
     agent, or `_unassigned`), `?superior=` (the agents directly below one), `?priority=` and `?words=` the tasks."""
     status, services = call.parameter("status"), call.services
     columns = services.board.columns(status, _wanted(call), offset=call.number("offset", 0), limit=call.limit)
-    subtasks, overlaps = services.board.subtask_counts(), services.edits.overlaps()
+    subtasks, overlaps = services.board.subtask_counts(), services.contributions.ask("shared_files") or {}
 
     def card(task: Task) -> dict[str, Any]:
         shared = overlaps.get(task.assignee_id or "", []) if task.is_worked_on else []
@@ -103,7 +103,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "questions": [as_answer(question) for question in services.questions.about(task.id)],
         "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
-        "delivery": delivery_row(task, services.worktrees.delivered(task.id)),
+        "delivery": delivery_row(task, services.contributions.ask("delivered", task.id)),
         "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }
     return {"task": _with_targets(call, task, record)}

@@ -98,7 +98,7 @@ async function log(agent) {
 // What it edits, with the others who edit the same; what it has reserved; its worktree.
 async function files(agent) {
   if (facts.removed) return [];
-  const { edits, reservations, workspace } = await api(`/agents/${agent}/files`);
+  const { edits = [], reservations = [], workspace = null } = await api(`/agents/${agent}/files`);
   return [
     edits.length > 0 && h("ul", { class: "links" }, edits.slice(0, SHOWN).map((edit) => h("li", null, h("bdi", null, visible(edit.path)), " ",
       edit.others.length > 0 && chip("pending", t("agent.files.others", { agents: edit.others.join(", ") })), " ", age(edit.at)))),

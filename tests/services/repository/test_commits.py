@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import InvalidArguments, NotCommitted
-from multi_agent_mcp.services.repository.worktrees import Worktree
+from multi_agent_mcp.repository.worktrees import Worktree
 from multi_agent_mcp.services.team.setup import read_team
 from multi_agent_mcp.system.commits import CommitPlace, commit_all
 from multi_agent_mcp.system.git import GitFailed, git
@@ -43,7 +43,7 @@ def tree(asked: Services) -> Path:
 
 
 def place_of(services: Services) -> CommitPlace:
-    place = services.commit_place("worker-a")
+    place = services.workplaces.commit_place("worker-a")
     assert place is not None
     return place
 
@@ -269,12 +269,13 @@ def test_an_agent_s_own_setting_wins_and_others_are_refused(
     asked: Services, services: Services, tree: Path, tmp_path: Path
 ) -> None:
     del tree
-    assert asked.worktrees.prompt_key("worker-a") == "prompt.worktree.committed"
+    branch = asked.workplaces.of("worker-a").branch  # type: ignore[union-attr]
+    assert asked.workplaces.prompt("worker-a") == asked.texts("prompt.worktree.committed", branch=branch)
     asked.workspace.registry.update("worker-a", commit="agent")
-    assert asked.commit_place("worker-a") is None
+    assert asked.workplaces.commit_place("worker-a") is None
     asked.workspace.registry.update("worker-a", commit="server")
-    assert services.commit_place("worker-a") is not None
-    assert services.commit_place("admin") is None
+    assert services.workplaces.commit_place("worker-a") is not None
+    assert services.workplaces.commit_place("admin") is None
     team = tmp_path / "team.yaml"
     team.write_text("commit: server\nagents: [{id: a, commit: agent}]\n")
     assert read_team(team).settings["commit"] == "server"

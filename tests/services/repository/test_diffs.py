@@ -11,8 +11,8 @@ import pytest
 
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.repository.worktrees import Worktree
 from multi_agent_mcp.services.doctor.tree import Pruning
-from multi_agent_mcp.services.repository.worktrees import Worktree
 from multi_agent_mcp.services.tasks.diffs import KEPT_BYTES, Difference
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.wiring import Services
@@ -24,7 +24,8 @@ HOSTILE = (b"-x.txt", b"with\nnewline", b"\x1b[31mred", b"\xe2\x80\xaereversed",
 
 
 def made(services: Services) -> Worktree:
-    return services.worktrees.ensure(services.agents.get("worker-a"))
+    found: Worktree = services.worktrees.ensure(services.agents.get("worker-a"))
+    return found
 
 
 def commit(place: str | Path, message: str = "work") -> str:

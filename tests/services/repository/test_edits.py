@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.hooks import first_look
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.hosts import tool_inputs
-from multi_agent_mcp.store import edit_log
+from multi_agent_mcp.repository import edit_log
 from multi_agent_mcp.wiring import Services
 from tests.services.tasks_support import moved, running
 
@@ -227,7 +227,7 @@ def test_what_breaks_one_judge_leaves_the_others_and_an_interrupt(
     bad, good = (
         services.reservations.reserve(services.agents.get("worker-a"), [name])[0] for name in ("src/", "docs/")
     )
-    services.workspace.reservations.update(bad.id, lambda one: replace(one, patterns=("[!a-\\]z]", "*[z-a]")))
+    services.reservations.kept.update(bad.id, lambda one: replace(one, patterns=("[!a-\\]z]", "*[z-a]")))
     assert edited(services, "worker-b", tree / "docs/a.md", event="PreToolUse") is not None
     assert edited(services, "worker-b", tree / "src/a.py", event="PreToolUse") is None
     found = [one for one in services.doctor(lambda _: None).examine() if one.subject == bad.id]

@@ -14,8 +14,8 @@ import yaml
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven
+from multi_agent_mcp.repository.worktrees import Worktree
 from multi_agent_mcp.services.doctor.tree import Finding
-from multi_agent_mcp.services.repository.worktrees import Worktree
 from multi_agent_mcp.services.tasks.deliveries import Examined
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.system.temporary import temporary_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.reservation import Reservation
 from multi_agent_mcp.errors import InvalidArguments, ReservationNotFound, Reserved, Unauthorized
+from multi_agent_mcp.repository.reservation import Reservation
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from multi_agent_mcp.wiring import Services
@@ -20,7 +20,8 @@ from tests.services.tasks_support import moved, running
 
 
 def reserve(services: Services, agent_id: str, *patterns: str, **fields: object) -> Reservation:
-    return services.reservations.reserve(services.agents.get(agent_id), patterns, **fields)[0]  # type: ignore[arg-type]
+    reserved: Reservation = services.reservations.reserve(services.agents.get(agent_id), patterns, **fields)[0]
+    return reserved
 
 
 def told(services: Services, agent_id: str, action: str) -> list[Notification]:
@@ -69,7 +70,7 @@ def test_it_ends_with_its_task_and_lies_in_the_archive(services: Services, clock
     (notice,) = told(services, "worker-a", "reservation_ended")
     assert not notice.rings
     assert not (services.path / "reservations" / f"{made.id}.md").exists()
-    (over,) = [one for one in services.workspace.reservations.closed() if one.id == made.id]
+    (over,) = [one for one in services.reservations.kept.closed() if one.id == made.id]
     assert (over.ended, over.released_at) == ("task_ended", clock.now)
 
 
@@ -89,10 +90,10 @@ def test_the_supervisors_look_ends_what_a_dead_holder_had_reserved(services: Ser
     seat.call("reserve_files", paths=["src/"])
     supervisor = Supervisor(TeamWindows(services, str(tmp_path / "socket")))
     supervisor.look_after_agents()
-    assert services.workspace.reservations.open()
+    assert services.reservations.kept.open()
     seat.binding.close()
     supervisor.look_after_agents()
-    assert [one.ended for one in services.workspace.reservations.closed()] == ["holder_gone"]
+    assert [one.ended for one in services.reservations.kept.closed()] == ["holder_gone"]
 
 
 def test_a_persons_reservation_lasts_an_hour_or_as_long_as_it_says(services: Services, clock: Clock) -> None:

@@ -19,9 +19,9 @@ import pytest
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, StorageError
+from multi_agent_mcp.repository.merging import MoveBranch
+from multi_agent_mcp.repository.worktrees import PORT_BASE, SETUP_BYTES, AddWorktree, RemoveWorktree, Worktree
 from multi_agent_mcp.services.operations import Run
-from multi_agent_mcp.services.repository.merging import MoveBranch
-from multi_agent_mcp.services.repository.worktrees import PORT_BASE, SETUP_BYTES, AddWorktree, RemoveWorktree, Worktree
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.system.git import GitFailed, git
@@ -34,7 +34,8 @@ from tests.services.tasks_support import again, moved, new, running
 
 
 def made(services: Services, agent_id: str = "worker-a") -> Worktree:
-    return services.worktrees.ensure(services.agents.get(agent_id))
+    found: Worktree = services.worktrees.ensure(services.agents.get(agent_id))
+    return found
 
 
 def commit(worktree: Worktree, name: str, content: str) -> str:
@@ -82,7 +83,7 @@ def test_a_team_in_a_subdirectory_works_in_that_of_the_worktree(project: Path, s
     agent = inner.agents.get("worker-a")
     worktree = inner.worktrees.set_up(inner.worktrees.add(agent))
     assert (worktree.place, worktree.directory) == ("packages/app", f"{worktree.path}/packages/app")
-    assert inner.worktree_directory("worker-a") == Path(worktree.path, "packages", "app")
+    assert inner.workplaces.directory("worker-a") == Path(worktree.path, "packages", "app")
     assert inner.checks.directory_of("worker-a") == Path(worktree.path, "packages", "app")
     shutil.rmtree(Path(worktree.path, "packages"))
     assert worktree.directory == worktree.path

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from multi_agent_mcp.repository.reservations import reservation_answer
 from multi_agent_mcp.server.calls import Answer, Call, Tool
-from multi_agent_mcp.services.repository.reservations import reservation_answer
 
 
 def reserve_files(call: Call, paths: list[str], reason: str | None = None, minutes: float | None = None) -> Answer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE
 from multi_agent_mcp.domain.text import some
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
+from multi_agent_mcp.repository.unfinished import unfinished
+from multi_agent_mcp.repository.unmerged_work import UnmergedWork, commit_named, unmerged_work
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-from multi_agent_mcp.services.repository.unfinished import unfinished
-from multi_agent_mcp.services.repository.unmerged_work import UnmergedWork, commit_named, unmerged_work
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.store.records import Record
@@ -55,7 +55,9 @@ from multi_agent_mcp.system.working_tree import (
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
+    from multi_agent_mcp.services.team.workplaces import Workplaces
 
 FIRST_PORT, PORTS_EACH = 21_000, 50
 PORT_BASE = "MULTI_AGENT_MCP_PORT_BASE"
@@ -175,9 +177,9 @@ class Worktrees(Service):
     """The worktrees of one session's agents on this machine."""
 
     operations: Operations
-    records: DeliveryRecords
-    is_running: Callable[[str], bool]
-    """Whether a server of the agent runs."""
+    delivery_records: DeliveryRecords
+    sessions: Sessions
+    workplaces: Workplaces
 
     def wants(self, agent: Agent) -> bool:
         """Whether the agent is to have a worktree: `workspace` of the agent, else of the team."""
@@ -197,10 +199,6 @@ class Worktrees(Service):
             return None
         return CommitPlace(worktree.path, agent_id, common_directory(str(self.project)))
 
-    def prompt_key(self, agent_id: str) -> str:
-        """The key of what an agent is told of its worktree."""
-        return "prompt.worktree" if self.commit_place(agent_id) is None else "prompt.worktree.committed"
-
     def of(self, agent_id: str) -> Worktree | None:
         """The record of an agent's worktree, or None."""
         found: Worktree | None = _read(Worktree, self._record(agent_id))
@@ -208,8 +206,7 @@ class Worktrees(Service):
 
     def section(self, agent: Agent, _task: Task | None) -> str | None:
         """The section of the briefing about the worktree in which an agent works."""
-        worktree = self.of(agent.id)
-        return None if worktree is None else self.texts(self.prompt_key(agent.id), branch=worktree.branch).strip()
+        return self.workplaces.prompt(agent.id).strip() or None
 
     def still_open(self) -> list[str]:
         """The agents that have a worktree."""
@@ -312,7 +309,7 @@ class Worktrees(Service):
         worktree = self.of(agent_id)
         if worktree is None:
             raise InvalidArguments("no_worktree", agent_id=agent_id)
-        if self.is_running(agent_id):
+        if self.sessions.alive(agent_id):
             raise InvalidArguments("worktree_in_use", agent_id=agent_id)
         with self.workspace.locks.held("worktrees"):
             holdings = self.holdings(worktree)
@@ -361,7 +358,7 @@ class Worktrees(Service):
         place = worktree.path if Path(worktree.path, ".git").exists() else self.project
         delivered = [
             (task, one.commit)
-            for one in self.records.all()
+            for one in self.delivery_records.all()
             if one.agent_id == worktree.agent_id and one.ahead != 0 and not self.is_merged(one)
             if commit_named(place, one.commit) and (task := self.workspace.tasks.find(one.task_id)) is not None
         ]
@@ -418,13 +415,13 @@ class Worktrees(Service):
     def delivery(self, task_id: str) -> Delivery | None:
         """What a task delivers by its last report; None if nothing, or that was dropped."""
         task = self.workspace.tasks.find(task_id)
-        return None if task is None else self.records.of(task)
+        return None if task is None else self.delivery_records.of(task)
 
     def left_behind(self) -> list[tuple[Task, Delivery, str]]:
         """The tasks that were done without files that were not committed, with the names of some that still are not;
         none for a worktree that is gone."""
         found = []
-        for task, delivery in self.records.reported():
+        for task, delivery in self.delivery_records.reported():
             worktree = self.of(delivery.agent_id) if delivery.files and task.status == "done" else None
             if worktree is None or not delivery.is_of(task) or not (Path(worktree.path) / ".git").exists():
                 continue
@@ -442,7 +439,7 @@ class Worktrees(Service):
     def rows(self) -> list[dict[str, Any]]:
         """All worktrees with their states and deliveries, for commands and the console. One whose state git does not
         tell has the reason as `problem`."""
-        deliveries = self.records.all()
+        deliveries = self.delivery_records.all()
         return [self._row(one, [done for done in deliveries if done.agent_id == one.agent_id]) for one in self.all()]
 
     def _row(self, worktree: Worktree, deliveries: list[Delivery]) -> dict[str, Any]:

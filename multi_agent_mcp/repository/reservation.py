@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from multi_agent_mcp.domain.entity import EPOCH, Identified
+from multi_agent_mcp.domain.entity import EPOCH, Identified, age
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.patterns import can_overlap
+from multi_agent_mcp.errors import ReservationNotFound
+from multi_agent_mcp.store.collection import WHOLE, Layout
 
 RESERVATION_CONFLICT, RESERVATION_ENDED = "reservation_conflict", "reservation_ended"
 CLAIMS = "rsvs.open"
@@ -55,6 +57,18 @@ class Reservation(Identified):
     def overlaps(self, other: Reservation) -> bool:
         """Whether both can match the same file."""
         return can_overlap(self.patterns, other.patterns)
+
+
+def reservations() -> Layout[Reservation]:
+    """How reservations are kept."""
+    return Layout(
+        entity_type=Reservation,
+        partition=lambda _: WHOLE,
+        missing=lambda reservation_id: ReservationNotFound(reservation_id=reservation_id),
+        flat=True,
+        over=lambda reservation: "" if reservation.is_open else reservation.ended or RELEASED,
+        order=age,
+    )
 
 
 def reservation_notice(

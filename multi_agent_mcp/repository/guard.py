@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.repository.worktrees import same_repository
+from multi_agent_mcp.repository.worktrees import same_repository
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.git import git
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.services.repository.worktrees import Worktrees
+    from multi_agent_mcp.hooks.answers import ToolCalls
+    from multi_agent_mcp.hooks.first_look import ToolCall
+    from multi_agent_mcp.repository.worktrees import Worktrees
 
 _LOOKS = frozenset({"list", "show"})
 _MAKES = ("-b", "-B", "-c", "-C", "--create", "--force-create", "--orphan", "-d", "--detach")
@@ -207,3 +209,11 @@ def _is_earlier(branch: str) -> bool:
 
 def _is_branch(cwd: str, name: str) -> bool:
     return bool(git(cwd, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}", ok=(0, 1, 128)))
+
+
+def judge(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
+    """Why a command must not be run that takes work from others."""
+    if not call.may_be_guarded:
+        return None
+    guard: Guard = calls.contributions.service("guard")
+    return guard.why_not(agent, call.command, call.cwd)

@@ -23,8 +23,8 @@ from multi_agent_mcp.system.git import GitFailed, git, is_ancestor
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.repository.worktrees import Worktrees
     from multi_agent_mcp.services.mail import Messages
-    from multi_agent_mcp.services.repository.worktrees import Worktrees
     from multi_agent_mcp.services.tasks.delivered import Delivery
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
 
@@ -120,14 +120,14 @@ class Merging(Service):
         ref = _branch_of(project)
         old = git(project, "rev-parse", ref)
         if _only_fast_forward(project) and not is_ancestor(project, old, delivery.commit):
-            self.worktrees.records.note(replace(delivery, returned=old))
+            self.worktrees.delivery_records.note(replace(delivery, returned=old))
             raise InvalidArguments("no_fast_forward", branch=ref.removeprefix("refs/heads/"), task_id=task.id)
         found = git(project, "merge-tree", "--write-tree", "--name-only", "-z", old, delivery.commit, ok=(0, CONFLICTS))
         tree, *names = found.split("\0")
         files = names[: names.index("")] if "" in names else names
         if files:
             _require_room(project, old, old)
-            delivery = self.worktrees.records.note(replace(delivery, returned=old))
+            delivery = self.worktrees.delivery_records.note(replace(delivery, returned=old))
             return Merge(delivery, conflicts=tuple(files))
         _require_room(project, old, delivery.commit if _only_fast_forward(project) else tree)
         new = delivery.commit if _only_fast_forward(project) else self._committed(project, tree, old, delivery, task)
@@ -168,7 +168,7 @@ class Merging(Service):
         }
         if open_ones := [task for task in tasks.values() if task.id != delivery.task_id]:
             base = git(project, "merge-base", "HEAD", delivery.commit, ok=(0, 1))
-            self.worktrees.records.note(replace(delivery, returned=base or delivery.commit))
+            self.worktrees.delivery_records.note(replace(delivery, returned=base or delivery.commit))
             named = ", ".join(f"{task.id} ({task.status})" for task in open_ones)
             facts = {"agent_id": delivery.agent_id, "tasks": named, "path": shlex.quote(str(project))}
             given_up = any(task.status == "cancelled" for task in open_ones)
@@ -178,7 +178,7 @@ class Merging(Service):
     def _reported_below(self, delivery: Delivery) -> Iterator[Task]:
         """Tasks that are not done and have reported a commit that is contained. A commit that several have reported is
         that of the first."""
-        project, reported = self.worktrees.project, self.worktrees.records.reported()
+        project, reported = self.worktrees.project, self.worktrees.delivery_records.reported()
         done = [one for task, one in reported if task.status == "done"]
         for task, one in reported:
             if task.status == "done" or not is_ancestor(project, one.commit, delivery.commit):

@@ -1,56 +1,53 @@
-"""Who edits what, and who has reserved it (docs/protocol.md, Reservations, Edits)."""
+"""Who has reserved which files (docs/protocol.md, Reservations)."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 from multi_agent_mcp.config import working_directory
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, age, entity_id, fields_of, new_id
-from multi_agent_mcp.domain.patterns import expressions, matcher, parsed_patterns
-from multi_agent_mcp.domain.reservation import (
+from multi_agent_mcp.domain.patterns import expressions, is_meant, matcher, parsed_patterns
+from multi_agent_mcp.domain.text import named, quoted
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.errors import InvalidArguments, Refusal, ReservationNotFound, Reserved, Unauthorized
+from multi_agent_mcp.hooks.first_look import relative_paths
+from multi_agent_mcp.repository.feature import RESERVATION
+from multi_agent_mcp.repository.reservation import (
     CLAIMS,
-    EDIT_OVERLAP,
     EXPIRED,
     HOLDER_GONE,
     RELEASED,
     RESERVATION_CONFLICT,
     RESERVATION_ENDED,
     TASK_ENDED,
-    FileEdit,
     Reservation,
-    episode,
-    overlap_notice,
     reservation_notice,
 )
-from multi_agent_mcp.domain.text import named, quoted
-from multi_agent_mcp.domain.times import format_time, parse_time
-from multi_agent_mcp.errors import InvalidArguments, Refusal, ReservationNotFound, Reserved, StorageError, Unauthorized
-from multi_agent_mcp.hosts import tool_inputs
 from multi_agent_mcp.services.validation import words_or_none
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store import edit_log
 from multi_agent_mcp.store.authority import Superseded
 from multi_agent_mcp.store.records import Record
-from multi_agent_mcp.system.file_status import common_directory, modified_at, tree_of
-from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import root_commit
+from multi_agent_mcp.system.file_status import modified_at, tree_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.features.contributions import Contributions
+    from multi_agent_mcp.hooks.answers import ToolCalls
+    from multi_agent_mcp.hooks.first_look import ToolCall
+    from multi_agent_mcp.services.doctor.tree import CheckContext, Finding
     from multi_agent_mcp.services.notifications.writing import NoticeWriter
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.store.shared_collection import SharedCollection
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +64,13 @@ class Reservations(Service):
     """The reservations of one team. `enforces`: a conflicting one is refused, instead of granted and named to both."""
 
     sessions: Sessions
-    writer: NoticeWriter
-    has_lost_pane: Callable[[Agent], bool]
-    """Whether no program of the agent runs in a pane."""
+    notice_writer: NoticeWriter
+    contributions: Contributions
+
+    @cached_property
+    def kept(self) -> SharedCollection[Reservation]:
+        """The reservations as files."""
+        return cast("SharedCollection[Reservation]", self.workspace.collection(RESERVATION))
 
     def still_open(self) -> list[str]:
         """The reservations that have not ended."""
@@ -77,7 +78,7 @@ class Reservations(Service):
 
     def open(self) -> list[Reservation]:
         """The reservations that are in force, oldest first. Changes nothing."""
-        return sorted((one for one in self.workspace.reservations.open() if self._why_over(one) is None), key=age)
+        return sorted((one for one in self.kept.open() if self._why_over(one) is None), key=age)
 
     def reserve(
         self,
@@ -115,7 +116,7 @@ class Reservations(Service):
         )
         if self.session.settings.repository.enforces:
             return self._reserve_alone(new), []
-        self.workspace.reservations.add(new)
+        self.kept.add(new)
         conflicts = self.conflicts_of(new)
         for other in conflicts:
             self._tell_conflict(other, new)
@@ -125,9 +126,9 @@ class Reservations(Service):
         """Ends a reservation, or all of the actor's own; returns those that it ended. Raises `ReservationNotFound`, and
         `Unauthorized` unless the actor is the holder, a superior of it, or a person."""
         if reservation_id is None:
-            chosen = [one for one in self.workspace.reservations.open() if one.agent_id == actor.id]
+            chosen = [one for one in self.kept.open() if one.agent_id == actor.id]
         else:
-            chosen = [self.workspace.reservations.get(entity_id("rsv", reservation_id))]
+            chosen = [self.kept.get(entity_id("rsv", reservation_id))]
             self._require_permission(actor, chosen[0])
         ended = []
         for one in chosen:
@@ -140,7 +141,7 @@ class Reservations(Service):
         """Ends the reservations that have run out, and tells so; returns them. Never raises: the next look tries
         again."""
         ended = []
-        for one in self.workspace.reservations.open():
+        for one in self.kept.open():
             try:
                 if (why := self._why_over(one)) is not None:
                     self._end(one, why, self._finisher(one) if why == TASK_ENDED else None)
@@ -160,7 +161,7 @@ class Reservations(Service):
         return next((one for one in others if matcher(one.patterns)(path)), None)
 
     def index(self) -> dict[str, Any]:
-        """What a hook reads instead of all files (`hooks/first_look.py`); it is written for the next one."""
+        """What a hook reads instead of all files (`repository/first_look.py`); it is written for the next one."""
         path, looked_at = self.workspace.path, time.time_ns()
         seen = [modified_at(path / "reservations"), modified_at(self.workspace.settings_path)]
         reserved = (
@@ -169,7 +170,7 @@ class Reservations(Service):
             else []
         )
         facts = {"seen": seen, "looked_at": looked_at, "reserved": reserved}
-        self.workspace.reservation_index.write(facts, durable=False)
+        Record(self.workspace.files, path / ".edits" / "reservations.json").write(facts, durable=False)
         return facts
 
     def _reserve_alone(self, new: Reservation) -> Reservation:
@@ -179,7 +180,7 @@ class Reservations(Service):
             if not conflicts:
                 conflicts = self._claim(new)
             if not conflicts:
-                return self.workspace.reservations.add(new)
+                return self.kept.add(new)
         for other in conflicts:
             self._tell_conflict(other, new, is_refused=True)
         raise self.refusal(conflicts[0])
@@ -212,7 +213,7 @@ class Reservations(Service):
 
     def _is_claimed(self, claim: Reservation) -> bool:
         """Whether a claim on the hub is in force: its file may not have arrived here yet."""
-        found = self.workspace.reservations.find(claim.id)
+        found = self.kept.find(claim.id)
         if found is not None:
             return found.is_open and self._why_over(found) is None
         return (self.clock() - claim.created_at).total_seconds() < ARRIVAL_SECONDS
@@ -228,7 +229,7 @@ class Reservations(Service):
             return HOLDER_GONE
         if one.session_id is None or not self.workspace.is_here(holder) or self.sessions.alive(holder.id):
             return None
-        return HOLDER_GONE if self.has_lost_pane(holder) else None
+        return HOLDER_GONE if self.contributions.ask("has_lost_pane", holder) else None
 
     def _has_ended(self, task_id: str, agent_id: str) -> bool:
         if self.workspace.tasks.indexed(task_id, agent_id) is not None:
@@ -250,20 +251,20 @@ class Reservations(Service):
     def _end(self, one: Reservation, why: str, by: str | None) -> None:
         """Ends a reservation. Everybody concerned is told first: whoever is killed in between leaves it to the next
         one, who tells nobody twice."""
-        current = self.workspace.reservations.get(one.id)
+        current = self.kept.get(one.id)
         told = {one.agent_id, *(current.asked_by or ())}
-        reason = self.writer.texts(
+        reason = self.notice_writer.texts(
             f"reservation.{why}", name=self._name_of(one.agent_id), patterns=shown_patterns(one.patterns)
         )
         for target in sorted(told - ({by} if why == RELEASED else set())):
             self._tell(RESERVATION_ENDED, current, target, by, reason)
-        self.workspace.reservations.update(one.id, lambda found: found.end(self.clock(), why))
+        self.kept.update(one.id, lambda found: found.end(self.clock(), why))
 
     def _tell_conflict(self, other: Reservation, new: Reservation, *, is_refused: bool = False) -> None:
         """Tells the holder of a reservation that another agent wants, and, unless it was refused, got the same files;
         then that agent, too."""
         with suppress(ReservationNotFound):  # its file has not come from another machine yet
-            self.workspace.reservations.update(other.id, lambda found: found.asked_for_by(new.agent_id))
+            self.kept.update(other.id, lambda found: found.asked_for_by(new.agent_id))
         key, cause = ("refused", new.agent_id) if is_refused else ("both", new.id)
         self._tell(RESERVATION_CONFLICT, other, other.agent_id, new.agent_id, self._words(key, new), cause)
         if not is_refused:
@@ -271,13 +272,13 @@ class Reservations(Service):
 
     def _words(self, key: str, one: Reservation) -> str:
         values = {"name": self._name_of(one.agent_id), "patterns": shown_patterns(one.patterns)}
-        reason = self.writer.texts("reservation.because", reason=quoted(one.reason)) if one.reason else ""
-        return self.writer.texts(f"reservation.{key}", **values) + reason
+        reason = self.notice_writer.texts("reservation.because", reason=quoted(one.reason)) if one.reason else ""
+        return self.notice_writer.texts(f"reservation.{key}", **values) + reason
 
     def _tell(self, action: str, about: Reservation, target: str, by: str | None, reason: str, *cause: str) -> None:
         if target in self.workspace.registry.active():
             notice = reservation_notice(action, about, target, by, self.clock(), reason, *cause)
-            self.writer.put_first(self.writer.worded(notice, f"notice.{action}"))
+            self.notice_writer.put_first(self.notice_writer.worded(notice, f"notice.{action}"))
 
     def _name_of(self, agent_id: str) -> str:
         agent = self.workspace.registry.all().get(agent_id)
@@ -309,165 +310,27 @@ def _claims(data: bytes) -> list[Reservation]:
     ]
 
 
-# Who edits what: notes edits, tells agents that edit one file, lists them (docs/protocol.md, Edits).
-#
-# Everything here is best effort: a line that is lost costs a notice, never work.
-
-ARRIVED_MAX = 20
-"""The newest files of another machine's agent that are looked at."""
-
-
-@dataclass(eq=False)
-class Edits(Service):
-    """The edits of one team. `minutes` (limits.edit_overlap_minutes): two edits of one file within them overlap."""
-
-    writer: NoticeWriter
-
-    def hook_settings(self) -> dict[str, Any]:
-        """What a hook must know (`store/edit_log.py`), written for the next one."""
-        path = str(self.workspace.path)
-        known = edit_log.settings(path)
-        return self._write_settings({}) if known is None else known
-
-    def note(self, agent_id: str, paths: Sequence[str], cwd: str) -> None:
-        """Notes that an agent has edited the files at these absolute paths. Never raises."""
-        try:
-            self._append(agent_id, self._located(paths, cwd))
-        except Refusal as refusal:
-            logger.warning("edits of %s are not noted: %s", agent_id, refusal)
-
-    def tell(self, agent_id: str, paths: Sequence[str], cwd: str) -> None:
-        """Tells the agents with open tasks that edit one of these files, among them this one, once for each file and
-        episode. Never raises: the next edit tries again."""
-        for edited in self._located(paths, cwd):
-            try:
-                self.tell_overlap(edited, agent_id)
-            except Refusal as refusal:
-                logger.warning("that %s is edited by several is not told: %s", edited.path, refusal)
-
-    def arrived(self, agent_id: str) -> None:
-        """Tells of the overlaps of edits that have come from the agent's own machine: whoever edited at the same time
-        here did not see them. Never raises."""
-        since = time.time() - self.session.settings.limits.edit_overlap_minutes * 60
-        lines = edit_log.all_edits(str(self.workspace.path), since)
-        mine = (edit_log.Edited(line.path, line.repository) for line in lines if line.agent_id == agent_id)
-        for edited in list(dict.fromkeys(mine))[:ARRIVED_MAX]:
-            try:
-                self.tell_overlap(edited, agent_id)
-            except Refusal as refusal:
-                logger.warning("that %s is edited by several is not told: %s", edited.path, refusal)
-
-    def tell_overlap(self, edited: edit_log.Edited, agent_id: str) -> None:
-        """Tells those who edit a file together with this agent. Raises `StorageError`."""
-        window = timedelta(minutes=self.session.settings.limits.edit_overlap_minutes)
-        since = time.time() - window.total_seconds()
-        path = str(self.workspace.path)
-        known = [_parsed(edit) for edit in edit_log.edits_at(path, edited, 0)]
-        of = episode([edit for edit in known if edit is not None], window)
-        recent = {edit.agent_id: edit for edit in of if edit.at.timestamp() >= since}
-        involved = {name: edit for name, edit in recent.items() if self._is_at_work(edit)}
-        if agent_id not in involved or len(involved) < 2:
-            return
-        for name, edit in involved.items():
-            others = sorted(set(involved) - {name}, key=lambda other: involved[other].at, reverse=True)
-            reason = self.writer.texts("edits.overlap", path=named(edited.path), agents=", ".join(others))
-            notice = overlap_notice(of, edit, others[0], reason)
-            self.writer.put_first(self.writer.worded(notice, f"notice.{EDIT_OVERLAP}"))
-        self._note_told(edited, involved)
-
-    def recent(self, path: str | None = None) -> list[FileEdit]:
-        """The last edit of each file by each agent within the window, newest first; of one path, or of what is below
-        it."""
-        found: dict[tuple[str, str | None, str], FileEdit] = {}
-        for line in edit_log.all_edits(
-            str(self.workspace.path), time.time() - self.session.settings.limits.edit_overlap_minutes * 60
-        ):
-            edit = _parsed(line)
-            if edit is not None and (path is None or _is_below(edit.path, path)):
-                found.setdefault((edit.path, edit.repository, edit.agent_id), edit)
-        return sorted(found.values(), key=lambda edit: edit.at, reverse=True)
-
-    def shared(self, edits: Iterable[FileEdit]) -> dict[tuple[str, str | None], list[str]]:
-        """The files that several agents with open tasks edit, each with their ids."""
-        found: dict[tuple[str, str | None], list[str]] = {}
-        for edit in edits:
-            if self._is_at_work(edit):
-                found.setdefault((edit.path, edit.repository), []).append(edit.agent_id)
-        return {file: sorted(agents) for file, agents in found.items() if len(agents) > 1}
-
-    def overlaps(self) -> dict[str, list[str]]:
-        """The files that were told of as edited by several agents which still work, by agent; without reading logs."""
-        found: dict[str, list[str]] = {}
-        for key, (moment, agents) in edit_log.told(str(self.workspace.path)).items():
-            working = [name for name in agents if self.workspace.tasks.in_progress(name)]
-            if time.time() - moment < self.session.settings.limits.edit_overlap_minutes * 60 and len(working) > 1:
-                for name in working:
-                    found.setdefault(name, []).append(key.partition(":")[2])
-        return found
-
-    def _is_at_work(self, edit: FileEdit) -> bool:
-        """Whether the task of an edit is still open and its agent's."""
-        task: Task | None = None
-        with suppress(StorageError):  # a line by hand may name anything
-            task = self.workspace.tasks.indexed(edit.task_id or "", edit.agent_id)
-        return task is not None and edit.agent_id in self.workspace.registry.active()
-
-    def _located(self, paths: Sequence[str], cwd: str) -> list[edit_log.Edited]:
-        path, known = str(self.workspace.path), self.hook_settings()["repositories"]
-        found = edit_log.located(path, paths, cwd, known)
-        if found is None:
-            trees = {tree for one in paths if (tree := tree_of(one)) is not None}
-            fresh = {common_directory(tree): _repository_id(tree) for tree in trees}
-            known = self._write_settings({**known, **fresh})["repositories"]
-            found = edit_log.located(path, paths, cwd, known)
-        return found or []
-
-    def _write_settings(self, repositories: Mapping[str, str]) -> dict[str, Any]:
-        facts = {
-            "settings_at": modified_at(self.workspace.settings_path),
-            "minutes": self.session.settings.limits.edit_overlap_minutes,
-            "tools": tool_inputs(),
-            "notes": "reservations" in self.session.features,
-            "repositories": {**repositories},
-        }
-        self._record("hook").write(facts, durable=False)
-        return facts
-
-    def _append(self, agent_id: str, edited: Sequence[edit_log.Edited]) -> None:
-        path = str(self.workspace.path)
-        with storage_errors(Path(edit_log.directory(path))):
-            edit_log.append(path, agent_id, edited, edit_log.task_in_hand(path, agent_id))
-
-    def _note_told(self, edited: edit_log.Edited, involved: Iterable[str]) -> None:
-        now = time.time()
-        told = edit_log.told(str(self.workspace.path))
-        recent = {
-            key: entry
-            for key, entry in told.items()
-            if now - entry[0] < self.session.settings.limits.edit_overlap_minutes * 60
-        }
-        self._record("told").write({**recent, edit_log.told_key(edited): [now, sorted(involved)]}, durable=False)
-
-    def _record(self, name: str) -> Record:
-        return Record(self.workspace.files, Path(edit_log.directory(str(self.workspace.path))) / f"{name}.json")
+def judge(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
+    """Why files must not be edited that another agent has reserved; None where that is not enforced."""
+    if not call.paths or not calls.session.settings.repository.enforces:
+        return None
+    reservations: Reservations = calls.contributions.service("reservations")
+    reservations.settle()
+    reservations.index()
+    for path in relative_paths(call):
+        holder = reservations.holder_of(path, agent.id)
+        if holder is not None:
+            reason = calls.texts.sentence(reservations.refusal(holder))
+            return calls.texts("hook.reserved", path=named(path), reason=reason)
+    return None
 
 
-def edit_answer(edit: FileEdit) -> dict[str, Any]:
-    """An edit in the answers of commands and of the console."""
-    return {"path": edit.path, "agent_id": edit.agent_id, "task_id": edit.task_id, "at": format_time(edit.at)}
+def check(context: CheckContext) -> Iterator[Finding]:
+    """Reservations with a pattern that cannot be read, which reserves nothing but a file that is called so."""
+    from multi_agent_mcp.services.doctor.tree import PROBLEM
 
-
-def _repository_id(tree: str) -> str:
-    """What tells repositories apart, the same for all clones and worktrees: the first commit; without one, where it
-    lies."""
-    return (root_commit(tree) or hashlib.sha256(common_directory(tree).encode(errors="replace")).hexdigest())[:12]
-
-
-def _is_below(path: str, asked: str) -> bool:
-    wanted = asked.removeprefix("./").rstrip("/")
-    return path == wanted or path.startswith(f"{wanted}/")
-
-
-def _parsed(line: edit_log.Edit) -> FileEdit | None:
-    at = parse_time(line.at)
-    return None if at is None else FileEdit(line.path, line.repository, line.agent_id, line.task_id, at)
+    for one in context.workspace.collection(RESERVATION).open():
+        for pattern in one.patterns:
+            if not is_meant(pattern):
+                facts = {"pattern": named(pattern), "reservation_id": one.id}
+                yield context.found("reservations", PROBLEM, one.id, "bad_pattern", **facts)

@@ -1,1 +1,0 @@
-"""Several agents in one repository: reservations of files, who edits what, worktrees."""
