@@ -192,6 +192,8 @@ class Following:
         self._announced: dict[str, int] = {}
         self._referred_until = 0
         self._doubted_at: float | None = None
+        self._looked_at = float("-inf")
+        self._is_in_doubt = False
         self._look_again_at = 0.0
         self._restored: set[str] = set()
         self._one_restores = asyncio.Lock()
@@ -242,10 +244,10 @@ class Following:
             for ended in (task for task in self._followers.values() if task.done()):
                 ended.result()
             try:
-                if self.hub.connected and not self.synchronised and (not self.replaced or await self._is_made_anew()):
+                if self.hub.connected and not self.synchronised and (not self.replaced or await self._is_known_again()):
                     await self._synchronise()
                 elif self.synchronised and time.monotonic() > self._look_again_at:
-                    self._wake_followers(await self.hub.states())
+                    await self._look_around()
             except HubUnreachable as refusal:
                 logger.info("the hub does not answer: %s", refusal)
             except (StorageError, OSError) as refusal:
@@ -291,7 +293,7 @@ class Following:
     async def _synchronise(self) -> None:
         """Checks that it is the same hub, and exchanges everything with it. If the connection changes meanwhile, it
         ends without a result, and `run` begins again: the hub on the new connection has not been recognised."""
-        connection, newest, followed = self._connections, self.progress.newest, self.progress.identity
+        connection, newest = self._connections, self.progress.newest
         states = await self.hub.states()
         recognised = await self.progress.recognises(self.hub, states, newest)
         if connection != self._connections:
@@ -300,8 +302,6 @@ class Following:
         if not recognised:
             self._found_older(shared)
             return
-        if self.progress.identity != followed:
-            self.replaced = False  # meanwhile another machine may have said that of the former hub
         self._doubted_at = None
         if not self.progress.scanned and self._begun != shared.identity:
             self._announced.clear()
@@ -344,15 +344,29 @@ class Following:
             raise HubUnreachable
         self.found_replaced()
 
-    async def _is_made_anew(self) -> bool:
-        """Returns whether the hub that was too old has a successor; then everything is exchanged again."""
+    async def _is_known_again(self) -> bool:
+        """Returns whether the hub that was too old has a successor, or is itself again; then everything is exchanged
+        again."""
         newest, states = self.progress.newest, await self.hub.states()
-        if states[self.hub.names.stream].identity.partition(" ")[0] == self.progress.identity:
-            return False
-        if not await self.progress.recognises(self.hub, states, newest):
-            return False
-        self.replaced = False
-        return True
+        self.replaced = not await self.progress.recognises(self.hub, states, newest)
+        return not self.replaced
+
+    def doubt(self) -> None:
+        """Makes this machine look itself whether the hub is the known one, as another one says that it is not. What
+        that one says is no proof: it may say anything."""
+        if self.synchronised and time.monotonic() - self._looked_at > DOUBT_SECONDS:
+            self._looked_at, self._look_again_at = time.monotonic(), 0.0
+            self._is_in_doubt = True
+            self._wake.set()
+
+    async def _look_around(self) -> None:
+        """Looks for streams that are further, and in doubt whether this is still the known hub."""
+        newest, states = self.progress.newest, await self.hub.states()
+        if self._is_in_doubt and not await self.progress.recognises(self.hub, states, newest):
+            self.synchronised = False
+            self._found_older(states[self.hub.names.stream])
+        self._is_in_doubt = False
+        self._wake_followers(states)
 
     async def _catch_up(self, stream: str) -> None:
         """Applies what there is of a stream."""

@@ -23,6 +23,8 @@ BEAT_SECONDS = 5.0
 DEAD_SECONDS = 15.0
 DISK, DOUBLE = TROUBLES = ("disk", "double")
 """The troubles that a machine may report: its disk refuses the others' values; another relay runs under its name."""
+OLDER = "older"
+"""The trouble of a machine that has had more of the hub than the hub has now, as it says: here it looks whole."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Beat:
     @property
     def news(self) -> tuple[object, ...]:
         """The values whose changes are reported to other processes at once."""
-        return self.queued, self.conflicts, self.asking, self.troubles, self.members
+        return self.queued, self.conflicts, self.asking, self.troubles, self.members, self.replaced
 
     @classmethod
     def parse(cls, data: bytes) -> Beat:
@@ -62,7 +64,8 @@ class Beat:
         troubles = tuple(item for item in TROUBLES if item in facts.get("troubles", ()))
         ends, relay = bool(facts.get("ends")), str(facts.get("relay", ""))
         members = tuple(filter(is_name, facts.get("members", ())))
-        return cls(*known, *counts, facts.get("replaced"), ends, asking, troubles, relay, members)
+        replaced = facts.get("replaced") if is_name(facts.get("replaced")) else None
+        return cls(*known, *counts, replaced, ends, asking, troubles, relay, members)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self, dict_factory=json_values)
@@ -79,9 +82,9 @@ class Peer:
     said: Beat | None = None
     clock_offset: float = 0.0
 
-    def as_answer(self, position: int) -> dict[str, Any]:
-        """Returns the machine's entry in `.share/state.json`; `position` is this machine's. Of a machine that is away,
-        mail that waits there is unknown."""
+    def as_answer(self, position: int, identity: str | None = None) -> dict[str, Any]:
+        """Returns the machine's entry in `.share/state.json`; `position` is this machine's, `identity` the hub that it
+        follows. Of a machine that is away, mail that waits there is unknown."""
         state: dict[str, Any] = {"up": self.up, "since": self.since}
         if self.said is not None:
             state |= {
@@ -91,6 +94,8 @@ class Peer:
             if self.up:
                 said = self.said.as_json()
                 state |= {name: said[name] for name in ("queued", "conflicts", "asking", "troubles")}
+                if identity is not None and self.said.replaced == identity:
+                    state["troubles"] = [*said["troubles"], OLDER]
         return state
 
 

@@ -269,7 +269,7 @@ class Relay:
         if beat.members and self.server is None:
             self._members = beat.members
         if beat.replaced == self.progress.identity:
-            self.following.found_replaced()
+            self.following.doubt()
 
     async def _look_after_agents(self) -> None:
         while True:
@@ -313,7 +313,8 @@ class Relay:
     def status(self) -> dict[str, Any]:
         """Returns the state, as written to `.share/state.json`."""
         position = self.progress.position
-        machines = {name: peer.as_answer(position) for name, peer in self.heartbeats.peers.items()}
+        identity = None if self.following.replaced else self.progress.identity
+        machines = {name: peer.as_answer(position, identity) for name, peer in self.heartbeats.peers.items()}
         machines[self.machine] = {"up": True, "since": self._since, "behind": 0, "clock_offset": 0.0}
         machines[self.machine]["troubles"] = self._troubles()
         return {

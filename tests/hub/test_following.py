@@ -79,32 +79,31 @@ def test_a_hub_whose_connection_changed_while_it_was_asked_is_recognised_again()
     assert asyncio.run(follow()) == [(False, False), (True, True)]
 
 
-class SuccessorHub(RestartedHub):
-    """A hub that was made anew. While it is asked who it is, another machine says that the former one was replaced."""
-
-    async def states(self) -> dict[str, StreamState]:
-        assert self.following is not None
-        self.following.found_replaced()
-        return {SHARED: StreamState("two after one", LAST)}
-
-
-def test_what_another_machine_says_of_the_former_hub_is_not_held_against_its_successor() -> None:
-    """Else this machine would say it of the successor, and the others of it again, for ever."""
-
-    async def follow() -> tuple[bool, bool]:
-        hub = SuccessorHub(in_question=0)
-        following = hub.following = _following(hub)
+def test_what_another_machine_says_of_the_hub_is_a_reason_to_look_and_a_hub_that_is_itself_again_is_used() -> None:
+    async def follow() -> list[tuple[bool, bool]]:
+        following = _following(hub := RestartedHub(in_question=0))
+        hub.following = following
         progress: Any = following.progress
-
-        async def recognises(*_: object) -> bool:
-            progress.identity = "two"
-            return True
-
-        progress.recognises = recognises
         await following._synchronise()
-        return following.replaced, following.synchronised
+        found = []
+        for is_known in (True, False):
 
-    assert asyncio.run(follow()) == (False, True)
+            async def recognises(*_: object, is_known: bool = is_known) -> bool:
+                return is_known
+
+            progress.recognises = recognises
+            following._looked_at = float("-inf")
+            following.doubt()
+            await following._look_around()
+            found.append((following.replaced, following.synchronised))
+        progress.recognises = recognises_always
+        found.append((not await following._is_known_again(), following.replaced))
+        return found
+
+    async def recognises_always(*_: object) -> bool:
+        return True
+
+    assert asyncio.run(follow()) == [(False, True), (True, False), (False, False)]
 
 
 LANE = "own"

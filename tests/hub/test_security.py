@@ -13,6 +13,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +32,8 @@ from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
-from tests.hub.support import DESK, LAPTOP, PATIENCE_SECONDS, Machine, Machines, eventually, free_port
-from tests.hub.test_looking import command, seen
+from tests.hub.support import DESK, LAPTOP, PATIENCE_SECONDS, SHED, Machine, Machines, eventually, free_port, machines
+from tests.hub.test_looking import command, row, seen
 from tests.hub.test_machines import send
 from tests.test_layers import loaded_by
 
@@ -147,6 +148,41 @@ def questions(names: Names) -> list[tuple[str, bytes]]:
         *((names.api(f"{call}.{stream}"), stored) for call in calls for stream in names.streams),
         *((names.join(slot), b"{}") for slot in SLOTS),
     ]
+
+
+def test_what_a_machine_says_of_the_hub_stops_nobody_and_it_can_be_shut_out(tmp_path: Path) -> None:
+    """The way back that docs/security.md describes, one machine after the other."""
+    with machines(tmp_path, LAPTOP, SHED, delay=None) as made:
+        desk, laptop, shed = made[DESK], made[LAPTOP], made[SHED]
+        names = laptop.sharing.membership.names
+        identity = desk.sharing.share.record("position").read()["identity"]
+        lie = json.dumps({"position": 1, "time": 1.0, "replaced": identity}).encode()
+        laptop.sharing.stop_relay()
+
+        def lies() -> None:
+            as_machine(laptop, lambda client: client.request(names.heartbeat(LAPTOP), lie, 5))
+
+        def hears(machine: Machine) -> bool:
+            lies()
+            return row(machine, LAPTOP).troubles == ("older",)
+
+        for machine in (desk, shed):
+            eventually(lambda machine=machine: hears(machine))  # type: ignore[misc]
+        assert "multi-agent-mcp leave laptop" in command(desk, "doctor").stdout
+        for machine in (desk, shed):
+            assert seen(machine).exchange != "replaced"
+            machine.sharing.stop_relay()
+            machine.sharing.start_relay()
+            lies()
+            eventually(lambda machine=machine: seen(machine).exchange == "connected")  # type: ignore[misc]
+        for sender, receiver, there in (("admin", "worker-b", shed), ("worker-b", "admin", desk)):
+            send(desk if sender == "admin" else shed, sender, receiver, "in spite of it")
+            eventually(lambda there=there, receiver=receiver: there.has(receiver, "in spite of it"))  # type: ignore[misc]
+        assert command(desk, "leave", LAPTOP).returncode == 0
+        with pytest.raises(HubUnreachable):
+            lies()
+        eventually(lambda: row(shed, LAPTOP).state in ("away", "left") and row(shed, LAPTOP).troubles == ())
+        assert not any(machine.sharing.status()["replaced"] for machine in (desk, shed))
 
 
 @dataclass(frozen=True)

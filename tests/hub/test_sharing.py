@@ -27,7 +27,7 @@ from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually, machines
 from tests.hub.test_failures import new_task, same
-from tests.hub.test_looking import command, command_at, seen, states, waiting
+from tests.hub.test_looking import command, command_at, row, seen, states, waiting
 from tests.hub.test_machines import send
 
 ALONE = (Agent(id="boss", role="owner", type="human"), Agent(id="worker-a", parent_id="admin"))
@@ -314,11 +314,13 @@ def test_a_reseed_takes_what_a_machine_has_that_is_further_on(tmp_path: Path) ->
         shutil.rmtree(desk.path)
         shutil.copytree(tmp_path / "copy", desk.path)
         desk.sharing.start_relay()
-        for machine in (desk, laptop):
-            eventually(lambda machine=machine: machine.sharing.status().get("replaced"))  # type: ignore[misc]
+        eventually(lambda: laptop.sharing.status().get("replaced"))
+        eventually(lambda: row(desk, LAPTOP).troubles == ("older",))
+        assert not desk.sharing.status()["replaced"]  # from here it is the hub that it was
+        assert "multi-agent-mcp share --reseed" in command(desk, "doctor").stdout
         desk.sharing.reseed()
         desk.start()
-        eventually(lambda: not laptop.sharing.status()["replaced"])
+        eventually(lambda: not laptop.sharing.status()["replaced"] and row(desk, LAPTOP).troubles == ())
         eventually(lambda: desk.services.workspace.tasks.get(early).status == "blocked")
         eventually(lambda: desk.services.workspace.tasks.find(late))
         eventually(lambda: desk.has("worker-a", "late mail"))
