@@ -403,6 +403,21 @@ def test_a_command_waits_for_no_library_that_only_others_need() -> None:
     assert f"{NAME}.bootstrap" not in loaded
 
 
+def test_what_an_extra_installs_is_needed_by_its_own_modules_alone() -> None:
+    """A plain installation has neither NATS nor OpenTelemetry's SDK."""
+    importing = """
+import importlib, sys
+for name in ("nats", "nkeys", "opentelemetry.sdk", "opentelemetry.exporter"):
+    sys.modules[name] = None
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+    own = (f"{NAME}.hub", f"{NAME}.telemetry.exporting", f"{NAME}.__main__")
+    subprocess.run(
+        [sys.executable, "-c", importing, *(name for name in modules() if not name.startswith(own))], check=True
+    )
+
+
 def test_only_the_settings_read_the_environment() -> None:
     readers = {
         module

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 from multi_agent_mcp.cli.context import print_line
@@ -31,10 +31,12 @@ from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.doorbell.tmux.client import Server
-from multi_agent_mcp.hub.sharing import Sharing
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_command import examples_directory
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hub.sharing import Sharing
 
 
 class SceneFailed(Exception):
@@ -508,6 +510,8 @@ class Place:
 
     @property
     def sharing(self) -> Sharing:
+        from multi_agent_mcp.hub.sharing import Sharing  # of an extra, which the other scenes do without
+
         return Sharing(self.path / ".multi-agent-mcp" / SESSION)
 
 
