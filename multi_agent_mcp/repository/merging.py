@@ -205,7 +205,8 @@ class Merging(Service):
     def _sent_back(self, actor: Agent, task: Task, merged: Merge) -> Merge:
         files = "\n".join(f"- {one_line(name)}" for name in merged.conflicts[:FILES_SHOWN])
         branch = _branch_of(self.worktrees.project).removeprefix("refs/heads/")
-        facts = {"task_id": task.id, "title": quoted(task.title), "branch": branch, "files": files}
+        facts = {"task_id": task.id, "title": quoted(task.title), "files": files}
+        facts |= {"branch": branch, "ref": shlex.quote(branch)}
         draft = Draft(
             content=self.texts("merge.conflict", **facts),
             receiver_id=merged.delivery.agent_id,

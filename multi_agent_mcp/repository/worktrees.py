@@ -36,6 +36,7 @@ from multi_agent_mcp.system.git import (
     is_ancestor,
     plain_environment,
 )
+from multi_agent_mcp.system.process import directory_of
 from multi_agent_mcp.system.temporary import clear_temporary, copy_included, is_left, temporary_of
 from multi_agent_mcp.system.working_tree import (
     Unmerged,
@@ -303,13 +304,20 @@ class Worktrees(Service):
                 )
         return self._note(replace(worktree, setup="done"))
 
+    def _is_worked_in(self, worktree: Worktree) -> bool:
+        """Whether the program in the agent's pane, such as a host that asks something before it starts our server,
+        works there."""
+        agent = self.workspace.registry.all().get(worktree.agent_id)
+        there = directory_of(agent.pane_pid) if agent is not None and agent.pane_pid is not None else None
+        return there is not None and Path(there).is_relative_to(os.path.realpath(worktree.path))
+
     def remove(self, agent_id: str, *, discards: bool = False) -> Holdings:
         """Removes an agent's worktree and branch if nothing is lost thereby, with `discards` but ignored files; else it
         is kept, for the reasons of what is returned. Raises `InvalidArguments` if there is none, or the agent runs."""
         worktree = self.of(agent_id)
         if worktree is None:
             raise InvalidArguments("no_worktree", agent_id=agent_id)
-        if self.sessions.alive(agent_id):
+        if self.sessions.alive(agent_id) or self._is_worked_in(worktree):
             raise InvalidArguments("worktree_in_use", agent_id=agent_id)
         with self.workspace.locks.held("worktrees"):
             holdings = self.holdings(worktree)

@@ -705,7 +705,7 @@ ELSEWHERE: Mapping[str, str] = {
     **by(
         "end_to_end/test_advice_on_windows.py::"
         "test_an_agent_that_stays_in_the_shared_directory_is_named_until_it_is_restarted",
-        *("up.outside", "workspace.made_later"),
+        *("up.outside", "workspace.made_later", "error.worktree_in_use"),
     ),
     # on a real tmux
     **by(
@@ -757,7 +757,7 @@ ELSEWHERE: Mapping[str, str] = {
     **by("end_to_end/test_windows.py::test_down_in_a_copy_leaves_the_windows_and_names_them", "down.strange"),
     **by(
         "end_to_end/test_windows.py::test_down_of_one_agent_keeps_it_closed_whatever_waits_until_up",
-        *("down.until", "error.worktree_in_use"),
+        "down.until",
     ),
     **by(
         "end_to_end/test_windows.py::test_a_tmux_that_hangs_is_one_sentence_and_starts_nobody_twice",
@@ -774,8 +774,9 @@ ELSEWHERE: Mapping[str, str] = {
     **by("end_to_end/test_host_learn.py::test_what_was_learned_rings_at_rest_and_nowhere_else", "learn.written"),
     **by(
         "end_to_end/test_host_config.py::test_a_gemini_command_is_refused_until_its_directory_has_the_settings",
-        *("error.host_not_configured", "host_config.then", "repair.stuck_no_server"),
+        *("error.host_not_configured", "host_config.then"),
     ),
+    **by(f"{ON_WINDOWS}_a_host_without_our_server_helps", "repair.stuck_no_server"),
     **by(
         "end_to_end/test_host_config.py::"
         "test_a_file_that_could_be_committed_is_named_with_the_line_that_has_git_ignore_it",

@@ -8,13 +8,16 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.tasks.board import NewTask
-from tests.end_to_end.support import TEAM, UP, Ran, Team, Terminal, wait_until
+from tests.end_to_end.support import REPOSITORY, TEAM, UP, Ran, Team, Terminal, wait_until
+from tests.programs import PACKAGES
 
 pytestmark = [pytest.mark.tmux]
 
@@ -86,6 +89,10 @@ def test_an_agent_that_stays_in_the_shared_directory_is_named_until_it_is_restar
     follow(team, " ".join(said.split()), "restart worker-a", "--no-wait")
     assert terminal("display-message", "-p", "-t", pane(team), "#{pane_current_path}").strip() == made["path"]
     assert "to its worktree" not in team.run(*UP, "--no-supervisor").stdout
+    said = team.run("workspace", "remove", "worker-a").stderr
+    follow(team, said, "down worker-a")
+    team.ask("workspace", "remove", "worker-a")
+    assert not Path(made["path"]).exists()
 
 
 def pane(team: Team) -> str:
@@ -134,4 +141,33 @@ def test_what_is_said_of_options_of_a_persons_tmux_helps(bare: Team, terminal: T
         subprocess.run(shlex.split(said[0].repair), check=True, env=team.env)
         assert not [found for found in team.services.doctor().examine() if f"option {option} is on" in found.finding]
     assert f"{pane(team)} 0" in terminal(*shown).splitlines()
+    team.ask("down")
+
+
+HOST = """\
+import json, os, subprocess, sys, time
+print(open({screen!r}).read().rstrip(), end="", flush=True)
+if "--mcp-config" in sys.argv:
+    (server,) = json.load(open(sys.argv[sys.argv.index("--mcp-config") + 1]))["mcpServers"].values()
+    run = [server["command"], *server["args"]]
+    told = {{**os.environ, **server.get("env", {{}})}}
+    child = subprocess.Popen(run, env=told, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+time.sleep(600)
+"""
+
+
+def test_what_is_said_of_a_host_without_our_server_helps(bare: Team, terminal: Terminal) -> None:
+    host = bare.base / "node_modules" / PACKAGES["claude"] / "claude"
+    host.parent.mkdir(parents=True)
+    screen = REPOSITORY / "tests" / "fixtures" / "hosts" / "claude" / "idle_fresh.txt"
+    host.write_text(f"#!{sys.executable}\n{HOST.format(screen=str(screen))}", encoding="utf-8")
+    host.chmod(0o755)
+    team = bare.make(TEAM.replace("worker-a, role: worker, parent: admin, host: plain", "worker-a, command: claude"))
+    team.env["PATH"] = f"{host.parent}:{team.env['PATH']}"
+    team.ask("up", "worker-a", "--no-wait", "--socket", terminal.socket)
+    wait_until(lambda: "worker-a" in findings(team, "stuck"), "it has no server")
+    said = findings(team, "stuck")["worker-a"].repair
+    follow(team, said, "agent set worker-a --command claude")
+    follow(team, said, "restart worker-a", "--no-wait")
+    wait_until(lambda: "worker-a" not in findings(team, "stuck"), "it has one")
     team.ask("down")

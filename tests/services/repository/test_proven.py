@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -320,8 +322,8 @@ def in_conflict(services: Services, task: Task, project: Path) -> Task:
     return again(services, task)
 
 
-def resolve(worktree: Worktree, content: str) -> str:
-    subprocess.run(["git", "merge", "-q", "main"], cwd=worktree.path, check=False, capture_output=True)
+def resolve(worktree: Worktree, content: str, call: str = "git merge main") -> str:
+    subprocess.run(shlex.split(call), cwd=worktree.path, check=False, capture_output=True)
     return commit(worktree, "a.txt", content)
 
 
@@ -335,10 +337,11 @@ def test_a_conflict_that_is_resolved_as_its_mail_says_is_checked_and_reviewed_ag
     task = in_conflict(services, services.deliveries.decide(admin, task.id, approve=True), project)
     assert (task.status, task.proof) == ("done", "proven")
     (mail,) = [one for one in read(services, "worker-a")["messages"] if task.id in one["content"]]
+    (call,) = re.findall(r"`(git merge [^`]+)`", mail["content"])
     assert f'report_completed(result="success", task_id="{task.id}")' in mail["content"]
     with pytest.raises(InvalidArguments, match="not_resolved"):
         says_done(services, task, tmp_path)
-    resolve(worktree, "bad\n")
+    resolve(worktree, "bad\n", call)
     failed = says_done(services, task, tmp_path)
     assert (failed.check, failed.task.status) == ("failed", "in_progress")
     with pytest.raises(InvalidArguments, match="nothing_delivered"):
