@@ -33,11 +33,6 @@ class Pane:
         subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True, check=False)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The tmux variables in the environment of a server started in this pane."""
-        return {"TMUX": f"{self.socket},0,0", "TMUX_PANE": self.id}
-
     def tmux(self, *arguments: str) -> str:
         """One call of tmux; its output without the last newline."""
         call = ["tmux", "-f", os.devnull, "-S", self.socket, *arguments]

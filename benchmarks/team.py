@@ -21,6 +21,7 @@ from multi_agent_mcp.domain.entity import new_id, new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.services.team import setup as teams
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
@@ -57,6 +58,10 @@ class Team:
         command = [sys.executable, "-m", "multi_agent_mcp", "serve"]
         command += ["--root", str(self.root), "--session", SESSION, "--agent", agent_id]
         return Server(command, environment)
+
+    def rings_in(self, agent_id: str, socket: str, pane_id: str) -> None:
+        """Has the agent's doorbell ring in this pane, in which its server need not run."""
+        self.services.agents.change(agent_id, **(pane_place(socket, pane_id) or {}))
 
     def command(self, *words: str) -> list[str]:
         """A command of a person about this team."""

@@ -79,7 +79,7 @@ ROWS: tuple[Row, ...] = (
         name="entered",
         title="stored -> submitted in an idle composer, besides the host's own pause",
         measure=awake.entered,
-        at_most=2.2,
+        at_most=2.6,
     ),
     Row(
         name="storm",

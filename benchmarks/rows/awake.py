@@ -131,7 +131,8 @@ def _composing() -> Iterator[tuple[Stage, Seat]]:
 @contextmanager
 def _served(team: Team, stage: Stage, seat: Seat) -> Iterator[Server]:
     """The admin's server, as if started in that pane."""
-    with team.server("admin", TMUX=f"{stage.socket},0,0", TMUX_PANE=seat.pane_id) as server:
+    team.rings_in("admin", stage.socket, seat.pane_id)
+    with team.server("admin") as server:
         server.settle()
         time.sleep(QUIET_SECONDS + 1.0)  # the human's client has only just been attached
         yield server

@@ -22,7 +22,8 @@ def visible(bench: Bench) -> Finding:
     """From the call that stores the message to the pane showing the line. Each message is read before the next is
     sent, so that no doorbell is outstanding."""
     team = bench.team()
-    with Pane() as pane, team.server("admin", **pane.environment) as server:
+    with Pane() as pane, team.server("admin") as server:
+        team.rings_in("admin", pane.socket, pane.id)
         server.settle()
         ring = _ringing(team, server, pane)
         ring()

@@ -28,7 +28,8 @@ def spawn(bench: Bench) -> Finding:
 def memory(bench: Bench) -> Finding:
     """After a few calls and a doorbell in a real pane, so that everything it ever needs is loaded."""
     team = bench.team()
-    with Pane() as pane, team.server("admin", **pane.environment) as ours, bare_server(bench.place()) as bare:
+    with Pane() as pane, team.server("admin") as ours, bare_server(bench.place()) as bare:
+        team.rings_in("admin", pane.socket, pane.id)
         ours.settle()
         for _ in range(FEW):
             message = team.send()
