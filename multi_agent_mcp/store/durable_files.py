@@ -170,15 +170,16 @@ class Files:
             del self._this_thread.note
 
     @contextmanager
-    def in_bulk(self) -> Iterator[None]:
+    def in_bulk(self, *, durable: bool = True) -> Iterator[None]:
         """Makes files written within the context durable only at its end: for many files that can be fetched again.
-        A power cut may leave empty ones."""
+        A power cut may leave empty ones. With `durable=False` the caller makes them durable."""
         self._in_bulk = True
         try:
             yield
         finally:
             self._in_bulk = False
-            sync_file_system(self.base)
+            if durable:
+                sync_file_system(self.base)
 
     # The order of a durable write, and what would go wrong in another one:
     #

@@ -6,14 +6,11 @@ all entities takes longer than reading a mailbox.
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from multi_agent_mcp.config import require_utf8
@@ -52,7 +49,7 @@ from multi_agent_mcp.store.records import (
     TravelLog,
 )
 from multi_agent_mcp.store.registry import Registry
-from multi_agent_mcp.system.files import make_directories, make_directory, storage_errors, sync_directory, write_new
+from multi_agent_mcp.system.files import make_directories, make_directory, storage_errors, write_new
 from multi_agent_mcp.system.ownership import require_entered, require_own
 
 if TYPE_CHECKING:
@@ -69,31 +66,6 @@ CONVERSATION = "conversation.md"
 
 R = TypeVar("R", bound=Readable)
 Mailbox = Inbox[Message]
-
-
-@contextmanager
-def made_aside(root: Path, session: SessionName) -> Iterator[Path]:
-    """Yields a root near `root` in which a session is made, and then puts it into `root` in one step: nobody sees half
-    of it, and nothing is left if the context raises. Raises `FileExistsError` if `root` has the session, and as
-    `Workspace.make`."""
-    Workspace(root, session).require_possible()
-    if (root / session).exists():
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(root / session))
-    near = next(directory for directory in root.parents if directory.is_dir())
-    aside = Path(mkdtemp(prefix=f"{root.name}.", dir=near))
-    try:
-        yield aside
-        make_directory(root)
-        try:
-            os.rename(aside / session, root / session)  # noqa: PTH104 - rename(2): not onto another session
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(root / session)) from error
-            raise
-        sync_directory(root)
-        Workspace(root, session).keep_out_of_git()
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _layout(kind: Kind) -> Layout[Any]:

@@ -23,8 +23,10 @@ from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
 from multi_agent_mcp.features.chosen import require_sound
 from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.team.upgrade import upgrade
 from multi_agent_mcp.session import Session
-from multi_agent_mcp.store.workspace import Workspace, made_aside
+from multi_agent_mcp.store.aside import made_aside
+from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
 
@@ -249,8 +251,13 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
     Raises `AlreadyExists` for a name that differs from that of another session only in case.
     """
     workspace = Workspace(root, session_name(session))
+    _make(workspace, team, language)
+    return workspace.path
+
+
+def _make(workspace: Workspace, team: Team, language: str | None) -> None:
     workspace.make()
-    first = {"id": session, "language": DEFAULT_LANGUAGE, "created_at": format_time(now()), "limits": {}}
+    first = {"id": workspace.session, "language": DEFAULT_LANGUAGE, "created_at": format_time(now()), "limits": {}}
     chosen = {"language": language} if language else {}
     settings = {**first, **team.settings, **chosen}
     text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
@@ -258,7 +265,6 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
     with suppress(FileExistsError):  # a second init. This file comes last, as it makes the directory a session.
         workspace.files.create(workspace.settings_path, text.encode())
     workspace.keep_out_of_git()
-    return workspace.path
 
 
 def create_team(root: Path, session: str, team: Team) -> None:
@@ -266,11 +272,15 @@ def create_team(root: Path, session: str, team: Team) -> None:
     directory that cannot be written, and as `create_session`, `Agents.add` and `Agents.superiors`."""
     name = session_name(session)
     with made_aside(root, name) as aside:
-        path = create_session(aside, name, team, team.language)
-        settings = config.read_settings(path / "session.yaml")
-        agents = Agents(Session(Workspace(aside, name), settings, catalogue(settings.language), now))
-        for agent_id in add_missing(agents, team):
-            agents.superiors(agent_id)
+        workspace = Workspace(aside, name)
+        with workspace.files.in_bulk(durable=False):
+            _make(workspace, team, team.language)
+            settings = config.read_settings(workspace.settings_path)
+            agents = Agents(Session(workspace, settings, catalogue(settings.language), now))
+            workspace.make_inboxes(*(agent.id for agent in team.agents))
+            for agent_id in add_missing(agents, team):
+                agents.superiors(agent_id)
+            upgrade(workspace)
 
 
 def add_missing(agents: Agents, team: Team) -> list[str]:

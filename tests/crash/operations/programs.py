@@ -25,8 +25,11 @@ def created(after: Aftermath) -> Iterator[str]:
     names = session_names(root)
     there = list(open_session(root, "made").agents.at_home()) if names else []
     yield from of_one_piece({name: there.count(name) for name in AGENTS}, acknowledged=after.answer is not None)
-    if not names:
-        Team.create(after.root, AGENTS, session="made").close()
+    if names and not (root / ".gitignore").exists():
+        yield "git would take the keys of the new session"
+    Team.create(after.root, AGENTS, session="next" if names else "made").close()
+    left = [path.name for path in after.root.iterdir() if path != root]
+    yield from (f"{name} is left in the project" for name in left)
 
 
 def read(deed: Deed) -> None:
