@@ -364,14 +364,24 @@ class Inbox(Generic[R]):
                 self.files.move(path, self.path / path.name)
         self.mark_read([path.name for path in found], None)
 
+    def unarchive(self, references: Iterable[str]) -> None:
+        """Moves the files with these references back from the archive. Takes the lock."""
+        names = {Path(path).name for path, _ in map(_parted, references) if path.startswith(self._prefix)}
+        with self.files.locks.held(self.lock):
+            for name in names:
+                self._unarchive(name)
+
+    def _unarchive(self, name: str) -> None:
+        archived = next((path for month in self.months() if (path := month.path / name).exists()), None)
+        if archived is not None and not (self.path / name).exists():
+            self.files.move(archived, self.path / name)
+
     def accept_read(self, name: str, at: datetime | None) -> bool:
         """Sets `read_at` to its value on the agent's own machine, and moves the file to the archive; with None, back
         from there. Returns whether there is such a file. Takes the lock."""
         with self.files.locks.held(self.lock):
             if at is None:
-                archived = next((path for month in self.months() if (path := month.path / name).exists()), None)
-                if archived is not None and not (self.path / name).exists():
-                    self.files.move(archived, self.path / name)
+                self._unarchive(name)
             for directory in self.directories():
                 loaded = directory.load_with_status(name) if (directory.path / name).exists() else None
                 if loaded is not None:

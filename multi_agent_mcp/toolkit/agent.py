@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cached_property
-from threading import RLock, Thread
-from typing import TYPE_CHECKING, Any
+from contextvars import copy_context
+from functools import cached_property, partial
+from threading import RLock, Thread, current_thread, main_thread
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.texts import LANGUAGES, Texts, catalogue
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.server.calls import Middleware, Tool
     from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
     from multi_agent_mcp.wiring import Services
+
+T = TypeVar("T")
 
 
 class Refused(Exception):
@@ -56,6 +59,33 @@ def refusals(texts: Texts | None = None, language: str | None = None) -> Iterato
     except Refusal as refusal:
         known = texts or catalogue(language if language in LANGUAGES else "en")
         raise Refused(refusal.code, known.sentence(refusal)) from refusal
+
+
+def _apart(call: Callable[[], T], cancel: Callable[[], None]) -> T:
+    """What `call` returns or raises in a thread of its own, and `cancel` if the wait for it is interrupted. Ctrl-C, or
+    a test's time limit, raises in the main thread between any two steps: there it would leave locks held for ever."""
+    made: list[Callable[[], T]] = []
+
+    def run() -> None:
+        try:
+            result = copied.run(call)
+            made.append(lambda: result)
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            made.append(partial(_raised, error))
+
+    copied = copy_context()
+    thread = Thread(target=run, name="call", daemon=True)
+    try:
+        thread.start()
+        thread.join()
+    except BaseException:
+        cancel()
+        raise
+    return made[0]()
+
+
+def _raised(error: BaseException) -> NoReturn:
+    raise error
 
 
 class Access:
@@ -129,17 +159,24 @@ class Agent(ToolMethods):
         return self._access.tools
 
     def _call(self, tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        self._access.require_open()
+        confirmation = self._next(writes=not tool.read_only)
+        made = partial(self._made, tool.name, arguments, confirmation)
+        return _apart(made, confirmation.cancel) if current_thread() is main_thread() else made()
+
+    def _made(self, name: str, arguments: Mapping[str, Any], confirmation: Confirmation) -> dict[str, Any]:
         from multi_agent_mcp.server.calls import EXECUTED
 
-        middleware = self._opened()
-        confirmation = self._next(writes=not tool.read_only)
         try:
-            result = middleware.call(tool.name, arguments, confirmation)
-        except BaseException:  # Ctrl-C, or a test's time limit: what was handed out becomes unread again
+            middleware = self._opened()
+            if not confirmation.begin():
+                raise ValueError("the call was interrupted")  # nobody waits for it
+            confirmation.wait_for_cancelled(0)
+            result = middleware.call(name, arguments, confirmation)
+            confirmation.handed_over()
+        except BaseException:
             confirmation.cancel()
-            confirmation.complete()
             raise
-        confirmation.handed_over()
         if middleware.binding.disowned.is_set():
             self._end()
         answer: dict[str, Any] | None = result.structured_content

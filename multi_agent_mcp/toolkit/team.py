@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import RLock
@@ -14,7 +14,7 @@ from typing import Any, Self
 from multi_agent_mcp.config import ROOT_NAME, find_root, find_session, read_environment, session_names
 from multi_agent_mcp.errors import NoSuchSession
 from multi_agent_mcp.texts import catalogue
-from multi_agent_mcp.toolkit.agent import Access, Agent, refusals
+from multi_agent_mcp.toolkit.agent import Access, Agent, Refused, refusals
 
 Agents = Mapping[str, str] | Sequence[Mapping[str, Any]]
 """The role of each agent by its id, or mappings with the keys of team.yaml."""
@@ -62,7 +62,7 @@ class Team:
         chosen = {} if language is None else {"language": language}
         data = _plain({"agents": _with_parents(agents), **settings, **chosen})
         with refusals(language=language):
-            create_team(root, session, team_of(data, "agents"))
+            create_team(root, session, team_of(data))
             return cls(Access(root, session, rings=doorbell))
 
     @classmethod
@@ -123,14 +123,19 @@ class Team:
 
     def close(self) -> None:
         """Ends the agent sessions that were opened, and their threads, all of them even if one raises. May be called
-        again. Raises `Refused` if the disk does not take the end of a session, which then ends as if killed."""
+        again, and of a session whose directory is gone. Raises `Refused` if the disk does not take the end of a
+        session, which then ends as if killed."""
         atexit.unregister(self.close)
         if self._access.is_closed or not self._access.is_own:  # else a fork would end its parent's sessions
             return
         self._access.is_closed = True
-        with refusals(self._access.look.texts), ExitStack() as closing:
-            for agent in list(self._agents.values()):
-                closing.callback(agent._close)
+        try:
+            with refusals(self._access.look.texts), ExitStack() as closing:
+                for agent in list(self._agents.values()):
+                    closing.callback(agent._close)
+        except Refused:
+            if self.path.exists():
+                raise
 
     def _ids(self) -> list[str]:
         self._access.require_open()
@@ -157,6 +162,8 @@ def _with_parents(agents: Agents) -> list[Any]:
     if isinstance(agents, Mapping):
         people = {"owner": {"type": "human"}}
         listed = [{"id": agent_id, "role": role, **people.get(str(role), {})} for agent_id, role in agents.items()]
+    elif isinstance(agents, str) or not isinstance(agents, Iterable):
+        raise ValueError(f"agents are a mapping of ids to roles, or a list of mappings, not {agents!r:.60}")
     else:
         listed = [dict(agent) if isinstance(agent, Mapping) else agent for agent in agents]
     known = [agent for agent in listed if isinstance(agent, dict)]
@@ -172,7 +179,7 @@ def _with_parents(agents: Agents) -> list[Any]:
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
     """The data as a file could have said it. Raises `ValueError`."""
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(data))
-    except TypeError as error:
+        plain: dict[str, Any] = json.loads(json.dumps(data, ensure_ascii=False).encode())
+    except (TypeError, UnicodeEncodeError) as error:
         raise ValueError(f"what a team is made of is text, numbers, lists and mappings: {error}") from error
     return plain

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import inspect
+import os
 import pickle
 import shutil
 import signal
@@ -107,6 +109,10 @@ def test_agents_and_settings_are_those_of_a_team_file(tmp_path: Path) -> None:
         ({"o w": "owner"}, {}, Refused),
         ([{"role": "owner"}], {}, Refused),
         (["owner"], {}, Refused),
+        ("owner", {}, ValueError),
+        (None, {}, ValueError),
+        ([{"id": "o", "role": "owner", "note": "\ud83d"}], {}, ValueError),
+        ({"o": "owner"}, {"features": ["proof"]}, Refused),
         ([{"id": "w", "parent": "nobody"}], {}, Refused),
         ([{"id": "o", "role": "owner", "since": Path()}], {}, ValueError),
         ({"o": "owner"}, {"on_limit": "perhaps"}, Refused),
@@ -247,20 +253,40 @@ def test_what_a_program_got_before_it_was_killed_does_not_come_again(team: Team)
     assert contents(team["worker-a"].read_messages(unread_only=False)) == ["hello"]
 
 
-def test_what_an_interrupted_call_took_is_unread_again(team: Team) -> None:
+@pytest.mark.parametrize("moment", ["lease", "handed_over", "_put_away", "over"])
+def test_what_an_interrupted_call_took_is_unread_again(team: Team, moment: str) -> None:
+    """Ctrl-C when the call leases what it reads, hands it over, archives it, or has just done all that."""
     team["admin"].send_message(receiver_id="worker-a", content="hello")
     worker = team["worker-a"]
     worker.get_unread_count()
 
     def stop(frame: FrameType, event: str, _: object) -> None:
-        if event == "return" and frame.f_code.co_name == "answer":  # all is done but to return it
+        code = frame.f_code
+        over = (event, code.co_name, Path(code.co_filename).parent.name) == ("return", "run", "toolkit")
+        if over if moment == "over" else (event, code.co_name) == ("call", moment):
             sys.setprofile(None)
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
+            wait_until(lambda: worker._unanswered[-1].is_cancelled, "the interrupt")
 
-    sys.setprofile(stop)
-    with pytest.raises(KeyboardInterrupt):
-        worker.read_messages()
+    threading.setprofile(stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            worker.read_messages()
+    finally:
+        threading.setprofile(None)
     assert contents(worker.read_messages()) == ["hello"]
+    assert contents(worker.read_messages()) == []
+
+
+def test_what_a_killed_program_left_is_removed_and_nothing_else_is(tmp_path: Path) -> None:
+    names = [f".multi-agent-mcp.{name}" for name in ("unfinished-12345678", "unfinished-87654321", "old_copy")]
+    for name in names:
+        (tmp_path / name / "demo" / "secrets").mkdir(parents=True)
+    alive = os.open(tmp_path / names[1], os.O_RDONLY)
+    fcntl.flock(alive, fcntl.LOCK_EX)  # as its maker does
+    Team.create(tmp_path, AGENTS).close()
+    os.close(alive)
+    assert {path.name for path in tmp_path.iterdir()} == {".multi-agent-mcp", *names[1:]}
 
 
 def test_methods_work_in_threads_and_in_a_running_event_loop(team: Team) -> None:
@@ -358,14 +384,11 @@ def test_a_session_that_was_removed_is_refused_and_not_made_again(team: Team) ->
     admin = team["admin"]
     admin.get_unread_count()
     shutil.rmtree(team.path)
-    uses: list[Callable[[], object]] = [
-        lambda: admin.send_message("x", "worker-a"),
-        lambda: team["worker-a"],
-        team.close,
-    ]
+    uses: list[Callable[[], object]] = [lambda: admin.send_message("x", "worker-a"), lambda: team["worker-a"]]
     for use in uses:
         with pytest.raises((Refused, KeyError, OSError)):
             use()
+    team.close()  # as at the end of a program whose temporary directory is gone
     assert not team.path.exists()
 
 

@@ -175,6 +175,12 @@ class Sessions(Service):
             if inbox.has_any(files):
                 inbox.confirm(files)
 
+    def bring_back(self, agent_id: str, files: Sequence[str]) -> None:
+        """Undoes `confirm`: the files lie where they were, marked read."""
+        for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
+            if inbox.has_any(files):
+                inbox.unarchive(files)
+
     def requeue(self, agent_id: str, files: Sequence[str]) -> int:
         """Makes mail and notifications unread again, by their files (see `Inbox.reference`), and restores an Owner's
         wait that one of them released. Returns how many of them had been marked read."""
@@ -305,6 +311,13 @@ class LiveSession:
         confirmed = self._confirm()
         with self._mutex:
             self.record = self.record.with_unconfirmed(_without(self.record.unconfirmed, confirmed))
+
+    def bring_back(self, files: tuple[str, ...]) -> None:
+        """Undoes `handed_over` for an answer that never arrived; `requeue` makes the files unread. Never raises."""
+        try:
+            self._sessions.bring_back(self.record.agent_id, files)
+        except Refusal as refusal:
+            logger.warning("what was not delivered stays archived: %s", refusal)
 
     def refuse_leases(self) -> None:
         """Makes `lease` raise from now on; called before the session ends."""
@@ -469,6 +482,7 @@ class Confirmation:
         self._begun = False
         self._cancelled = False
         self._completed = False
+        self._returning = self._returned = False
         self._settled = threading.Event()
 
     @property
@@ -551,10 +565,21 @@ class Confirmation:
         return handed_out
 
     def handed_over(self) -> None:
-        """Called instead of `written` for a caller in this process: its answer needs no further confirmation."""
-        self.written()
+        """Called by the worker thread instead of `written` for a caller in this process: its answer needs no further
+        confirmation. If the caller cancels meanwhile, or afterwards because it was interrupted, all is unread again."""
+        with self._mutex:
+            self._returning = not self._cancelled
+        if not self._returning:
+            return
         if self._session is not None and self._files:
+            self._session.written(self._files)
             self._session.handed_over()
+        with self._mutex:
+            self._returning, self._returned = False, True
+            cancelled = self._cancelled
+        if cancelled:
+            self._take_back()
+        self._settled.set()
 
     def written(self) -> None:
         """Called when the answer's last byte was written; the next call, or a regular end, confirms its arrival."""
@@ -567,13 +592,16 @@ class Confirmation:
         worker thread is still running, `complete` does."""
         with self._mutex:
             self._cancelled = True
-            begun, completed = self._begun, self._completed
+            begun, completed = self._begun, self._completed and not self._returning
         if completed:
+            self._settled.clear()
             threading.Thread(target=self._take_back).start()
         elif not begun:
             self.give_turn()
             self._settled.set()
 
     def _take_back(self) -> None:
+        if self._returned and self._session is not None:
+            self._session.bring_back(self._files)
         self.requeue()
         self._settled.set()
