@@ -1,6 +1,6 @@
-"""`python -m tests.soak [--minutes N] [--calls N] [--agents 20] [--seed S] [--json]`: a team at work in bad conditions,
-then the books of the hosts against the files. Every second agent has a task session and a chat session at once, so 20
-agents are 30 servers. Exit code 1 when anything is wrong."""
+"""`python -m tests.soak [--minutes N] [--calls N] [--agents 20] [--served N] [--seed S] [--json]`: a team at work in
+bad conditions, then the books of the hosts against the files. Every second agent has a task session and a chat session
+at once, so 20 agents are 30 servers. Exit code 1 when anything is wrong."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from typing import Any
 from tests import warm
 from tests.end_to_end.quiet import quiet_environment
 from tests.end_to_end.support import Team
+from tests.soak import proven
 from tests.soak.actions import act
 from tests.soak.disturbers import Disturber, Human, Killer, Registrar, Stranger, Tmux, disturbed
 from tests.soak.host import Host
 from tests.soak.lives import Nursery
 from tests.soak.stage import Stage
 from tests.soak.verdict import complaints
+from tests.soak.worktrees import SETTINGS, Merger, founded
 
 PROGRESS_SECONDS = 10.0
 SERVED_PER_CORE = 4
@@ -36,12 +38,15 @@ def main() -> int:
     warm.install()  # more lives in the same time
     seed = given.seed or f"{random.SystemRandom().getrandbits(32):08x}"
     base = Path(tempfile.mkdtemp(prefix="soak-"))  # removed at the end of a clean run only
-    team = Team(base, quiet_environment(base))
+    project = base / "project"
+    project.mkdir()
+    team = Team(project, quiet_environment(base))
     agents = _members(team, given.agents)
+    work = founded(team, [agent_id for agent_id in agents if agent_id.startswith("worker")])
     with Nursery(base, team.env) as nursery:
-        stage = Stage(team, agents, nursery, served=(os.cpu_count() or 1) * SERVED_PER_CORE)
+        stage = Stage(team, agents, nursery, work, served=given.served)
         _play(stage, seed, given.minutes * 60, given.calls)
-    wrong = [*stage.ledger.wrong, *complaints(stage), *_doctored(stage)]
+    wrong = [*stage.ledger.wrong, *complaints(stage), *proven.complaints(stage), *_doctored(stage)]
     report = _report(stage, seed, wrong)
     print(json.dumps(report, ensure_ascii=False, indent=2) if given.json else _lines(report))  # noqa: T201
     if wrong:
@@ -56,6 +61,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=1.0, help="how long the team is disturbed, at most")
     parser.add_argument("--calls", type=int, default=sys.maxsize, help="ends after so many answered calls")
     parser.add_argument("--agents", type=int, default=20)
+    served = (os.cpu_count() or 1) * SERVED_PER_CORE
+    parser.add_argument("--served", type=int, default=served, help="how many servers run as `serve`; others are forked")
     parser.add_argument("--seed", help="what every agent and disturber draws from; printed at the end")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -63,7 +70,7 @@ def _arguments() -> argparse.Namespace:
 
 def _members(team: Team, count: int) -> list[str]:
     """An owner (the human), admins, workers below them; returns all but the owner."""
-    lines = ["session: demo", "agents:", "  - {id: owner, role: owner, type: human}"]
+    lines = ["session: demo", SETTINGS, "agents:", "  - {id: owner, role: owner, type: human}"]
     members, admin = [], "admin"
     for number in range(count):
         if number % ADMINS == 0:
@@ -71,7 +78,7 @@ def _members(team: Team, count: int) -> list[str]:
             lines.append(f"  - {{id: {admin}, role: admin, parent: owner}}")
             members.append(admin)
         else:
-            lines.append(f"  - {{id: worker-{number}, role: worker, parent: {admin}}}")
+            lines.append(f"  - {{id: worker-{number}, role: worker, parent: {admin}, workspace: worktree}}")
             members.append(f"worker-{number}")
     team.make("\n".join(lines))
     return members
@@ -87,7 +94,7 @@ def _play(stage: Stage, seed: str, seconds: float, calls: int) -> None:
     with tempfile.TemporaryDirectory(prefix="mam-", dir="/tmp") as short:
         tmux = Tmux(stage, seed, Path(short) / "t")
         around: list[Disturber] = [Killer(stage, seed, hosts), tmux]
-        around += [Stranger(stage, seed), Registrar(stage, seed), Human(stage, seed)]
+        around += [Stranger(stage, seed), Registrar(stage, seed), Human(stage, seed), Merger(stage, seed)]
         with disturbed(around):
             for host in hosts:
                 host.start()
@@ -126,6 +133,8 @@ def _report(stage: Stage, seed: str, wrong: list[str]) -> dict[str, Any]:
         "lost": sum("LOST" in line for line in wrong),
         "twice": sum("twice" in line for line in wrong),
         "interrupts read unseen": sum("UNSEEN" in line for line in wrong),
+        "merged, not delivered": sum("NOT DELIVERED" in line for line in wrong),
+        "proven, not true": sum("FALSE" in line for line in wrong),
         "wrong": wrong,
     }
 

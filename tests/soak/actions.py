@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.soak.host import Host
 from tests.soak.lives import Reply
+from tests.soak.worktrees import CONDITIONS, deliver, review
 
 Action = Callable[[Host], object]
 STATUSES = ("todo", "in_progress", "blocked", "cancelled", "done")
@@ -57,7 +58,8 @@ def next_action(host: Host) -> Reply:
 def give_task(host: Host) -> Reply:
     title = f"task {host.agent_id} {host.random.getrandbits(48):x}"
     host.ledger.tasks[title] = "maybe"
-    reply = host.call("send_task", agent_id=somebody(host), title=title, content="しごと")
+    done_when = host.random.choice(CONDITIONS)
+    reply = host.call("send_task", agent_id=somebody(host), title=title, content="しごと", done_when=done_when)
     _kept_task(host, title, reply)
     if reply.done and reply.answer is not None:
         host.ledger.keep("message", reply.answer["message_id"])
@@ -93,7 +95,7 @@ def progress(host: Host) -> Reply:
 
 def complete(host: Host) -> Reply:
     reply = host.call("report_task_completion", task_id=_a_task(host), status="completed", message="できた")
-    if reply.done and reply.answer is not None:
+    if reply.done and reply.answer is not None and reply.answer.get("message_id"):  # a delivery has none
         host.ledger.keep("message", reply.answer["message_id"])
     return reply
 
@@ -158,9 +160,9 @@ def _kept(host: Host, kind: str, reply: Reply, known: list[str] | None = None) -
 
 
 EVERYBODY: dict[Action, int] = {send: 30, broadcast: 1, read: 40, notices: 8, count: 3, next_action: 6}
-TASK: dict[Action, int] = {move: 10, report: 3, delegate: 3, progress: 5, complete: 4, request_task: 2}
+TASK: dict[Action, int] = {move: 10, report: 3, delegate: 3, progress: 5, complete: 4, request_task: 2, deliver: 30}
 CHAT: dict[Action, int] = {take: 4, start_talk: 6, talk: 10, end_talk: 2, wake: 3}
-LEADER: dict[Action, int] = {give_task: 12, approve: 4, reassign: 3}
+LEADER: dict[Action, int] = {give_task: 24, approve: 4, reassign: 3, review: 20}
 ACTIONS: dict[tuple[str, str], dict[Action, int]] = {
     ("worker", "task"): EVERYBODY | TASK,
     ("worker", "chat"): EVERYBODY | CHAT,

@@ -32,6 +32,7 @@ class Host(threading.Thread):
         self._only = only
         self.tasks: list[str] = []
         self.conversations: list[str] = []
+        self.reviews: list[str] = []
         self._act = act
         self._life: Life | None = None
         self._unconfirmed: list[str] = []

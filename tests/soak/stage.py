@@ -6,19 +6,24 @@ import os
 import signal
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from tests.end_to_end.support import Team
 from tests.soak.ledger import Ledger
 from tests.soak.lives import Life, Nursery, Served
 
+if TYPE_CHECKING:
+    from tests.soak.worktrees import Work
+
 
 class Stage:
     """`served`: how many servers may run as `serve` over stdio at once; the others are seats of the nursery."""
 
-    def __init__(self, team: Team, agents: list[str], nursery: Nursery, served: int) -> None:
+    def __init__(self, team: Team, agents: list[str], nursery: Nursery, work: Work, served: int) -> None:
         self.team = team
         self.agents = agents
         self.nursery = nursery
+        self.work = work
         self.ledger = Ledger()
         self.over = threading.Event()
         self.known_tasks: list[str] = []

@@ -159,7 +159,7 @@ class Deliveries(Service):
             sender_id=task.assignee_id,
             reason=reason[:REASON_CHARACTERS],
         )
-        self.derived.writer.put(notice, f"notice.{action}")
+        self.derived.writer.put_first(self.derived.writer.worded(notice, f"notice.{action}"))
 
     def settle(self, task: Task, by: str | None = None, *, status: str | None = None, told: bool = False) -> Examined:
         """Moves a delivered task on as far as its conditions are met: to `review`, or to `done` (or to this `status`,

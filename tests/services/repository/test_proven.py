@@ -53,11 +53,12 @@ def says_done(services: Services, task: Task, elsewhere: Path, summary: str = "g
 
 
 def test_what_is_not_committed_is_not_done_and_its_superior_hears_of_the_second_time(
-    services: Services, worktree: Worktree, tmp_path: Path
+    services: Services, clock: Clock, worktree: Worktree, tmp_path: Path
 ) -> None:
     task = begun(services, "tests")
     Path(worktree.path, "a.txt").write_text("good\n")
-    for _ in range(3):
+    for _ in range(4):
+        clock.advance(1)
         with pytest.raises(NotCommitted, match=r"a\.txt"):
             says_done(services, task, tmp_path)
     assert services.checks.receipts_of(task.id) == []
