@@ -192,12 +192,16 @@ def _set(found: re.Match[str]) -> str:
 
 
 def parsed_patterns(
-    patterns: Sequence[str], tree: str | None = None, exists: Callable[[str], bool] = lambda _: False
+    patterns: Sequence[str],
+    tree: str | None = None,
+    exists: Callable[[str], bool] = lambda _: False,
+    base: str = "",
 ) -> tuple[str, ...]:
-    """The patterns without blanks around them and repetitions; absolute paths below `tree` become relative to it. What
+    """The patterns without blanks around them and repetitions; absolute paths below `tree` become relative to it, and
+    so do those of somebody who works in its directory `base`. What
     `exists` there, or is no pattern, is the file of that name, whatever letters it has. Raises `InvalidArguments` for
     patterns that lead out of the working tree, match nothing or cannot be read."""
-    found = tuple(dict.fromkeys(_parsed(pattern, tree, exists) for pattern in patterns))
+    found = tuple(dict.fromkeys(_parsed(pattern, tree, exists, base) for pattern in patterns))
     wild = sum(len(pattern) for pattern in found if _WILD.search(pattern))
     if not found or len(found) > PATTERNS_MAX or wild > WILD_CHARACTERS:
         raise InvalidArguments("reserve_count", most=PATTERNS_MAX, characters=WILD_CHARACTERS)
@@ -206,10 +210,12 @@ def parsed_patterns(
     return found
 
 
-def _parsed(given: str, tree: str | None, exists: Callable[[str], bool]) -> str:
+def _parsed(given: str, tree: str | None, exists: Callable[[str], bool], base: str) -> str:
     relative = _relative(given, tree)
+    if base and exists(f"{base}/{relative}"):
+        relative = f"{base}/{relative}"
     is_file = exists(relative)
-    pattern = relative if is_file else _relative(given.strip(), tree)
+    pattern = relative if is_file else _below(_relative(given.strip(), tree), base, exists)
     segments = pattern.removeprefix(EXCEPTION).split("/")
     is_empty = not any(segments) or (pattern.startswith("#") and tree is None)
     if is_empty or len(pattern) > PATTERN_CHARACTERS or ".." in segments or not pattern.isprintable():
@@ -219,6 +225,20 @@ def _parsed(given: str, tree: str | None, exists: Callable[[str], bool]) -> str:
     if not is_file and not is_meant(pattern):
         raise _bad(pattern)
     return pattern
+
+
+def _below(pattern: str, base: str, exists: Callable[[str], bool]) -> str:
+    """The pattern as somebody means it who works in `base`, unless its first name is at the top and not there."""
+    plain = pattern.removeprefix(EXCEPTION)
+    first, *more = plain.rstrip("/").split("/")
+    if not base or plain.startswith("/") or (exists(first) and not exists(f"{base}/{first}")):
+        return pattern
+    anywhere = "" if more or exists(f"{base}/{first}") else "**/"
+    return f"{pattern[: len(pattern) - len(plain)]}{_WILD.sub(_escaped, base)}/{anywhere}{plain}"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\{found[0]}"
 
 
 def _bad(pattern: str) -> InvalidArguments:

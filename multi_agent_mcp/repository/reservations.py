@@ -92,10 +92,11 @@ class Reservations(Service):
     ) -> tuple[Reservation, list[Reservation]]:
         """Reserves files for an agent; returns the reservation and those of others that overlap with it. One without a
         session is a person's, and expires. Raises `InvalidArguments`; `Reserved` where reservations are enforced."""
-        here = tree_of(str(working_directory() / "-"))
-        found = parsed_patterns(
-            [*patterns], here, lambda name: os.path.lexists(f"{here or working_directory()}/{name}")
-        )
+        place = working_directory()
+        here = tree_of(str(place / "-"))
+        top = place if here is None else Path(here)
+        base = place.relative_to(top).as_posix() if place != top and place.is_relative_to(top) else ""
+        found = parsed_patterns([*patterns], here, lambda name: os.path.lexists(f"{top}/{name}"), base)
         reason = words_or_none("reason", reason)
         if len(reason or "") > REASON_CHARACTERS:
             raise InvalidArguments("too_long", name="reason", limit=REASON_CHARACTERS)

@@ -131,6 +131,27 @@ def test_a_file_that_exists_is_that_file_whatever_its_name(name: str) -> None:
     assert not matcher([pattern])("x")
 
 
+@pytest.mark.parametrize(
+    ("given", "meant", "not_meant"),
+    [
+        ("src/**", "packages/[app]/src/a.py", "src/a.py"),
+        ("src/", "packages/[app]/src/a.py", "src/a.py"),
+        ("new/x.py", "packages/[app]/new/x.py", "new/x.py"),
+        ("*.py", "packages/[app]/src/a.py", "b.py"),
+        ("./src", "packages/[app]/src/a.py", "src/a.py"),
+        ("packages/[app]/src", "packages/[app]/src/a.py", "packages/[app]/packages/[app]/src/a.py"),
+        ("/docs", "docs/a.md", "packages/[app]/docs/a.md"),
+        ("docs/*.md", "docs/a.md", "packages/[app]/docs/a.md"),
+        ("what?", "packages/[app]/what?", "packages/[app]/whats"),
+        ("/home/it/packages/[app]/src", "packages/[app]/src/a.py", "src/a.py"),
+    ],
+)
+def test_who_works_below_the_top_means_what_is_there(given: str, meant: str, not_meant: str) -> None:
+    there = {"packages", "packages/[app]", "packages/[app]/src", "packages/[app]/src/", "packages/[app]/what?", "docs"}
+    found = parsed_patterns([given], "/home/it", lambda path: path in there, "packages/[app]")
+    assert (matcher(found)(meant), matcher(found)(not_meant)) == (True, False), found
+
+
 def test_letters_may_be_composed_or_not() -> None:
     assert matcher(["caf\u00e9/"])("cafe\u0301/menu")
     assert matcher(["cafe\u0301/"])("caf\u00e9/menu")

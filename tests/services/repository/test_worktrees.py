@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain.patterns import matcher
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, StorageError
+from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths
 from multi_agent_mcp.repository.merging import MoveBranch
 from multi_agent_mcp.repository.worktrees import PORT_BASE, SETUP_BYTES, AddWorktree, RemoveWorktree, Worktree
 from multi_agent_mcp.services.operations import Run
@@ -87,6 +89,37 @@ def test_a_team_in_a_subdirectory_works_in_that_of_the_worktree(project: Path, s
     assert inner.checks.directory_of("worker-a") == Path(worktree.path, "packages", "app")
     shutil.rmtree(Path(worktree.path, "packages"))
     assert worktree.directory == worktree.path
+
+
+def test_an_agent_in_a_subdirectory_reserves_and_checks_what_is_there(
+    project: Path, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = project / "packages" / "app"
+    (app / "src").mkdir(parents=True)
+    (app / "src" / "a.py").write_text("good\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "app")
+    create_session(app / ".multi-agent-mcp", "inner", TEAM, "en")
+    place = app / ".multi-agent-mcp" / "inner" / "session.yaml"
+    place.write_text("reservations: enforce\nchecks: {tests: {run: grep good a.py, directory: src}}\n")
+    inner = open_session(app / ".multi-agent-mcp", "inner", clock=services.clock, notifier=services.notifier)
+    add_missing(inner.agents, TEAM)
+    worktree = inner.worktrees.set_up(inner.worktrees.add(inner.agents.get("worker-a")))
+    monkeypatch.chdir(worktree.directory)
+    inner.reservations.reserve(inner.agents.get("worker-a"), ["src/**"], minutes=5)
+    (held,) = inner.workspace.reservations.open()
+    edited = ToolCall(paths=[f"{app}/src/a.py"], cwd=str(app))
+    assert relative_paths(edited) == ["packages/app/src/a.py"]
+    assert matcher(held.patterns)("packages/app/src/a.py")
+    outcomes = []
+    for goes_on in (False, True):
+        task = moved(inner, new(inner, done_when=["tests", "review"]), "in_progress")
+        inner.deliveries.deliver(inner.agents.get("worker-a"), task.id, "done")
+        if goes_on:
+            Path(worktree.directory, "src", "a.py").write_text("half way\n")
+        inner.deliveries.examine(task.id, tmp_path, lambda: False)
+        outcomes.append(again(inner, task).status)
+    assert outcomes == ["review", "review"]
 
 
 @pytest.mark.parametrize("other", ["mam", "mam/demo", "mam/demo/worker-a/more"])
