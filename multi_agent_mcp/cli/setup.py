@@ -321,6 +321,8 @@ def _made(place: Place, session: str | None, language: str | None, *, new_team: 
     agents = services.agents.all()
     for agent_id in update.added:
         _warn_about_hierarchy(agent_id, agents, services.texts)
+    if (refused := services.contributions.ask("refusal")) is not None:
+        print_error(services.texts.sentence(refused))
     first = next(filter(None, map(services.host_configurations.missing_settings, agents.values())), None)
     return Made(place, new_team, name, agents, update, first, services.people, services.session.features)
 

@@ -53,6 +53,7 @@ WORKTREES = Feature(
         "variables": "worktrees.environment",
         "commit_place": "worktrees.commit_place",
         "delivered": "worktrees.delivered",
+        "refusal": "worktrees.not_trusted",
     },
     operations=("worktrees", "merging"),
     commands={"workspace": Command("Files", ".repository.commands:workspace", "Worktrees: add, list, merge, remove.")},

@@ -106,6 +106,9 @@ def check_worktrees(context: CheckContext) -> Iterator[Finding]:
     """Worktrees whose directory is gone or that git cannot read, and those of removed agents without work in them; what
     keeps git from finishing an operation."""
     known: Worktrees = context.contributions.service("worktrees")
+    if (refused := known.not_trusted()) is not None:
+        yield context.found("worktrees", PROBLEM, str(refused.values["path"]), "not_trusted", **refused.values)
+        return
     agents = context.agents.all()
     for worktree in known.all():
         subject, facts = worktree.agent_id, {"path": worktree.path, "branch": worktree.branch}

@@ -410,6 +410,15 @@ class Worktrees(Service):
         with suppress(Timeout), self.workspace.locks.lock(f"{CHECKING}-{agent_id}").acquire(timeout=0):
             clear_temporary(self.project, path)
 
+    def not_trusted(self) -> GitFailed | None:
+        """Git's refusal of the project as another user's, if an agent has a worktree or wants one."""
+        if any(self.wants(agent) for agent in self.workspace.registry.active().values()) or self.all():
+            try:
+                git(self.workspace.root.parent, "rev-parse", "--git-dir")
+            except GitFailed as failed:
+                return failed if failed.is_of_owner else None
+        return None
+
     def git_locks(self) -> list[Path]:
         """The locks, of the index and of branches, that keep git from finishing an operation: one that runs holds them,
         or one that was killed. None where nothing is to be finished."""

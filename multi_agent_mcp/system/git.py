@@ -50,6 +50,10 @@ def fixed_environment(**variables: str) -> dict[str, str]:
     return plain_environment(**_FIXED, **variables)
 
 
+_NOT_TRUSTED = re.compile(r"detected dubious ownership in repository at '(.*)'")
+"""What git says of a repository of another user (git-config(1), safe.directory), in every version."""
+
+
 class GitFailed(Refusal):
     """Raised when git refuses a call. Unlike a `StorageError` of the session's disk it is no reason to try an operation
     again."""
@@ -57,7 +61,15 @@ class GitFailed(Refusal):
     code = StorageError.code
 
     def __init__(self, call: str, exit_code: int | None, words: str) -> None:
-        super().__init__("git", call=call, said=" ".join(words.split())[:SAID_MAX] or str(exit_code))
+        if (found := _NOT_TRUSTED.search(words)) is not None:
+            super().__init__("not_trusted", path=found[1], place=shlex.quote(found[1]))
+        else:
+            super().__init__("git", call=call, said=" ".join(words.split())[:SAID_MAX] or str(exit_code))
+
+    @property
+    def is_of_owner(self) -> bool:
+        """Whether git refuses the whole repository, as it belongs to another user."""
+        return self.key == "error.not_trusted"
 
 
 def git_call(place: str | Path, arguments: Sequence[str]) -> list[str]:

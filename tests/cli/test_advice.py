@@ -694,6 +694,10 @@ def by(place: str, *keys: str) -> dict[str, str]:
 
 ON_WINDOWS = "end_to_end/test_advice_on_windows.py::test_what_is_said_of"
 ELSEWHERE: Mapping[str, str] = {
+    **by(
+        "cli/test_repository.py::test_a_repository_of_another_user_is_named_with_git_s_own_cure_which_helps",
+        *("error.not_trusted", "repair.not_trusted"),
+    ),
     "error.commit_in_progress": "services/repository/test_commits.py::"
     "test_a_rebase_and_conflicts_are_left_to_who_began_them",
     "error.no_session_windows": "end_to_end/test_up.py::"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.cli.conftest import Ask, Run
 
 
@@ -105,3 +106,35 @@ def test_a_worktree_is_made_merged_from_and_removed(ask: Ask, run: Run, session:
     assert [one["merged"] for one in row["delivered"]] == [True]
     assert ask("workspace", "remove", "worker-a")["removed"]
     assert not place.exists()
+
+
+def test_a_repository_of_another_user_is_named_with_git_s_own_cure_which_helps(
+    ask: Ask, run: Run, session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = session.parent.parent
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    named = ("-c", "user.name=T", "-c", "user.email=t@example.org")
+    for call in (["init", "-q", "-b", "main"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", *named, *call], cwd=project, check=True)
+    services = open_session(session.parent, session.name)
+    services.agents.change("worker-a", workspace="worktree")
+    made = services.worktrees.ensure(services.agents.get("worker-a"))
+    admin, worker = services.agents.get("admin"), services.agents.get("worker-a")
+    (task,) = services.task_creation.create(admin, [NewTask(title="x", assignee_id="worker-a")])
+    services.task_changes.set_status(worker, task.id, "in_progress")
+    subprocess.run(["git", *named, "commit", "-q", "--allow-empty", "-m", "work"], cwd=made.path, check=True)
+    services.deliveries.set_status(worker, task.id, "done")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    commands = (["init"], ["workspace", "add", "admin"], ["workspace", "merge", task.id], ["doctor"])
+    for command in commands:
+        said = " ".join(run(*command).output.split())
+        assert said.count("belongs to another user") == 1, (command, said)
+        assert "fatal:" not in said
+        assert f"git config --global --add safe.directory {project}" in said
+    for place in (project, made.path):  # git trusts each for itself
+        cure = f"git config --global --add safe.directory {place}"
+        assert cure in " ".join(run("doctor").output.split())
+        subprocess.run(["/bin/sh", "-c", cure], check=True)
+    assert "another user" not in run("doctor").output
+    assert ask("workspace", "merge", task.id)["merged"]

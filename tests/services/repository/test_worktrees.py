@@ -107,7 +107,7 @@ def test_an_agent_in_a_subdirectory_reserves_and_checks_what_is_there(
     worktree = inner.worktrees.set_up(inner.worktrees.add(inner.agents.get("worker-a")))
     monkeypatch.chdir(worktree.directory)
     inner.reservations.reserve(inner.agents.get("worker-a"), ["src/**"], minutes=5)
-    (held,) = inner.workspace.reservations.open()
+    (held,) = inner.reservations.open()
     edited = ToolCall(paths=[f"{app}/src/a.py"], cwd=str(app))
     assert relative_paths(edited) == ["packages/app/src/a.py"]
     assert matcher(held.patterns)("packages/app/src/a.py")
