@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from multi_agent_mcp.domain.agent import Agent, is_superior, owners, superiors
 from multi_agent_mcp.domain.entity import EPOCH, Identified, fields_of, is_name
 from multi_agent_mcp.domain.message import is_data_signed_by, signed_data
+from multi_agent_mcp.domain.text import as_printed
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 
 REVIEW = "review"
@@ -79,8 +80,8 @@ class Receipt(Identified):
         return self.head == commit and not self.dirty
 
     def last_lines(self, lines: int = 20, characters: int = 1_500) -> str:
-        """The end of its output."""
-        return "\n".join(self.output.rstrip().splitlines()[-lines:])[-characters:]
+        """The end of its output, readable."""
+        return "\n".join(as_printed(self.output).rstrip().splitlines()[-lines:])[-characters:]
 
     def as_answer(self) -> dict[str, Any]:
         """Its fields as JSON values, with the last lines of the output."""

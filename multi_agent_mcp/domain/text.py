@@ -42,6 +42,19 @@ def sanitize(text: str, instead: str = "�") -> str:
     return text if text.isascii() and text.isprintable() else _HIDDEN.sub(instead, text)
 
 
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
+"""A control sequence of a terminal (ECMA-48, 5.4), such as a colour."""
+
+
+def as_printed(text: str) -> str:
+    """What a program printed for a terminal, as it is read there: without colours, and of a line that was overwritten
+    the last state."""
+    if "\x1b" not in text and "\r" not in text:
+        return text
+    lines = _SEQUENCE.sub("", text).split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
 def one_line(text: str) -> str:
     """The sanitized text on one line, so that it can be part of a line of ours."""
     return sanitize(" ".join(text.split()))

@@ -174,6 +174,7 @@ TASKS = Feature(
         Endpoint("GET", "/tasks/{task_id}", ".web.api.tasks:show"),
         Endpoint("POST", "/tasks/{task_id}/status", ".web.api.tasks:set_status"),
         Endpoint("POST", "/tasks/{task_id}/assignee", ".web.api.tasks:assign"),
+        Endpoint("GET", "/tasks/{task_id}/diff", ".web.api.tasks:diff"),
         Endpoint("POST", "/tasks/{task_id}/decision", ".web.api.tasks:decide"),
     ),
     checks={"stuck": ".services.doctor.doctor:stuck", "tasks": ".services.doctor.doctor:tasks"},

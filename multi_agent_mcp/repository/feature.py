@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from multi_agent_mcp.features import Command, Feature, Kind
+from multi_agent_mcp.features import Command, Endpoint, Feature, Kind
 
 RESERVATION = Kind(
     "reservations", "rsv", "reservation", "shared", layout=".repository.reservation:reservations", claims="rsvs"
@@ -57,6 +57,7 @@ WORKTREES = Feature(
     },
     operations=("worktrees", "merging"),
     commands={"workspace": Command("Files", ".repository.commands:workspace", "Worktrees: add, list, merge, remove.")},
+    endpoints=(Endpoint("POST", "/tasks/{task_id}/merge", ".repository.views:merge"),),
     checks={"worktrees": ".repository.views:check_worktrees"},
     attention={"kept": 170, "uncommitted": 175},
     items=(".repository.views:kept", ".repository.views:uncommitted"),

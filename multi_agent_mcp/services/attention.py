@@ -71,7 +71,7 @@ class Item:
     is None if unknown. `text` describes it, `command` solves it, on `machine` if that is not this one; `dialog` is the
     question with its choices, if a profile describes them, and `question` one to this person."""
 
-    APART: ClassVar[frozenset[str]] = frozenset({"dialog", "machine", "question"})
+    APART: ClassVar[frozenset[str]] = frozenset({"dialog", "machine", "question", "approved"})
     """The fields that are not plain, or left out while there is none."""
     SOLVED_IN_PANES: ClassVar[frozenset[str]] = frozenset({"dialog", "login", "stuck"})
 
@@ -84,6 +84,8 @@ class Item:
     machine: str | None = None
     dialog: Dialog | None = None
     question: Question | None = None
+    approved: bool = False
+    """Whether it is a review that was given, and waits for checks."""
 
     @property
     def solved_in_pane(self) -> bool:
@@ -96,7 +98,8 @@ class Item:
         known = {name: plain_value(value) for name, value in vars(self).items() if name not in self.APART}
         place = {"machine": self.machine} if self.machine is not None else {}
         asked = {"question": as_answer(self.question)} if self.question is not None else {}
-        return known | place | asked | {"dialog": self.dialog.as_answer() if self.dialog else None}
+        approved = {"approved": True} if self.approved else {}
+        return known | place | asked | approved | {"dialog": self.dialog.as_answer() if self.dialog else None}
 
 
 @dataclass(frozen=True)
@@ -354,6 +357,7 @@ class Attention(Service):
                 text=self.session.people(f"attention.{kind}", title=task.title),
                 command=f"multi-agent-mcp task {command} {task.id}",
                 machine=self.workspace.elsewhere(person),
+                approved=not waiting,
             )
 
     def blocked(self, _person: Agent) -> Iterator[Item]:

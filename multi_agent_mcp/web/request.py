@@ -47,6 +47,15 @@ class ApiRequest:
             raise InvalidArguments(reason=Reason("argument.string", name=name))
         return value
 
+    def strings(self, name: str) -> list[str]:
+        """A list of strings in the body; empty if it is missing."""
+        value = self.body.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise InvalidArguments(reason=Reason("argument.list", name=name))
+        return value
+
     def flag(self, name: str) -> bool:
         """A required boolean of the body."""
         value = self.body.get(name)

@@ -74,11 +74,13 @@ def delivery_row(task: Task, recorded: Mapping[str, Any] | None) -> dict[str, An
     return {**words, **(recorded or {})} or None
 
 
-def receipt_row(receipt: Receipt) -> dict[str, Any]:
-    """A receipt's fields for its task's panel; its output as plain text."""
+def receipt_row(receipt: Receipt, rows: Iterable[Sequence[Mapping[str, Any]]] | None = None) -> dict[str, Any]:
+    """A receipt's fields for its task's panel; `rows` is its whole output as a terminal would show it, without them its
+    end is plain text."""
     shown = ("check", "command", "exit_code", "failure", "finished_at", "head", "dirty", "changed_during", "machine")
     facts = fields_of(receipt, *shown, "seconds", "passed")
-    return {"receipt_id": receipt.id, **facts, "last_lines": receipt.last_lines()}
+    output = {"last_lines": receipt.last_lines()} if rows is None else {"rows": list(rows)}
+    return {"receipt_id": receipt.id, **facts, **output}
 
 
 def message_head(message: Message) -> dict[str, Any]:

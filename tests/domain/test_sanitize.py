@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.domain.text import display_id, looks, named, one_line, quoted, quoted_lines, sanitize
+from multi_agent_mcp.domain.text import as_printed, display_id, looks, named, one_line, quoted, quoted_lines, sanitize
 
 KEPT = {"\t", "\n", "\u200c", "\u200d", "\u00ad"}
 """Controls and format characters that are wanted: joiners make emoji and Persian words, a soft hyphen breaks one."""
@@ -122,3 +122,18 @@ def test_characters_that_show_nothing_hide_no_beginning_of_ours(forged: str) -> 
 def test_joiners_stay_within_emoji_only() -> None:
     family = "👨\u200d👩\u200d👧 👩🏽\u200d⚕\ufe0f ❤\ufe0f\u200d🔥"
     assert quoted(f"a {family}\u200d b\u200dc") == f"a {family} bc"
+
+
+@pytest.mark.parametrize(
+    ("printed", "read"),
+    [
+        ("\x1b[31mFAILED\x1b[0m test.py", "FAILED test.py"),
+        ("10 %\r50 %\r100 %\ndone\r\n", "100 %\ndone\n"),
+        ("\x1b]8;;https://example.org\x1b\\link\x1b]8;;\x07", "link"),
+        ("\x1b[2K\x1b[1Gready\x1b(B", "ready"),
+        ("no sequence: \x1b", "no sequence: \x1b"),
+        ("plain\n", "plain\n"),
+    ],
+)
+def test_what_a_program_printed_is_read_as_a_terminal_shows_it(printed: str, read: str) -> None:
+    assert as_printed(printed) == read

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.domain.agent import Execution
+from multi_agent_mcp.domain.proof import Receipt, reason_with
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, UNASSIGNED, Task
+from multi_agent_mcp.doorbell.tmux.snapshot import pieces
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.questions import as_answer
 from multi_agent_mcp.services.tasks.board import Filter, NewTask
 from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.system.git import GitFailed
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import (
     conversation_head,
@@ -27,7 +31,8 @@ EXECUTIONS_SHOWN = 10
 GROUPS = ("assignee", "superior", "priority")
 HAND_OFFS_SHOWN = 5
 MESSAGES_SHOWN = 30
-RECEIPTS_SHOWN = 20
+RECEIPTS_SHOWN, RECEIPTS_WHOLE = 20, 4
+DIFF_FILES, DIFF_BYTES = 1_000, 200_000
 
 
 def board(call: ApiRequest) -> dict[str, Any]:
@@ -99,7 +104,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "dependency_cards": [task_card(item) for item in services.board.existing(task.dependencies)],
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
         "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
-        "receipts": [receipt_row(item) for item in services.checks.receipts_of(task.id)[-RECEIPTS_SHOWN:]],
+        "receipts": _receipts(services.checks.receipts_of(task.id)[-RECEIPTS_SHOWN:]),
         "questions": [as_answer(question) for question in services.questions.about(task.id)],
         "handoffs": [handoff_row(item.hand_off) for item in services.hand_offs.all(task_id=task.id)[:HAND_OFFS_SHOWN]],
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
@@ -107,6 +112,14 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
     }
     return {"task": _with_targets(call, task, record)}
+
+
+def _receipts(receipts: Sequence[Receipt]) -> list[dict[str, Any]]:
+    """The receipts, the newest of them with all that is kept of their output."""
+    whole = receipts[-RECEIPTS_WHOLE:]
+    lines = {item.id: item.output.rstrip().replace("\r\n", "\n").split("\n") for item in whole}
+    drawn = {key: pieces(line.rpartition("\r")[2] for line in found) for key, found in lines.items()}
+    return [receipt_row(item, drawn.get(item.id)) for item in receipts]
 
 
 def create(call: ApiRequest) -> dict[str, Any]:
@@ -141,21 +154,38 @@ def assign(call: ApiRequest) -> dict[str, Any]:
     return {"task": _with_targets(call, task, task_card(task)), "previous_assignee_id": previous}
 
 
+def diff(call: ApiRequest) -> dict[str, Any]:
+    """What a task changes: its files, at most 1 000 of them; with `?file=` the unified `text` of one, at most 200 000
+    bytes of it (`cut`). `diff` is null where nobody knows, and `why` says so in a sentence."""
+    task, path = call.services.task_changes.get(call.path["task_id"]), call.parameter("file")
+    try:
+        found = call.services.diffs.of(task)
+    except (InvalidArguments, GitFailed) as refusal:
+        return {"diff": None, "why": call.services.texts.sentence(refusal)}
+    if path is not None:
+        text, is_cut = found.text(found.of(path), DIFF_BYTES)
+        return {"text": text.decode(errors="replace"), "cut": is_cut}
+    answer = found.as_answer()
+    return {"diff": {**answer, "files": answer["files"][:DIFF_FILES], "total": len(found.files)}}
+
+
 def decide(call: ApiRequest) -> dict[str, Any]:
-    """Approves or rejects a task that an agent requested for itself, or the result of one in review."""
+    """Approves or rejects a task that an agent requested for itself, or the result of one in review, with `remarks`
+    (`file:line: text`) on what it changes."""
     task = call.services.deliveries.decide(
         call.me,
         call.path["task_id"],
         approve=call.flag("approve"),
-        reason=call.optional_text("reason"),
+        reason=reason_with(call.strings("remarks"), call.optional_text("reason")),
         state=call.optional_text("state"),
     )
     return {"task": _with_targets(call, task, task_card(task))}
 
 
 def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[str, Any]:
-    """The record with `targets`, which maps each other status to null, or to why the task cannot be moved there, and
-    whether the agent that works on it is `paused`, and how many files were `uncommitted` when it became done."""
+    """The record with `targets`, which maps each other status to null, or to why the task cannot be moved there,
+    whether the agent that works on it is `paused`, how many files were `uncommitted` when it became done, and whether
+    it is approved and its checks run again (`rechecks`)."""
     sentence = call.services.texts.sentence
     refusals = call.services.task_changes.targets(call.me, task)
     worker = task.assignee_id if task.is_worked_on else None
@@ -163,6 +193,7 @@ def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[
     return record | {
         "paused": paused,
         "uncommitted": call.services.uncommitted_count(task),
+        "rechecks": task.status == "review" and call.services.deliveries.is_pending(task),
         "targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()},
     }
 

@@ -106,6 +106,7 @@ function folded(item) {
 
 function acts(item) {
   const task = { task_id: item.id };
+  if (item.approved) return [h("small", { class: "hint" }, t("review.rechecking")), copying(item.command)];
   if (["request", "review"].includes(item.kind) && !item.machine) {
     return [
       h("button", { type: "button", class: "good", "data-mark": "approve", onclick: () => decide(task, true) }, t("board.approve")),

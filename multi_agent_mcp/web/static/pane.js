@@ -72,6 +72,14 @@ function show(element, shown) {
 const MARKED = /[^\p{Mn}\p{Me}\p{Cf}][\p{Mn}\p{Me}\p{Cf}]*|[\p{Mn}\p{Me}\p{Cf}]+/gsu;
 const LOOKS = ["bold", "faint", "italic", "underline", "strike"];
 
+// Rows of a terminal as nodes, for an element that looks like one (`screen`).
+export function drawn(rows) {
+  const like = document.body.appendChild(h("div", { class: "screen", hidden: true }));
+  const nodes = rows.flatMap((row, index) => [index ? "\n" : "", ...row.map((part) => piece(part, getComputedStyle(like)))]);
+  like.remove();
+  return nodes;
+}
+
 function piece(part, palette) {
   const text = visible(part.text);
   const [front, back] = part.inverse ? [part.bg ?? "ground", part.fg ?? "ink"] : [part.fg, part.bg];

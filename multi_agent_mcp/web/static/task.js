@@ -5,6 +5,8 @@ import { progress } from "./columns.js";
 import { age, agentLink, api, at, attempt, chip, h, handoff, prose, said, statusChip, t, visible, who, word } from "./core.js";
 import { dialog, menu } from "./dialogs.js";
 import { watch } from "./live.js";
+import { drawn } from "./pane.js";
+import { changesOf, remarksOn } from "./review.js";
 import { decide, moves, otherActs } from "./task_acts.js";
 
 let shown = null;
@@ -30,7 +32,7 @@ async function again() {
   const { taskId, content, box } = shown;
   const { task } = await api(`/tasks/${taskId}`);
   const says = JSON.stringify(task);
-  if (shown?.taskId !== taskId || shown.says === says || document.querySelector(".menu")) return; // a click must not lose its button
+  if (shown?.taskId !== taskId || shown.says === says || document.querySelector(".menu") || content.querySelector("textarea:focus")) return; // a click must not lose its button
   shown.says = says;
   content.replaceChildren(...whole(task));
   box.querySelector("h2").textContent = visible(task.title);
@@ -39,15 +41,14 @@ async function again() {
 function whole(task) {
   return [
     acts(task),
+    ...(task.status === "review" ? result(task) : []),
     task.blocked_reason && h("p", { class: "reason" }, h("b", null, `${t("board.blocked_reason")}: `), h("bdi", null, visible(task.blocked_reason))),
     details(task),
     (task.progress > 0 || task.status === "in_progress") && progress(task.progress),
     task.description.length > 0 && section("board.description", prose(task.description)),
-    task.delivery?.commit && section("board.delivery", h("p", null, h("code", null, task.delivery.commit.slice(0, 10)), " ", t(task.delivery.merged ? "board.merged" : "board.not_merged", { branch: task.delivery.branch ?? "-" }), task.delivery.uncommitted > 0 && [" ", chip("pending", t("board.uncommitted", { count: task.delivery.uncommitted }))])),
-    ...words(task),
+    ...(task.status === "review" ? [] : result(task)),
     task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
     task.messages.length + task.questions.length > 0 && section("board.thread", thread(task)),
-    task.receipts.length > 0 && section("board.receipts", receipts(task.receipts)),
     task.subtask_cards.length > 0 && section("board.subtasks", links(task.subtask_cards)),
     task.dependency_cards.length > 0 && section("board.dependencies", links(task.dependency_cards)),
     task.conversations.length > 0 && section("board.conversations", h("ul", { class: "links" }, task.conversations.map((item) => h("li", null,
@@ -62,6 +63,25 @@ function whole(task) {
   ].filter(Boolean);
 }
 
+// What its agent did: its words, its checks, the commit, the changes. It stands first while that is to be reviewed.
+function result(task) {
+  const { delivery } = task;
+  const hasBegun = task.started_at && !["backlog", "todo"].includes(task.status);
+  return [
+    ...words(task),
+    task.receipts.length > 0 && section("board.receipts", receipts(task.receipts)),
+    delivery?.commit && section("board.delivery", h("p", null, h("code", null, delivery.commit.slice(0, 10)), " ", t(delivery.merged ? "board.merged" : "board.not_merged", { branch: delivery.branch ?? "-" }), delivery.uncommitted > 0 && [" ", chip("pending", t("board.uncommitted", { count: delivery.uncommitted }))])),
+    hasBegun && task.assignee_id && section("review.changes", changesOf(task, countRemarks)),
+  ];
+}
+
+const rejecting = (task) => { const n = remarksOn(task.task_id).length; return n ? t("review.reject_with", { n }) : t("board.reject"); };
+
+function countRemarks() {
+  const button = shown?.content.querySelector("[data-mark=reject]");
+  if (button) button.textContent = rejecting({ task_id: shown.taskId });
+}
+
 // What its agent says that it did and what comes next: of what is in review, or of what is done.
 function words(task) {
   const said = [["board.summary", task.completion_summary ?? task.delivery?.summary], ["board.next_steps", task.next_steps ?? task.delivery?.next_steps]];
@@ -69,15 +89,15 @@ function words(task) {
 }
 
 function acts(task) {
-  const moving = h("button", { type: "button", class: "primary", onclick: (event) => menu(event.currentTarget, moves(task), t("board.move")) }, t("board.move"));
-  const others = otherActs(task).map((one) => h("button", { type: "button", class: "ghost", onclick: one.act }, one.text));
-  const isReviewed = task.status === "review" && !task.targets.done;
+  const others = otherActs(task).map((one) => h("button", { type: "button", class: one.kind ?? "ghost", onclick: one.act }, one.text));
+  const isReviewed = task.status === "review" && !task.rechecks && !task.targets.done;
   const decisions = task.approval_status !== "pending" && !isReviewed ? [] : [
-    h("button", { type: "button", class: "good", onclick: () => decide(task, true) }, t("board.approve")),
-    h("button", { type: "button", class: "ghost", onclick: () => decide(task, false) }, t("board.reject")),
+    h("button", { type: "button", class: "good", "data-mark": "approve", onclick: () => decide(task, true) }, t("board.approve")),
+    h("button", { type: "button", class: "bad", "data-mark": "reject", onclick: () => decide(task, false) }, rejecting(task)),
   ];
   const movable = Object.values(task.targets).some((why) => !why);
-  return h("div", { class: "acts" }, statusChip(task.status), h("span", { class: "grow" }), movable && moving, decisions, others);
+  const moving = h("button", { type: "button", class: decisions.length ? "ghost" : "primary", onclick: (event) => menu(event.currentTarget, moves(task), t("board.move")) }, t("board.move"));
+  return h("div", { class: "acts" }, statusChip(task.status), task.rechecks && chip("pending", t("review.rechecking")), h("span", { class: "grow" }), decisions, movable && moving, others);
 }
 
 function details(task) {
@@ -116,7 +136,7 @@ const receipts = (all) => h("ul", { class: "receipts" }, [...all].reverse().map(
     h("summary", null, h("b", null, item.check), " ", chip(item.passed ? "status-done" : "status-blocked", item.passed ? t("board.passed") : (item.failure ?? `exit ${item.exit_code}`)), " ",
       h("small", { class: "hint" }, `${item.seconds.toFixed(1)} s · ${item.head.slice(0, 12)}${item.dirty ? "+" : ""} · `), age(item.finished_at)),
     h("p", null, h("code", null, visible(item.command))),
-    item.last_lines && h("pre", null, visible(item.last_lines))))));
+    item.rows ? item.rows.some((row) => row.length) && h("pre", { class: "screen", tabindex: "0", dir: "ltr" }, drawn(item.rows)) : item.last_lines && h("pre", null, visible(item.last_lines))))));
 
 // The request, the reports and the result, as they were said.
 function thread(task) {

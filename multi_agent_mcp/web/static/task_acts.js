@@ -3,15 +3,40 @@
 import { api, attempt, facts, isAway, t, toast, told, visible } from "./core.js";
 import { ask } from "./dialogs.js";
 import { lookAgain } from "./live.js";
+import { forgetRemarks, remarksOn } from "./review.js";
 
 const UNDO = 12; // seconds
 const titleOf = (task) => visible(task.title);
 const reasonField = () => ({ name: "reason", label: t("board.reason"), kind: "long", rows: 3, hint: t("board.reason_hint") });
 
+// Decides on a request or a review, and says what became of it. A rejection takes the remarks on lines along.
 export async function decide(task, approve) {
-  const act = (given) => api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null, state: task.head ?? null });
+  const remarks = remarksOn(task.task_id);
+  const act = async (given) => {
+    const { task: now } = await api(`/tasks/${task.task_id}/decision`, { approve, reason: given.reason || null, remarks: approve ? [] : remarks, state: task.head ?? null });
+    if (!approve) forgetRemarks(task.task_id);
+    tellOfDecision(now, approve);
+    await lookAgain(["tasks"]);
+  };
+  const note = remarks.length ? t("review.go_along", { n: remarks.length }) : null;
   if (approve) await attempt(() => act({}));
-  else await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act);
+  else await ask(t("board.why_rejected"), [reasonField()], t("board.reject"), act, note);
+}
+
+function tellOfDecision(task, approve) {
+  const words = { title: titleOf(task), agent: task.assignee_id ?? t("nobody") };
+  if (!approve) toast(t(task.status === "in_progress" ? "review.given_back" : "review.rejected", words));
+  else if (task.status === "review") toast(t(task.rechecks ? "review.rechecks" : "review.waits_for_others", words));
+  else toast(t(task.status === "done" ? "review.done" : "review.approved", words));
+}
+
+async function merge(task) {
+  await attempt(async () => {
+    const came = await api(`/tasks/${task.task_id}/merge`, {});
+    const words = { title: titleOf(task), agent: came.agent_id, commit: came.commit?.slice(0, 10), files: visible(came.conflicts.join(", ")) };
+    toast(t(came.merged ? (came.was_there ? "review.was_merged" : "review.merged") : "review.conflicts", words), came.merged ? "good" : "bad");
+    await lookAgain(["tasks"]);
+  });
 }
 
 export async function move(task, status) {
@@ -80,9 +105,12 @@ export function moves(task) {
   }));
 }
 
+const isMergeable = ({ status, delivery }) => status === "done" && delivery?.commit && !delivery.merged && delivery.ahead !== 0 && facts.features.includes("worktrees");
+
 export function otherActs(task) {
   const stoppable = task.status === "in_progress" && task.assignee_id && task.assignee_id !== facts.me;
   return [
+    ...(isMergeable(task) ? [{ text: t("review.merge"), kind: "good", act: () => merge(task) }] : []),
     ...(stoppable ? [{ text: t("board.pause"), act: () => pause(task) }] : []),
     ...(task.paused ? [{ text: t("board.resume"), act: () => resume(task.assignee_id) }] : []),
     ...(["done", "cancelled"].includes(task.status) ? [] : [{ text: `${t("board.assignee")}…`, act: () => assign(task) }]),

@@ -1,0 +1,117 @@
+"""A review in a real browser: what was said, checked and changed, remarks on lines, and what became of a decision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.system.git import git
+from multi_agent_mcp.wiring import Services
+from tests.end_to_end.support import Team
+from tests.web.browsing import Person
+
+TITLE = "Mend the login"
+COLOURS = "printf '\\033[31mFAILED\\033[0m tests/test_login.py\\n'; printf 'ok %0.s' $(seq 200); echo THE-END"
+NAME = "src/<b>\u202ename.py"
+
+
+@pytest.fixture
+def services(team: Team) -> Services:
+    """The services, in a repository, with a check that prints colours and a long line."""
+    project = team.root.parent
+    git(project, "init", "-q", "-b", "main")
+    for key, value in {"user.name": "T", "user.email": "t@example.org"}.items():
+        git(project, "config", key, value)
+    (project / "login.py").write_text("def login():\n    pass\n")
+    (project / ".gitignore").write_text("*\n!*.py\n")
+    git(project, "add", "login.py", ".gitignore", "--force")
+    git(project, "commit", "-q", "-m", "first")
+    settings = team.services.workspace.settings_path
+    settings.write_text(f"{settings.read_text()}\nchecks:\n  tests:\n    run: |-\n      {COLOURS}\n")
+    return open_session(team.root, team.session)
+
+
+@pytest.fixture
+def delivered(services: Services) -> Task:
+    """A task of worker-a in review, whose commit changes two files."""
+    worker = services.agents.get("worker-a")
+    place = Path(services.worktrees.ensure(worker).path)
+    new = NewTask(title=TITLE, assignee_id=worker.id, done_when=("tests", f"review:{services.agents.owner().id}"))
+    (task,) = services.task_creation.create(services.agents.owner(), [new])
+    services.task_changes.start(worker, task.id)
+    (place / "login.py").write_text("def login(name):\n    <script>alert(1)</script>\n")
+    (place / NAME).parent.mkdir()
+    (place / NAME).write_text("".join(f"line {number}\n" for number in range(40)))
+    git(place, "add", "--force", "login.py", "src")
+    git(place, "commit", "-q", "-m", "mend")
+    services.deliveries.deliver(worker, task.id, "The login takes a name.", "Log out next.")
+    services.deliveries.examine(task.id, place, lambda: False)
+    return services.task_changes.get(task.id)
+
+
+def test_a_review_shows_all_there_is_and_its_remarks_reach_the_author(
+    services: Services, delivered: Task, person: Person
+) -> None:
+    assert delivered.status == "review"
+    sheet = person.open_card(TITLE)
+    for said in ("The login takes a name.", "Log out next.", delivered.delivery["head"][:10]):  # type: ignore[index]
+        expect(sheet).to_contain_text(said)
+    sheet.locator(".receipts summary").click()
+    output = sheet.locator(".receipts pre")
+    expect(output).to_contain_text("FAILED tests/test_login.py")
+    expect(output).to_contain_text("THE-END")
+    assert "\ufffd" not in output.inner_text()
+    assert output.evaluate("pre => pre.scrollWidth <= pre.clientWidth && pre.clientWidth < innerWidth")
+    files = sheet.locator(".file")
+    expect(files).to_have_count(2)
+    expect(files.first).to_contain_text("+2 −2")
+    files.first.locator("summary").click()
+    line = files.first.locator(".row.added", has_text="<script>")
+    line.locator("button").click()
+    files.first.locator("textarea").fill("No markup,\nplease.")
+    sheet.locator('[data-mark="reject"]').click()
+    form = person.page.locator("dialog[open]").last
+    expect(form).to_contain_text(person.words("review.go_along", n=1))
+    form.locator("textarea").fill("Once more:")
+    form.locator("[type=submit]").click()
+    toast = person.page.locator(".toast")
+    expect(toast).to_have_text(person.words("review.given_back", title=TITLE, agent="worker-a"))
+    (told,) = services.notifications.waiting("worker-a")
+    assert told.reason == "Once more:\nlogin.py:2: No markup, please."
+    expect(sheet.locator(".chip.status-in_progress").first).to_be_visible()
+
+
+def test_what_was_approved_says_so_and_is_merged_from_the_sheet(
+    services: Services, delivered: Task, person: Person
+) -> None:
+    sheet = person.open_card(TITLE)
+    sheet.locator('[data-mark="approve"]').click()
+    expect(person.page.locator(".toast")).to_have_text(person.words("review.done", title=TITLE))
+    sheet.get_by_role("button", name=person.words("review.merge"), exact=True).click()
+    expect(person.page.locator(".toast").last).to_contain_text(
+        person.words("review.merged", title=TITLE, commit="")[:20]
+    )
+    worktree = services.worktrees.of("worker-a")
+    assert worktree is not None
+    expect(sheet).to_contain_text(person.words("board.merged", branch=worktree.branch))
+    expect(sheet.get_by_role("button", name=person.words("review.merge"), exact=True)).to_have_count(0)
+    project = services.root.parent
+    assert "login(name)" in git(project, "show", "main:login.py")
+
+
+def test_an_approval_whose_checks_run_again_says_so_where_it_waits(
+    services: Services, delivered: Task, person: Person
+) -> None:
+    checks = services.workspace.settings_path
+    checks.write_text(checks.read_text().replace("FAILED", "AGAIN"))  # the receipts are of another command now
+    row = person.page.locator("#attention li", has=person.page.locator(".attention-review"))
+    row.locator('[data-mark="approve"]').click()
+    expect(person.page.locator(".toast")).to_have_text(person.words("review.rechecks", title=TITLE))
+    expect(row).to_contain_text(person.words("review.rechecking"))
+    expect(row.locator('[data-mark="approve"]')).to_have_count(0)
+    expect(person.open_card(TITLE)).to_contain_text(person.words("review.rechecking"))
