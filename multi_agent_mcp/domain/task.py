@@ -441,8 +441,8 @@ class Task(Identified):
             raise Unauthorized("not_assignee", task_id=self.id, assignee_id=self.assignee_id or "-")
 
     def require_writer(self, agent_id: str, agents: Mapping[str, Agent]) -> None:
-        """Raises `Unauthorized` unless the agent is the assignee, the creator or a superior of the assignee, or an
-        owner while the assignee is nobody's id (docs/protocol.md, Hierarchy)."""
+        """Raises `Unauthorized` unless the agent is the assignee, the creator or a superior of the assignee; of a task
+        without one, a superior of the creator; or an owner while that is nobody's id (docs/protocol.md, Hierarchy)."""
         if not self.concerns(agent_id, agents):
             raise Unauthorized("not_task_writer", task_id=self.id, agent_id=agent_id)
 
@@ -453,12 +453,12 @@ class Task(Identified):
 
     def concerns(self, agent_id: str, agents: Mapping[str, Agent]) -> bool:
         """Whether the agent may write the task, and so read its conversations."""
-        assignee = self.assignee_id
-        if agent_id in {assignee, self.created_by}:
+        if agent_id in {self.assignee_id, self.created_by}:
             return True
-        if assignee is not None and assignee not in agents:
+        whose = self.created_by if self.assignee_id is None else self.assignee_id
+        if whose not in agents:
             return agent_id in agents and agents[agent_id].role == "owner"
-        return assignee is not None and is_superior(agent_id, assignee, agents)
+        return is_superior(agent_id, whose, agents)
 
     def require_open(self) -> None:
         """Raises `InvalidStatusTransition` if the task is done or cancelled."""

@@ -42,6 +42,7 @@ STARTING = {
 }
 """What a person's shell reads when it starts."""
 ODD = """\
+set -g no-such-option 1
 set -g destroy-unattached on
 set -s exit-unattached on
 set -g detach-on-destroy off
@@ -171,6 +172,9 @@ def test_hosts_start_as_they_should_whatever_shell_configuration_and_path(
                 assert "SEEN_BY_SHELL" not in seen
             elif shell in ("zsh", "tcsh", "fish"):
                 assert "\nSEEN_BY_SHELL=yes\n" in seen
+        covered = ["tmux", "-S", windows.socket_path, "list-panes", "-a", "-F", "#{pane_in_mode}"]
+        modes = subprocess.run(covered, capture_output=True, text=True, check=True).stdout.split()
+        assert modes == ["0", "0"], "what tmux says of tmux.conf covers no pane"
     finally:
         assert sorted(close_team(windows)) == sorted(commands)
         subprocess.run(["tmux", "-S", windows.socket_path, "kill-server"], capture_output=True, check=False)

@@ -146,7 +146,13 @@ class Panes:
             ["set-option", "-p", "-t", newest, "synchronize-panes", "off"],  # else nothing is ever typed there
         )
         added = _sequence(["new-window", "-a", "-t", f"={self.project}:{{end}}", *window])
-        first = _sequence(["new-session", "-s", self.project, *_SIZE, *window])
+        # A new server shows the errors of tmux.conf over its first pane, where nothing could be typed until a person
+        # had looked at them: nobody scrolls in a pane that was opened just now.
+        uncovered = _sequence(["send-keys", "-t", newest, "-X", "cancel"])
+        first = _sequence(
+            ["new-session", "-s", self.project, *_SIZE, *window],
+            ["if-shell", "-F", "-t", newest, "#{pane_in_mode}", uncovered],
+        )
         exists = f"#{{S:#{{?#{{==:#{{session_name}},{self.project}}},1,}}}}"
         # `destroy-unattached` would end the session with this call. Its own value wins over a person's tmux.conf, and
         # the second time over what a hook of theirs sets when a session or a window is made. `exit-unattached` would

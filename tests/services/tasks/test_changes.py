@@ -100,6 +100,14 @@ def test_the_assignee_the_creator_and_superiors_of_the_assignee_may_move_and_han
     assert services.task_changes.assign(actor, task.id, None)[0].assignee_id is None
 
 
+def test_a_task_of_nobody_is_given_out_by_superiors_of_its_creator_and_by_no_one_else(services: Services) -> None:
+    task = new(services, by="admin", assignee_id=None)
+    for agent_id in ("worker-a", "worker-b"):
+        with pytest.raises(Unauthorized):
+            services.task_changes.set_status(services.agents.get(agent_id), task.id, "cancelled")
+    assert services.task_changes.assign(services.agents.get("owner"), task.id, "worker-a")[0].assignee_id == "worker-a"
+
+
 def test_a_colleague_may_neither_move_nor_hand_over_nor_add_a_part(services: Services, worker_b: Agent) -> None:
     task = new(services)
     before = snapshot(services)
