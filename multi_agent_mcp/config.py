@@ -153,6 +153,8 @@ class Settings:
     """Where spans are exported to; None: nowhere, and OpenTelemetry is not loaded."""
     shell: str = "sh"
     """What reads agents' commands: `sh`, or `default`, the shell of the person whose tmux it is."""
+    statement: bool = True
+    """Whether agents' hosts have the statement (docs/protocol.md, Statement)."""
     features: Any = None
     """What is on and off, as it is written there; see `features.chosen`."""
     created_at: str = ""
@@ -419,6 +421,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_repository(data),
         parse_telemetry(data.get("telemetry")),
         parse_shell(data.get("shell")),
+        parse_usage(data.get("statement"), "statement"),
         data.get("features"),
         str(data.get("created_at") or ""),
     )

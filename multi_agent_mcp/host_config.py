@@ -22,17 +22,17 @@ import tomlkit.items
 from tomlkit.exceptions import TOMLKitError
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.config import python
-from multi_agent_mcp.errors import InvalidArguments, Reason
-from multi_agent_mcp.hosts import Host, hosts
+from multi_agent_mcp.config import child_environment, home_of, python, working_directory
+from multi_agent_mcp.errors import InvalidArguments, Reason, StorageError
+from multi_agent_mcp.hosts import SERVER_NAME, Host, hosts
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external, remove_file
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.hosts import StatementPlace
     from multi_agent_mcp.store.workspace import Workspace
 
-SERVER_NAME = "ipc"
 HOOK_SECONDS = 10
 AGENT = "MULTI_AGENT_MCP_AGENT"
 IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
@@ -52,16 +52,20 @@ def own_file(workspace: Workspace, agent_id: str, name: str) -> Path:
     return workspace.path / "hosts" / f"{agent_id}.{name}"
 
 
-def values(host: Host, workspace: Workspace, agent_id: str) -> dict[str, Any]:
+def values(host: Host, workspace: Workspace, agent_id: str, statement: str = "") -> dict[str, Any]:
     """Returns the values of the placeholders in the host's data. For Gemini CLI and Codex's hooks they name no agent,
-    as the environment does: Codex asks its user once about each text of a hook."""
+    as the environment does: Codex asks its user once about each text of a hook. Our server does not give a `statement`
+    that the host has."""
     where = ["--root", str(workspace.root), "--session", workspace.session, "--agent", agent_id]
     serve, hook = [*python(), "serve"], [*python(), "hook", "--host", host.name]
+    served = [*serve, *(["--no-statement"] if statement else []), *where]
     identity = dict(zip(IDENTITY, (str(workspace.root), workspace.session, agent_id), strict=True))
     found: dict[str, Any] = {
         "program": sys.executable,
-        "server": [*serve, *where],
-        "serve": [*serve, *where][1:],
+        "server": served,
+        "serve": served[1:],
+        "statement": statement,
+        "statement_word": shlex.quote(statement),
         "serve_anyone": serve[1:],
         "identity": identity,
         "whoever": {name: f"${name}" for name in IDENTITY},
@@ -72,16 +76,33 @@ def values(host: Host, workspace: Workspace, agent_id: str) -> dict[str, Any]:
         "hook_milliseconds": HOOK_SECONDS * 1000,
         "version": __version__,
     }
-    for name in host.configuration.own:
+    place = host.configuration.statement
+    for name in (*host.configuration.own, *(place.own if place is not None else ())):
         path = own_file(workspace, agent_id, name)
         found |= {name: shlex.quote(str(path)), f"{name}_uri": path.as_uri()}
+        found[f"{name}_list"] = [str(path)]
         if "/" in name:
             found[name.partition("/")[0]] = shlex.quote(str(path.parent))
     for name, table in host.configuration.shared.items():
         if name.endswith(".toml"):
             found["server_options"] = _server_options(filled(table, found))
             found["hook_options"] = _hook_options(found["hook_anyone"])
+            found["developer_option"] = _developer_option(statement)
     return found
+
+
+def _developer_option(statement: str) -> str:
+    """Returns the statement as Codex's `-c` option, after what its person has there, which an option would replace."""
+    own = ""
+    for directory in (working_directory() / ".codex", home_of("CODEX_HOME", "~/.codex")):
+        try:
+            found = tomllib.loads((read_external(directory / "config.toml") or b"").decode())
+        except (ValueError, StorageError):  # Codex says so itself
+            continue
+        if own := str(found.get("developer_instructions") or ""):
+            break
+    said = "\n\n".join(filter(None, (own, statement)))
+    return f"-c {shlex.quote(f'developer_instructions={toml_value(said)}')}"
 
 
 def filled(data: Any, known: Mapping[str, Any]) -> Any:
@@ -423,21 +444,25 @@ class HostConfiguration:
 class HostConfigurations(Service):
     """The configurations of one session's agents."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, statement_of: Callable[[Agent], str]) -> None:
         super().__init__(session)
+        self._statement_of = statement_of
 
     def of(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
         """Returns the configuration of a host for one agent: in the files of a directory, or for None in the agent's
         own files (or command-line options). For a host that reads only its directory, None is the current one."""
         known, template = hosts()[host], hosts()[host].configuration
-        filling = values(known, self.workspace, agent_id)
-        filling["mcp_config"] = filled(template.words, filling)
+        statement = self._statement(known, agent_id) if directory is None else ""
+        place = template.statement
+        filling = values(known, self.workspace, agent_id, statement)
+        filling["mcp_config"] = filled(_words(template.words, place if statement else None), filling)
         if directory is None:
-            paths = {name: own_file(self.workspace, agent_id, name) for name in template.own}
-            content, start = template.own, template.start
+            content = {**(place.own if place is not None else {}), **template.own}
+            paths = {name: own_file(self.workspace, agent_id, name) for name in content}
+            start = f"{place.start if place is not None and statement else ''}{template.start}"
         if directory is not None or template.is_of_directory:
             paths = {name: (directory or Path()) / name for name in template.shared}
-            content, start = template.shared, template.start_shared
+            content, start = {**template.shared}, template.start_shared
         filling["directory"] = shlex.quote(str(directory))
         files = (HostFile(path, _merge(name, filled(content[name], filling))) for name, path in paths.items())
         return HostConfiguration(host, tuple(files), filled(start, filling))
@@ -457,11 +482,24 @@ class HostConfigurations(Service):
             raise InvalidArguments("host_not_configured", title=title, command=command, file=file)
         known = hosts().get(host_of_agent(agent))
         used = known or hosts()[UNDESCRIBED]
+        statement = self._statement(used, agent.id) if known is not None else ""
         if used.configuration.own:
             self.of(used.name, agent.id).write(self._backups)
         has_settings = used.configuration.settings_option in words_of(agent.command or "")
         words = SERVER_FILE if known is None or has_settings else used.configuration.words
-        return str(filled(words, values(used, self.workspace, agent.id)))
+        words = _words(words, used.configuration.statement if statement else None)
+        return str(filled(words, values(used, self.workspace, agent.id, statement)))
+
+    def _statement(self, host: Host, agent_id: str) -> str:
+        """Returns the agent's statement, if the host has a place for it that nothing of the agent's command fills, and
+        none of its quotes would cut the statement; else "": its server gives it."""
+        agent, place = self.workspace.registry.all().get(agent_id), host.configuration.statement
+        if agent is None or place is None:
+            return ""
+        words = words_of(agent.command or "")
+        is_quoted = any(MCP_CONFIG in word and len(word.split()) > 1 for word in words)
+        given = {part for word in words for part in (word, word.partition("=")[0])}
+        return "" if is_quoted or given & {*place.not_beside} else self._statement_of(agent)
 
     def environment(self, agent: Agent) -> dict[str, str]:
         """Returns the variables that pass `{mcp_config}` to a host without an option for it."""
@@ -469,7 +507,12 @@ class HostConfigurations(Service):
         if known is None or MCP_CONFIG not in (agent.command or ""):
             return {}
         own = known.configuration.environment.items()
-        return {variable: str(own_file(self.workspace, agent.id, name)) for variable, name in own}
+        place = known.configuration.statement if self._statement(known, agent.id) else None
+        directories = {
+            variable: _lengthened(variable, own_file(self.workspace, agent.id, name).parent)
+            for variable, name in (place.directories if place is not None else {}).items()
+        }
+        return {variable: str(own_file(self.workspace, agent.id, name)) for variable, name in own} | directories
 
     def missing_settings(self, agent: Agent) -> str | None:
         """Returns the command to run before `{mcp_config}` can work, or None. What a host reads only in its directory
@@ -502,6 +545,16 @@ class HostConfigurations(Service):
     def _backups(self) -> Path:
         """The directory for copies of changed files, outside of the user's repository."""
         return self.workspace.path / "hosts" / "backups"
+
+
+def _words(words: str, place: StatementPlace | None) -> str:
+    """Returns the words for `{mcp_config}` with those that give the statement."""
+    return words if place is None else f"{words} {place.words}".rstrip()
+
+
+def _lengthened(variable: str, directory: Path) -> str:
+    """Returns the value of a variable that lists directories, with one more."""
+    return ",".join(filter(None, (child_environment().get(variable), str(directory))))
 
 
 def words_of(command: str) -> list[str]:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.team.statement import Statements
     from multi_agent_mcp.services.team.workplaces import Workplaces
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction, Section
     from multi_agent_mcp.services.turn.reading import Reading, Reports
@@ -121,6 +122,7 @@ class ByName:
     answer_budget: AnswerBudget = made(".services.answer_budget:AnswerBudget", limits="settings.limits")
     agents: Agents = made(".services.team.agents:Agents")
     signatures: Signatures = made(".services.team.agents:Signatures")
+    statements: Statements = made(".services.team.statement:Statements")
     operations: Operations = made(".services.operations:Operations", services="applying_operations")
     outbox: Outbox = made(".services.mail:Outbox", announce="doorbell.announce")
     tracking: DeliveryTracking = made(".services.mail:DeliveryTracking")
@@ -179,7 +181,7 @@ class ByName:
     pruning: Pruning = made(".services.doctor.tree:Pruning")
     panes: Panes = made(".doorbell.tmux.notifier:Panes", typist="pane_notifier")
     tool_calls: ToolCalls = made(".hooks.answers:ToolCalls")
-    host_configurations: HostConfigurations = made(".host_config:HostConfigurations")
+    host_configurations: HostConfigurations = made(".host_config:HostConfigurations", statement_of="statements.of")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.limit import LimitRules
     from multi_agent_mcp.domain.usage import UsageRules
 
+SERVER_NAME = "ipc"
+"""The name of our server in hosts' configurations."""
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
 BEGINNINGS = ("startup", "new", "resume", "clear", "compact", "fork")
@@ -34,13 +36,27 @@ AT_TOP = "top_level"
 _DIRECTORY = Path(__file__).parent
 
 
+class StatementPlace(NamedTuple):
+    """The field `configuration.statement`: the `words`, files of the agent (`own`), and variables whose list of
+    directories, parted by commas, is lengthened (`directories`) by which the host gets the statement beside its
+    person's own instructions. A command with one of the words `not_beside` has instructions that ours would replace: it
+    gets none. `start` goes before the command of a person."""
+
+    words: str = ""
+    own: Mapping[str, Any] = {}
+    directories: Mapping[str, str] = {}
+    not_beside: Sequence[str] = ()
+    start: str = ""
+
+
 @dataclass(frozen=True)
 class Configuration:
     """The field `configuration`: `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that
     the host reads in a directory automatically. `words` replace {mcp_config} in a command, with the variables of
     `environment`. `start` is the command with which a person starts the host, `start_shared` the one in such a
     directory. `{name}` is replaced by one of our values (`host_config.py`), or by the path of one of the files. A
-    command with `settings_option` brings its own settings: it gets our server only."""
+    command with `settings_option` brings its own settings: it gets our server only. `statement` says how the host gets
+    the statement; without it our server gives it."""
 
     words: str
     start: str
@@ -49,6 +65,7 @@ class Configuration:
     shared: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     settings_option: str | None = None
+    statement: StatementPlace | None = None
 
     @property
     def is_of_directory(self) -> bool:
@@ -197,6 +214,10 @@ def _is_host(fields: Mapping[str, Any]) -> bool:
     return "configuration" in fields
 
 
+def _configuration(statement: Mapping[str, Any] | None = None, **fields: Any) -> Configuration:
+    return Configuration(**fields, statement=None if statement is None else StatementPlace(**statement))
+
+
 @cache
 def _host(name: str) -> Host:
     fields = description(name)
@@ -206,7 +227,7 @@ def _host(name: str) -> Host:
         fields["install"],
         fields["proven"],
         fields["command"],
-        Configuration(**fields["configuration"]),
+        _configuration(**fields["configuration"]),
         tuple(fields.get("channels", WITHOUT_A_HOST)),
         HookAnswers(**fields.get("hook_answers", {})),
         tuple(fields.get("briefed_at", ())),

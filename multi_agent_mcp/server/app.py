@@ -74,7 +74,7 @@ class App:
         self.server: Server[Any] = Server(
             "multi-agent-mcp",
             version=__version__,
-            instructions=binding.services.texts("server.instructions"),
+            instructions=binding.services.statements.instructions(binding.told),
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),

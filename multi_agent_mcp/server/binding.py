@@ -100,6 +100,8 @@ class Binding:
         """For which session, which thread and which state of the hooks' file the host's conversation is noted."""
         self._place: dict[str, Any] = {}
         """The fields of this session's pane, and its Codex thread once known: where its doorbell rings."""
+        self.gives_statement = True
+        """Whether the server has to give the statement, as its host has no other place for it."""
         self._briefing = Briefing(services)
         self._bound_at = services.clock()
         self._doorbell: DoorbellThread | None = None
@@ -164,6 +166,11 @@ class Binding:
             "multi_agent_mcp.session.id": record.id,
             "multi_agent_mcp.purpose": record.purpose,
         }
+
+    @property
+    def told(self) -> Agent | None:
+        """The bound agent, if it is this server that has to give it the statement."""
+        return self.agent() if self.session is not None and self.gives_statement else None
 
     def agent(self) -> Agent:
         """The bound agent's current record in the registry."""

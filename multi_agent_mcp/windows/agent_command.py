@@ -18,8 +18,8 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, load_profiles
 from multi_agent_mcp.doorbell.tmux.team_panes import filled, is_compound, programs_of
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config import MCP_CONFIG, SERVER_NAME, host_of_agent, program_name, words_of
-from multi_agent_mcp.hosts import Host, Resume, host_named
+from multi_agent_mcp.host_config import MCP_CONFIG, host_of_agent, program_name, words_of
+from multi_agent_mcp.hosts import SERVER_NAME, Host, Resume, host_named
 from multi_agent_mcp.hosts import hosts as known_hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
 from multi_agent_mcp.services.sessions.host_conversations import is_anothers

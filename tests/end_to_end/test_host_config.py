@@ -296,9 +296,12 @@ def test_codexs_options_say_the_same_as_its_file_and_pass_the_panes_variables_on
         encoding="utf-8",
         check=True,
     ).stdout.splitlines()
-    options = tomllib.loads("\n".join(option for option in printed if option != "-c"))["mcp_servers"]["ipc"]
+    given = tomllib.loads("\n".join(option for option in printed if option != "-c"))
+    assert given["developer_instructions"] == team.services.statements.of(team.services.agents.get("worker-a"))
+    options = given["mcp_servers"]["ipc"]
     assert options.pop("env_vars") == ["MULTI_AGENT_MCP_PURPOSE", "TMUX", "TMUX_PANE"]
     table = tomllib.loads(_shown(team, "codex", "--directory", "work")["content"])["mcp_servers"]["ipc"]
+    options["args"].remove("--no-statement")
     assert options == table
     assert table["required"] is True
     assert table["default_tools_approval_mode"] == "approve"
@@ -308,13 +311,23 @@ def test_a_command_in_a_team_is_given_what_its_host_takes(team: Team) -> None:
     services = team.services
     agent = replace(services.agents.get("worker-a"), prompt="")
     hosts = services.workspace.path / "hosts"
+    stated = f"--append-system-prompt {shlex.quote(services.statements.of(agent))}"
     for command, expected in {
         "cat {mcp_config}": f"cat {hosts}/worker-a.mcp.json",
         "claude --mcp-config {mcp_config}": (
-            f"claude --mcp-config {hosts}/worker-a.mcp.json --settings {hosts}/worker-a.settings.json"
+            f"claude --mcp-config {hosts}/worker-a.mcp.json --settings {hosts}/worker-a.settings.json {stated}"
         ),
-        "claude --settings x --mcp-config {mcp_config}": f"claude --settings x --mcp-config {hosts}/worker-a.mcp.json",
+        "claude --settings x --mcp-config {mcp_config}": (
+            f"claude --settings x --mcp-config {hosts}/worker-a.mcp.json {stated}"
+        ),
+        "claude --append-system-prompt mine --mcp-config {mcp_config} --settings x": (
+            f"claude --append-system-prompt mine --mcp-config {hosts}/worker-a.mcp.json --settings x"
+        ),
+        "sh -c 'claude --settings x --mcp-config {mcp_config}'": (
+            f"sh -c 'claude --settings x --mcp-config {hosts}/worker-a.mcp.json'"
+        ),
     }.items():
+        services.agents.change("worker-a", command=command)
         assert command_of(services, replace(agent, command=command)) == expected
     assert read(hosts / "worker-a.mcp.json")["mcpServers"]["ipc"]["command"] == COMMAND[0]
     assert list(read(hosts / "worker-a.settings.json")["hooks"]) == OF_CLAUDE

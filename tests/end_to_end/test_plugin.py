@@ -72,7 +72,8 @@ def test_without_an_agent_it_says_how_to_make_a_team_and_with_one_it_is_the_agen
 
     hello, tools, _ = _started(_of(team, AGENT="worker-a"), tmp_path)
     assert "get_next_action" in tools
-    assert hello["instructions"].startswith(catalogue(team.services.texts.language)("server.instructions")[:40])
+    said = team.services.statements
+    assert hello["instructions"] == said.instructions(team.services.agents.get("worker-a"))
 
     hello, tools, answer = _started(_of(team, AGENT="nobody"), tmp_path)
     assert "nobody" in hello["instructions"], "a host shows only that a server has ended, not why"

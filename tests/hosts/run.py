@@ -28,6 +28,7 @@ from tests.hosts.replies import Json
 from tests.hosts.sandboxed import SANDBOXED_SCENARIOS, SandboxedScenario
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
+from tests.hosts.stated import STATED_SCENARIOS
 from tests.hosts.worktrees import WorktreesScenario
 
 AnyScenario = PluginScenario | Scenario | AwakeScenario | LastingScenario | SandboxedScenario | WorktreesScenario
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
             *CHANGED_SCENARIOS,
             *PLUGIN_SCENARIOS,
             *SANDBOXED_SCENARIOS,
+            *STATED_SCENARIOS,
             WorktreesScenario(),
         ]
         for scenario in scenarios:

@@ -128,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--plugin", action="store_true", help="serve whoever the environment names; without an agent, say what to do"
     )
+    parser.add_argument(
+        "--no-statement", action="store_true", help="the host has the statement among its operator's instructions"
+    )
     return parser
 
 
@@ -149,6 +152,7 @@ def _bound(services: Services, options: argparse.Namespace, environment: Environ
     if purpose is not None:
         require_choice("purpose", purpose, PURPOSES)
     binding = Binding(services, pane=environment.pane, purpose=purpose)
+    binding.gives_statement = not options.no_statement
     agent_id = environment.agent if options.agent is None else options.agent
     if agent_id is not None:
         binding.bind_process(agent_id, passkey)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -39,6 +39,12 @@ _CHOICES: Mapping[str, Sequence[str | None]] = {
     "spawn": (ON_DEMAND, None),
     "shell": (*config.SHELLS, None),
 }
+_OF_AGENTS: Mapping[str, Callable[[Any, str], object]] = {
+    "usage": config.parse_usage,
+    "statement": config.parse_usage,
+    "on_limit": config.parse_on_limit,
+}
+"""Settings of the team that an agent may have of its own."""
 PROMPT_CHARACTERS = 1_000
 _QUOTED = r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\[^\n]"""
 _FOLD = re.compile(rf"({_QUOTED})|\\\n|[ \t]*\n[ \t]*(?=-|\{{\w+\}})", re.DOTALL)
@@ -71,6 +77,7 @@ class Team:
     repository: Mapping[str, Any] = field(default_factory=dict)
     telemetry: Mapping[str, Any] = field(default_factory=dict)
     shell: str = "sh"
+    statement: bool = True
     features: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -87,6 +94,7 @@ class Team:
             "done_when": list(self.done_when),
             "telemetry": dict(self.telemetry),
             "shell": None if self.shell == "sh" else self.shell,
+            "statement": None if self.statement else "off",
             "features": dict(self.features),
         }
         resume = {} if self.resume else {"resume": False}
@@ -160,7 +168,7 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     require_sound(data.get("features"))
     for record in data["agents"]:
         config.parse_limits(record.get("limits"))
-        for key, parse in (("usage", config.parse_usage), ("on_limit", config.parse_on_limit)):
+        for key, parse in _OF_AGENTS.items():
             if key in record:
                 parse(record[key], f"{record['id']}.{key}")
     wanted = config.parse_done_when(data.get("done_when"))
@@ -169,6 +177,7 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
         "usage": config.parse_usage(data.get("usage")),
         "resume": config.parse_resume(data.get("resume")),
         "shell": config.parse_shell(data.get("shell")),
+        "statement": config.parse_usage(data.get("statement"), "statement"),
         "on_limit": config.parse_on_limit(data["on_limit"]) if "on_limit" in data else None,
         "done_when": require_conditions(wanted, config.parse_checks(data.get("checks"))),
     }
