@@ -11,7 +11,7 @@ from tests.hosts.lasting import LastingScenario, LastingTeam
 from tests.hosts.scenarios import Measured
 from tests.hosts.scripted_model import PATIENCE_SECONDS
 
-BEGINNING = "This team's owner has started you with multi-agent-mcp as worker-a, worker of the team demo"
+BEGINNING = "This team's owner has started you (by multi-agent-mcp) as worker-a, worker of the team demo"
 
 
 def places(body: Any, where: str = "") -> Iterator[str]:
