@@ -26,6 +26,7 @@ from multi_agent_mcp.cli.mail import spoken_lines
 from multi_agent_mcp.cli.rendering import folded, is_terminal, local_time, local_words, painted, short_id, words_of_code
 from multi_agent_mcp.config import find_root, no_session, read_environment, session_names, working_directory
 from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import columns, display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
@@ -65,6 +66,8 @@ def show(context: SessionContext, id_: str) -> None:
         raise
     facts = {name: value for name, value in as_json(place.entity).items() if name not in SECRETS}
     path = str(place.path.relative_to(services.path))
+    if isinstance(place.entity, Task):  # whoever may review it has seen what it delivers, as with `task show`
+        services.deliveries.show(context.agent(None).id, [place.entity])
     lines = [*entity_lines(place.entity, context.texts, {"path": path}), *_further(context, kind.name, place.id)]
     context.answer({"kind": kind.name, "id": place.id, "path": path, kind.name: facts}, lines)
 

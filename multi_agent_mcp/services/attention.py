@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
+from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.features.ours import ALL
@@ -217,7 +218,7 @@ class Attention(Service):
             if look.state not in (DIALOG, LOGIN):
                 continue
             dialog = panes.dialogs.get(agent_id)
-            words = " ".join(dialog.text.split()) if dialog else ""
+            words = quoted(dialog.text) if dialog else ""
             yield Item(
                 kind=look.state,
                 agent_id=agent_id,
@@ -233,13 +234,12 @@ class Attention(Service):
         """Yields items for the questions to this person, and for overdue ones that the person is told of."""
         for question in self.questions.of_person(person.id):
             key = "overdue" if question.is_due(self.clock()) else "question"
-            words = " ".join(question.question.split())
             yield Item(
                 kind="question",
                 agent_id=question.asker_id,
                 id=question.id,
                 since=question.created_at,
-                text=self.session.people(f"attention.{key}", question=words, to_id=question.to_id),
+                text=self.session.people(f"attention.{key}", question=quoted(question.question), to_id=question.to_id),
                 command=f"multi-agent-mcp answer {question.id}",
                 machine=self.workspace.elsewhere(person),
                 question=question,
@@ -337,7 +337,7 @@ class Attention(Service):
                 agent_id=task.created_by,
                 id=task.id,
                 since=task.created_at,
-                text=self.session.people("attention.request", title=task.title),
+                text=self.session.people("attention.request", title=quoted(task.title)),
                 command=f"multi-agent-mcp task approve {task.id}",
                 machine=self.workspace.elsewhere(person),
             )
@@ -354,7 +354,7 @@ class Attention(Service):
                 agent_id=task.assignee_id,
                 id=task.id,
                 since=task.status_since,
-                text=self.session.people(f"attention.{kind}", title=task.title),
+                text=self.session.people(f"attention.{kind}", title=quoted(task.title)),
                 command=f"multi-agent-mcp task {command} {task.id}",
                 machine=self.workspace.elsewhere(person),
                 approved=not waiting,
@@ -368,7 +368,9 @@ class Attention(Service):
                     agent_id=task.assignee_id,
                     id=task.id,
                     since=task.status_since,
-                    text=self.session.people("attention.blocked", title=task.title, reason=task.blocked_reason or "-"),
+                    text=self.session.people(
+                        "attention.blocked", title=quoted(task.title), reason=quoted(task.blocked_reason or "-")
+                    ),
                     command=f"multi-agent-mcp task show {task.id}",
                 )
 
@@ -377,7 +379,9 @@ class Attention(Service):
             if (pause := self.derived.pause_of(agent.id)) is not None:
                 # The system pauses only an agent whose budget is used up.
                 by_system = pause.sender_id is None and "usage" in self.session.features
-                words = self.session.people("attention.paused", by=pause.sender_id or "-", reason=pause.reason or "-")
+                words = self.session.people(
+                    "attention.paused", by=pause.sender_id or "-", reason=quoted(pause.reason or "-")
+                )
                 yield Item(
                     kind="budget" if by_system else "paused",
                     agent_id=agent.id,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import COMMANDS
 from tests.cli.conftest import Ask, Run
 from tests.cli.test_terminal import in_terminal
@@ -157,3 +158,15 @@ def test_mail_from_the_ends_of_the_calendar_is_read_searched_and_traced(
         assert shown.exit_code == 0, (command, shown.output, shown.exception)
     monkeypatch.undo()
     time.tzset()
+
+
+def test_what_a_reviewer_is_shown_by_its_id_may_be_approved(ask: Ask, run: Run, session: Path) -> None:
+    task_id = ask("task", "add", "Build", "--assignee", "worker-a", "--done-when", "review")["task_id"]
+    ask("task", "status", task_id, "in_progress", "--as", "worker-a")
+    services = open_session(session.parent, "demo")
+    worker = services.agents.get("worker-a")
+    for summary in ("some of it", "all of it"):
+        services.deliveries.settle(services.deliveries.deliver(worker, task_id, summary))
+    assert json.loads(run("task", "approve", task_id, "--json").stdout)["error"] == "not_proven"
+    run("show", task_id)
+    assert ask("task", "approve", task_id)["status"] == "done"

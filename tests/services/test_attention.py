@@ -182,13 +182,13 @@ def test_a_command_that_died_at_once_is_said_until_its_agent_runs(services: Serv
 def test_a_paused_agent_whose_host_works_on_is_shown_so(services: Services, panes: Panes, clock: Clock) -> None:
     services.interrupts.pause("worker-a", None, sender_id="admin", reason="lunch")
     panes.shows = ("claude", "busy")
-    assert waiting(services, panes)[0].text == "paused by admin (lunch)"
+    assert waiting(services, panes)[0].text == "paused by admin: “lunch”"
     clock.advance(61)
     (found,) = (item for item in waiting(services, panes) if item.kind == "paused")
-    assert found.text == "claude works on nevertheless: paused by admin (lunch)"
+    assert found.text == "claude works on nevertheless: paused by admin: “lunch”"
     panes.shows = ("claude", "idle")
     (found,) = (item for item in waiting(services, panes) if item.kind == "paused")
-    assert found.text == "paused by admin (lunch)"
+    assert found.text == "paused by admin: “lunch”"
 
 
 def test_who_is_paused_and_the_owners_own_wait_are_listed_with_the_commands_that_end_them(
@@ -202,7 +202,7 @@ def test_who_is_paused_and_the_owners_own_wait_are_listed_with_the_commands_that
         ("paused", "worker-a", "multi-agent-mcp resume worker-a"),
         ("wait", "admin", "multi-agent-mcp wait end"),
     ]
-    assert found[0].text == "paused by admin (lunch)"
+    assert found[0].text == "paused by admin: “lunch”"
     assert waiting_for(services, panes, "admin") == ["paused"]
     services.interrupting.resume(owner, "worker-a")
     services.owner_waits.unlock(owner, owner)
@@ -365,7 +365,7 @@ def test_a_question_that_a_profile_describes_comes_with_its_words_and_choices(se
     panes.dialog = Dialog("permission", "rm -r build\nDo you want to proceed?", (Choice("1", "Yes"), Choice("2", "No")))
     (item,) = waiting(services, panes)
     assert (item.kind, item.command) == ("dialog", "multi-agent-mcp answer worker-a")
-    assert item.text.endswith("rm -r build Do you want to proceed?")
+    assert item.text.endswith("rm -r build Do you want to proceed?”")
     assert [choice["label"] for choice in item.as_answer()["dialog"]["choices"]] == ["Yes", "No"]
 
 
