@@ -25,7 +25,7 @@ from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 
 PACKAGE = str(Path(multi_agent_mcp.__file__).parent)
 ROUNDS = 3
-SETTLED = 0.05
+SETTLED = 0.1
 """Seconds after which an index is trusted (`system/file_status.py`)."""
 
 
@@ -45,8 +45,11 @@ class Seat:
         return result.structured_content or {}
 
 
-def counted(call: Callable[[], Any]) -> Counter[str]:
-    """The package's functions that a call runs, and how often; a generator counts each time that it goes on."""
+def counted(call: Callable[[], Any], seat: Seat | None = None) -> Counter[str]:
+    """The package's functions that a call runs, and how often; a generator counts each time that it goes on. Before, a
+    call of this seat confirms what its last one has handed out."""
+    if seat is not None:
+        seat.call("get_unread_count")
     time.sleep(SETTLED)
     found: Counter[str] = Counter()
 
@@ -76,22 +79,23 @@ def _round(number: int, owner: Seat, admin: Seat, worker: Seat) -> Iterator[tupl
     made: Answer = {}
     asked: Answer = {}
     wanted = [{"title": f"task {number}", "assignee_id": "worker"}]
-    yield "create", counted(lambda: made.update(admin.call("create_tasks_batch", tasks=wanted)))
-    worker.call("send_message", receiver_id="admin", content="x")
+    yield "create", counted(lambda: made.update(admin.call("create_tasks_batch", tasks=wanted)), admin)
+    for _ in range(2):  # the notification waits, and has been seen
+        counted(lambda: worker.call("send_message", receiver_id="admin", content="x"))
     yield "send", counted(lambda: worker.call("send_message", receiver_id="admin", content="x"))
     worker.call("get_notifications")
     task_id = made["tasks"][0]["task_id"]
     worker.call("update_task_status", task_id=task_id, status="in_progress")
     admin.call("read_messages")
     change = {"task_id": task_id, "status": "blocked", "blocked_reason": "wait"}
-    yield "block", counted(lambda: owner.call("update_task_status", **change))
+    yield "block", counted(lambda: owner.call("update_task_status", **change), owner)
     yield "interrupted", counted(lambda: worker.call("get_unread_count"))
     worker.call("get_notifications")
     admin.call("get_notifications")
-    yield "ask", counted(lambda: asked.update(worker.call("ask", question=f"Which of {number}?")))
+    yield "ask", counted(lambda: asked.update(worker.call("ask", question=f"Which of {number}?")), worker)
     admin.call("get_notifications")
     given = {"question_id": asked["question_id"], "answer": "this"}
-    yield "answer", counted(lambda: admin.call("answer_question", **given))
+    yield "answer", counted(lambda: admin.call("answer_question", **given), admin)
     worker.call("get_notifications")
 
 

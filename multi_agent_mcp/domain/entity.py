@@ -105,10 +105,10 @@ def plain_value(value: Any) -> Any:
 
 def json_value(value: Any) -> Any:
     """A YAML value as a JSON value: dates, sets, bytes and infinities, which JSON lacks, become strings or lists."""
-    if isinstance(value, dict):
-        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, dict):  # nearly all of what a history says is texts
+        return {str(key): item if type(item) is str else json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_value(item) for item in value]
+        return [item if type(item) is str else json_value(item) for item in value]
     if isinstance(value, set):
         return sorted(str(item) for item in value)
     if isinstance(value, date):

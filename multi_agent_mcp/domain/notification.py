@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, Self
 
+from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.task import (
@@ -22,9 +24,10 @@ from multi_agent_mcp.domain.task import (
     Task,
     new_value,
     old_value,
+    open_reviews,
 )
 from multi_agent_mcp.domain.times import parse_time
-from multi_agent_mcp.errors import InvalidStatusTransition
+from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
 
 CHAT_NOTICE = "chat_session_notification"
 TYPES = ("interrupt", "status_change", CHAT_NOTICE, "message")
@@ -39,6 +42,7 @@ ACTIONS = (
 )
 ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "deadlock_suspected"
 """The actions of the notifications about questions."""
+PAUSING = ("pause", "resume")
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
 """The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""
 
@@ -285,9 +289,13 @@ def _assignment(arrival: Arrival, task: Task, at: datetime, by: str | None) -> N
 def announcement_of(task: Task) -> Notification | None:
     """What tells an assignee of a task that waits for it, or was given back by a reviewer, whether it knows or not;
     None for one that does not wait."""
-    arrival = arrival_of(task)
-    if arrival is None:
-        return rejection_of(task)
+    return arrived(task) or rejection_of(task)
+
+
+def arrived(task: Task) -> Notification | None:
+    """As `announcement_of`, for a task that waits."""
+    if (arrival := arrival_of(task)) is None:
+        return None
     return _assignment(arrival, task, arrival.at, None if arrival.by == task.assignee_id else arrival.by)
 
 
@@ -466,3 +474,95 @@ def _reason(entry: Mapping[str, Any]) -> str | None:
     if len(reason) > REASON_CHARACTERS:
         return f"{reason[:REASON_CHARACTERS]}… ({len(reason)})"
     return reason if reason.strip() else None
+
+
+# What follows from entities: the notifications that one gives rise to while it is as it is, and whether one that was
+# written follows still. A kind of entities names its rules in its `features.Kind`.
+#
+# Everything here is computed from entities and the team alone. So every process computes the same, under the same ids:
+# whoever looks next writes what a killed process did not, and marks read what follows no more.
+
+Agents = Mapping[str, Agent]
+"""The agents of a team by id, removed ones included."""
+
+
+class Following(NamedTuple):
+    """Notifications of one kind. `of` returns those that follow from an entity (None counts as none); without it some
+    service writes them, as more than the entity decides. `stands` says whether a written one follows still: by default
+    if it is one of them, or a reminder of one. `from_all`: it follows from all open entities of the kind together."""
+
+    of: Callable[[Any, Agents], Iterable[Notification | None]] | None = None
+    stands: Callable[[Notification, Any, Agents], bool] | None = None
+    from_all: bool = False
+
+    def is_cause(self, notice: Notification, entity: Any, agents: Agents) -> bool:
+        """Whether the notification follows from this entity now."""
+        if self.stands is not None:
+            return self.stands(notice, entity, agents)
+        present = self.of(entity, agents) if self.of is not None else ()
+        return any(found is not None and tells(notice.id, found.id) for found in present)
+
+
+Rules = Mapping[str, Following]
+"""By the action of notifications. One whose action is in no rules follows from nothing that could change: it stands
+until it is read."""
+
+
+def following(rules: Rules, entity: Any, agents: Agents) -> Iterator[Notification]:
+    """Everything that follows from an entity, for agents that are in the team: a hand-written file may name anything as
+    an agent."""
+    for rule in dict.fromkeys(rules.values()):
+        for notice in rule.of(entity, agents) if rule.of is not None else ():
+            if notice is not None and (target := agents.get(notice.target_agent_id)) and not target.removed:
+                yield notice
+
+
+def told_of_block(task: Task, agents: Agents) -> set[str]:
+    """The agents to notify when an assignee blocks its task: its reports' recipient and the task's creator."""
+    told = {task.created_by}
+    with suppress(Refusal):  # it has no superior, or the hierarchy is broken
+        told.add(report_recipient(task.assignee_id or "", agents).id)
+    return told - {task.assignee_id}
+
+
+def _blocks(task: Task, agents: Agents) -> Iterable[Notification]:
+    return blocks_of(task, told_of_block(task, agents)) if task.status == "blocked" else ()
+
+
+def _is_block(notice: Notification, task: Task, _: Agents) -> bool:
+    """Whoever it was that had to be told, if the hierarchy has changed since."""
+    return any(notice.id == found.id for found in blocks_of(task, [notice.target_agent_id]))
+
+
+def _reviews(task: Task, agents: Agents) -> Iterable[Notification]:
+    reviewers = open_reviews(task, agents).values()
+    return review_requests_of(task, {who for who in reviewers if who is not None}) if reviewers else ()
+
+
+def _stops(notice: Notification, task: Task, _: Agents) -> bool:
+    return not notice.interrupts or still_stops(notice, task)
+
+
+_STOPPED = Following(lambda task, _: [interrupt_of(task)], _stops)
+
+OF_TASK: Rules = {
+    **dict.fromkeys(INTERRUPT_ACTIONS.values(), _STOPPED),
+    TASK_ASSIGNED: Following(lambda task, _: [arrived(task)]),
+    TASK_UPDATED: Following(lambda task, _: [update_of(task)]),
+    REVIEW_REJECTED: Following(lambda task, _: [None if task.is_examined else rejection_of(task)]),
+    TASK_WITHDRAWN: Following(lambda task, _: [withdrawal_of(task)]),
+    TASK_BLOCKED: Following(_blocks, _is_block),
+    REVIEW_REQUESTED: Following(_reviews),
+}
+
+
+OF_DELEGATION: Rules = {DELEGATION: Following(lambda delegation, _: [delegation_of(delegation)])}
+
+
+def _is_last(notice: Notification, others: Iterable[Notification], _: Agents) -> bool:
+    """Whether no later resumption ended this pause, nor a later pause this resumption."""
+    opposites = (other for other in others if other.action in PAUSING and other.action != notice.action)
+    return not any(other.created_at > notice.created_at for other in opposites)
+
+
+OF_NOTIFICATION: Rules = dict.fromkeys(PAUSING, Following(stands=_is_last, from_all=True))

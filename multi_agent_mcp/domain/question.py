@@ -13,7 +13,17 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified, is_name
-from multi_agent_mcp.domain.notification import ANSWER, ASKED, DEADLOCK, OVERDUE, Notification, derived_id
+from multi_agent_mcp.domain.notification import (
+    ANSWER,
+    ASKED,
+    DEADLOCK,
+    OVERDUE,
+    Agents,
+    Following,
+    Notification,
+    Rules,
+    derived_id,
+)
 from multi_agent_mcp.domain.task import QUESTION, Change, Task, history_entry, old_value
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
@@ -256,6 +266,27 @@ def _circle(first: Question, by_asker: Mapping[str, list[Question]]) -> tuple[Qu
         seen |= {question.to_id for question in onward}
         ways += [(*way, question) for question in onward]
     return ()
+
+
+def _is_asked(notice: Notification, question: Question, _: Agents) -> bool:
+    return not question.settled and notice.target_agent_id == question.to_id
+
+
+def _is_overdue(_notice: Notification, question: Question, _: Agents) -> bool:
+    return not question.settled
+
+
+def _is_circle(notice: Notification, questions: Iterable[Question], _: Agents) -> bool:
+    circles = cycles(question for question in questions if question.park and not question.settled)
+    return any(deadlock_notice(circle, notice.target_agent_id).id == notice.id for circle in circles)
+
+
+OF_QUESTION: Rules = {
+    ASKED: Following(stands=_is_asked),
+    OVERDUE: Following(stands=_is_overdue),
+    DEADLOCK: Following(stands=_is_circle, from_all=True),
+}
+"""They are written by `services.questions`, which also parks tasks and lets deadlines pass."""
 
 
 # A dialog in which a host asks the human at its pane, and its choices (docs/protocol.md, Answering a dialog).

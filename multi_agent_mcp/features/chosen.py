@@ -70,7 +70,7 @@ def code_of(feature: Feature) -> list[str]:
     named = chain(
         (command.where for command in feature.commands.values()),
         (endpoint.where for endpoint in feature.endpoints),
-        (kind.entity for kind in feature.kinds),
+        (where for kind in feature.kinds for where in (kind.entity, kind.follows)),
         (*feature.tools, *feature.items, *feature.briefing, *feature.judges, feature.texts, feature.still_open),
         (*feature.checks.values(), *feature.verifications.values()),
     )

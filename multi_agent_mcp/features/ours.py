@@ -82,7 +82,7 @@ MAIL = Feature(
     name="mail",
     kinds=(
         Kind("ipc", "msg", "message", is_searched=True),
-        Kind("notifications", "ntf", "notification"),
+        Kind("notifications", "ntf", "notification", follows=".domain.notification:OF_NOTIFICATION"),
         Kind("owner_wait"),
     ),
     topics={
@@ -123,7 +123,7 @@ CHAT = Feature(
     name="chat",
     kinds=(
         Kind("conversations", "cnv", "conversation", "shared", is_searched=True),
-        Kind("delegations", "dlg", "delegation", "shared"),
+        Kind("delegations", "dlg", "delegation", "shared", follows=".domain.notification:OF_DELEGATION"),
     ),
     topics={"conversations": "conversations", "delegations": "conversations"},
     operations=("conversations",),
@@ -153,7 +153,7 @@ CHAT = Feature(
 
 TASKS = Feature(
     name="tasks",
-    kinds=(Kind("tasks", "tsk", "task", "shared", is_searched=True),),
+    kinds=(Kind("tasks", "tsk", "task", "shared", is_searched=True, follows=".domain.notification:OF_TASK"),),
     topics={"tasks": "tasks"},
     operations=("task_creation", "task_changes", "interrupting", "deliveries", "next_action"),
     tools=(".server.tools.tasks:TOOLS",),
@@ -203,7 +203,7 @@ OVERVIEW = Feature(
 QUESTIONS = Feature(
     name="questions",
     optional=True,
-    kinds=(Kind("questions", "qst", "question", "shared", is_searched=True),),
+    kinds=(Kind("questions", "qst", "question", "shared", is_searched=True, follows=".domain.question:OF_QUESTION"),),
     topics={"questions": "questions"},
     tools=(".server.tools.questions:TOOLS",),
     phrases={

@@ -241,8 +241,8 @@ def written(tool: str, **arguments: Any) -> str:
 @dataclass
 class Call:
     """One tool call of a bound process. A tool that counts the unread mail stores the number in `unread`, and one whose
-    answer has the briefing sets `carries_briefing`. `still` is what is known if there was nothing to do beside the tool
-    when it was last looked for."""
+    answer has the briefing sets `carries_briefing`. `still` is what is known if there was nothing to do beside the
+    tool, and no interrupt waited, when that was last looked for."""
 
     binding: Binding
     session: LiveSession
@@ -279,8 +279,8 @@ class Call:
     def pending(self) -> Pending:
         """What notifications wait now. Raises `StorageError`."""
         upkeep = self.services.upkeep
-        self.still = upkeep.still(self.me.id)
-        return NOTHING if self.still is not None else upkeep.refresh(self.me.id, self.purpose)
+        self.still = upkeep.still(self.me.id, self.purpose)
+        return upkeep.refresh(self.me.id, self.purpose) if self.still is None else self.still.pending
 
     def interrupted(self) -> bool:
         """Whether an interrupt waits, which ends a waiting call."""
@@ -434,7 +434,8 @@ class Middleware:
             session.touch()
             confirmation.open(session)
             me = self.binding.acting()
-            call = Call(self.binding, session, me, confirmation, self.services.upkeep.begin(me.id))
+            still = self.services.upkeep.begin(me.id, session.record.purpose)
+            call = Call(self.binding, session, me, confirmation, still)
         except Refusal as refusal:
             return refused(refusal, self._texts, notification=self._nothing)
         result = self._bound(call, self.tools[name], arguments)

@@ -264,8 +264,11 @@ class QuestionEffects(Service):
         """Follows every question that is open, or settled and not archived. Costs a few stat(2) while nothing has
         changed and no deadline has passed. Never raises: the next look tries again."""
         try:
-            if not self._is_as_seen():
-                self._look()
+            with self.workspace.files.looks.once():
+                if self.is_as_seen():
+                    return
+                found = self._found()
+            self._follow_all(*found)
         except Refusal as refusal:
             logger.warning("questions could not be followed: %s", refusal)
 
@@ -289,22 +292,28 @@ class QuestionEffects(Service):
             self._await_answer(question, acting=acting)
         return question
 
-    def _is_as_seen(self) -> bool:
+    def is_as_seen(self) -> bool:
+        """Whether nothing has changed, and no deadline has passed, since all questions were followed."""
         if self._seen is None or self.workspace.registry.all() is not self._seen_agents:
             return False
         if self._next_deadline is not None and self._next_deadline <= self.clock():
             return False
         return all(directory.looked() == version for directory, version in self._seen.items())
 
-    def _look(self) -> None:
+    def _found(self) -> tuple[Mapping[str, Agent], dict[Directory[Any], int], list[Question]]:
+        """The team, the directories with their versions before the questions are followed, and the questions."""
         agents, home = self.workspace.registry.all(), self.workspace.questions.directory(WHOLE)
         seen: dict[Directory[Any], int] = {home: home.looked()}
-        failed = False
         questions = [question for _, question in home.entities()]
         for asker_id in {question.asker_id for question in questions if question.task_id} & agents.keys():
             directory = self.workspace.tasks.directory(asker_id)
             seen[directory] = directory.looked()
-        followed = []
+        return agents, seen, questions
+
+    def _follow_all(
+        self, agents: Mapping[str, Agent], seen: Mapping[Directory[Any], int], questions: Iterable[Question]
+    ) -> None:
+        failed, followed = False, []
         for question in questions:
             try:
                 followed.append(self.follow(question))

@@ -4,14 +4,13 @@ usage limit, ends what has run out, and looks for notifications (docs/protocol.m
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.notifications.notifications import NOTHING, DerivedNotices, Notifications, Pending
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.features.contributions import Contributions
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications, Pending
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.services.usage.limits import Limits
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stillness:
-    """That no notification waits or is to be written, with what it depends on: the modification times `seen`, the team
-    as it was, and the time `until` which no deadline passes. `works`: an execution of the agent runs. There are
-    no intents and no limit of the agent while `empty` are the modification times where they lie; None: there may be.
-    `pause`: the pause that the agent has read and that lasts."""
+    """That nothing is to be done for an agent, and what is `pending` for it, with what both depend on: the modification
+    times `seen`, the team as it was, and the time `until` which no deadline passes. `works`: an execution of the agent
+    runs. There are no intents and no limit of the agent while `empty` are the modification times where they lie; None:
+    there may be. `pause`: the pause that the agent has read and that lasts."""
 
+    pending: Pending
     seen: Mapping[str, int]
     empty: Mapping[str, int] | None
     agents: Mapping[str, Agent]
@@ -51,40 +52,63 @@ class Upkeep(Service):
     derived: DerivedNotices
     questions: QuestionEffects
     contributions: Contributions
-    _known: dict[str, Stillness] = field(default_factory=dict, init=False)
+    _known: dict[tuple[str, str], Stillness] = field(default_factory=dict, init=False)
     _looked: set[str] = field(default_factory=set, init=False)
     """The agents whose directories were looked at since their last answer."""
 
-    def still(self, agent_id: str) -> Stillness | None:
-        """What is known of an agent for whom there are no notifications; None if there may be."""
-        known = self._known.get(agent_id)
+    def still(self, agent_id: str, purpose: str) -> Stillness | None:
+        """What is known of an agent, and pending for a session of this purpose; None if it has to be looked at."""
+        known = self._known.get((agent_id, purpose))
         if known is None or known.agents is not self.workspace.registry.all():
             return None
         if known.until is not None and known.until <= self.clock():
             return None
         return known if are_unchanged(known.seen) else None
 
-    def begin(self, agent_id: str) -> Stillness | None:
+    def begin(self, agent_id: str, purpose: str) -> Stillness | None:
         """Does what comes before a call's tool, but for the notifications. Returns as `still`; never raises."""
-        known = self.still(agent_id)
+        known = self.still(agent_id, purpose)
         if known is not None and known.empty is not None and are_unchanged(known.empty):
             return known
         self.operations.finish()
         if self.workspace.limit(agent_id).path.exists():
             self.limits.acted(agent_id)
-        known = self.still(agent_id)  # what was finished may have written a notification
+        known = self.still(agent_id, purpose)  # what was finished may have written a notification
         if known is not None:
-            self._known[agent_id] = known = replace(known, empty=self._empty(agent_id))
+            self._known[agent_id, purpose] = known = replace(known, empty=self._empty(agent_id))
         return known
 
+    # Each notification is judged by what is looked at after it was found: so its directory is the first one of a look.
+    # What is to be written, and read again afterwards, is done between two looks.
     def refresh(self, agent_id: str, purpose: str) -> Pending:
-        """See `Notifications.refresh`. Remembers if there are none."""
+        """See `Notifications.refresh`. Remembers what is pending while nothing changes."""
         self._looked.add(agent_id)
-        pending = self.notifications.refresh(agent_id, purpose)
-        self._known.pop(agent_id, None)
+        with self.workspace.files.looks.once():
+            self.workspace.notices(agent_id).hot.looked()
+            may_expire = self._may_expire()
+            is_followed = self.questions.is_as_seen()
+            if not may_expire and is_followed and self.derived.is_repaired(agent_id):
+                return self._judged(agent_id, purpose)
+        if may_expire:
+            self.notifications.settle()
+        if not is_followed:
+            self.questions.look()
+        has_changed = self.derived.ensure_all(agent_id)
+        with self.workspace.files.looks.once():
+            if has_changed:
+                self.derived.settle(agent_id)
+            return self._judged(agent_id, purpose)
+
+    def _may_expire(self) -> bool:
+        """Whether there is something that may end although no file changes."""
+        return any(collection.open() for collection, _ in self.contributions.expiring())
+
+    def _judged(self, agent_id: str, purpose: str) -> Pending:
+        pending, places = self.notifications.pending(agent_id, purpose)
+        self._known.pop((agent_id, purpose), None)
         with suppress(Refusal, OSError):
-            if pending is NOTHING and (found := self._stillness(agent_id)) is not None:
-                self._known[agent_id] = found
+            if places is not None and (found := self._stillness(agent_id, pending, places)) is not None:
+                self._known[agent_id, purpose] = found
         return pending
 
     def unread_mail(self, agent_id: str) -> int:
@@ -102,22 +126,22 @@ class Upkeep(Service):
             places.append(workspace.delegations.directory(agent_id))
         return sum(place.quarantine.take_news() for place in places)
 
-    # A round that found nothing to do is trusted until something changes that it has looked at. So of each directory
-    # it takes the modification time for which the index is good (`Directory.good_for`: none if the last change is too
-    # recent to tell a further one from it), and only if the index is still the one that was judged: another thread may
-    # have found a change meanwhile, which nobody has judged yet. Where a process may die without changing a directory,
-    # nothing is still as long as there is a file: an intent that somebody works on, a notification that is handed out,
-    # something that may expire.
-    def _stillness(self, agent_id: str) -> Stillness | None:
+    # A round is trusted until something changes that it has looked at. So of each directory it takes the modification
+    # time for which the index is good (`Directory.good_for`: none if the last change is too recent to tell a further
+    # one from it), and only if the index is still the one that was judged: another thread may have found a change
+    # meanwhile, which nobody has judged yet. Where a process may die without changing a directory, nothing is still as
+    # long as there is a file: an intent that somebody works on, a notification that is handed out, something that may
+    # expire.
+    def _stillness(self, agent_id: str, pending: Pending, places: Iterable[Directory[Any]]) -> Stillness | None:
         workspace, agents = self.workspace, self.workspace.registry.all()
         derived, questions = self.derived.judged(agent_id, agents), self.questions.judged(agents)
         inbox, executions = workspace.notices(agent_id), workspace.executions.directory(agent_id)
-        expiring = [collection for collection, _ in self.contributions.expiring()]
-        here = (inbox.hot, executions, *(collection.directory(WHOLE) for collection in expiring))
+        expiring = [collection.directory(WHOLE) for collection, _ in self.contributions.expiring()]
+        here: list[Directory[Any]] = [inbox.hot, executions, *expiring, *places]
         versions = {directory: directory.looked() for directory in here}
         if derived is None or questions is None:
             return None
-        if not inbox.is_at_rest() or any(collection.open() for collection in expiring):
+        if inbox.is_handed_out() or self._may_expire():
             return None
         works = bool(workspace.executions.open(agent_id))
         versions |= {**derived, **questions}
@@ -126,7 +150,7 @@ class Upkeep(Service):
         if len(seen) < len(good_for):
             return None
         pause, deadline = self.derived.pause_of(agent_id), self.questions.next_deadline()
-        return Stillness(seen, self._empty(agent_id), agents, deadline, works, pause)
+        return Stillness(pending, seen, self._empty(agent_id), agents, deadline, works, pause)
 
     def _empty(self, agent_id: str) -> dict[str, int] | None:
         """The modification times of the intents' directory and the agent's limit, if there are no intents and no limit

@@ -315,7 +315,10 @@ class Codec(Generic[E]):
         for name, said in header.items():
             if (read := readers.get(name)) is None:
                 extra[name] = said
-            elif (value := said if read is _read_text and type(said) is str else read(said)) is not None:
+            elif (
+                said is not None
+                and (value := said if read is _read_text and type(said) is str else read(said)) is not None
+            ):
                 values[name] = value
         values["extra"] = extra or _NOTHING
         if self.body:

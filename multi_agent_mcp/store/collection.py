@@ -28,9 +28,16 @@ from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import InvalidId, Reason, Refusal, StorageError, UntrustedSession
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.codec import Unreadable, codec
-from multi_agent_mcp.store.directory import Directory, Looks, Quarantine, id_in
+from multi_agent_mcp.store.directory import Directory, Quarantine, id_in
 from multi_agent_mcp.store.durable_files import INDEXES, Files
-from multi_agent_mcp.system.file_status import Memory, Signature, is_own_directory, settled_times, signature_of
+from multi_agent_mcp.system.file_status import (
+    Memory,
+    Signature,
+    is_own_directory,
+    is_settled,
+    settled_times,
+    signature_of,
+)
 from multi_agent_mcp.system.files import storage_errors, sync_directory
 
 E = TypeVar("E", bound=Identified)
@@ -239,7 +246,6 @@ class Collection(Generic[E]):
         self.files = files
         self.base = base
         self.layout = layout
-        self._looks = Looks()
         self._partitions: dict[str, Partition[E]] = {}
         self._names = Memory()
         self._last_seen: dict[str, tuple[Partition[E], Directory[E]]] = {}
@@ -251,7 +257,7 @@ class Collection(Generic[E]):
     def find(self, entity_id: str) -> E | None:
         """Returns the entity, open or over, from any partition; None if there is none."""
         # Twice: it may have moved from a place not yet searched to one already searched.
-        located = self.locate(entity_id) or self.locate(entity_id)
+        located = self.locate(entity_id, known=True) or self.locate(entity_id, known=True)
         return located.entity if located else None
 
     def get(self, entity_id: str) -> E:
@@ -308,9 +314,17 @@ class Collection(Generic[E]):
         return list(islice((entity for entity in loaded if entity is not None), limit))
 
     def _loaded(self, place: Place[E]) -> E | None:
-        """Returns what is over, parsed once while its file stays as it is."""
-        path = f"{place.directory.path}/{place.name}"
-        return self._parsed.get(signature_of(path), lambda: place.directory.load(place.name), key=path)
+        looked_at = time.time_ns()
+        found = signature_of(f"{place.directory.path}/{place.name}")
+        return self._read(place.directory, place.name, found, looked_at)
+
+    def _read(self, directory: Directory[E], name: str, found: Signature | None, looked_at: int) -> E | None:
+        """Returns the entity in a file that was found with this signature, parsed once while it stays as it is."""
+        state = found if found is not None and is_settled(found[0], looked_at) else None
+        entry = directory.last_seen().get(name)
+        if entry is not None and entry.signature == state and entry.entity is not None:
+            return entry.entity
+        return self._parsed.get(state, lambda: directory.load(name), key=f"{directory.path}/{name}")
 
     def ids_beginning_with(self, start: str) -> list[str]:
         """Returns the ids, of what is open and of what is over, that begin so; no file is read."""
@@ -338,8 +352,8 @@ class Collection(Generic[E]):
         return sum((chosen.group_counts() for chosen in self._chosen(None)), Counter[tuple[str, str]]())
 
     def read_once(self) -> AbstractContextManager[None]:
-        """Returns a context in which this thread checks each directory for changes only once; see `Looks.once`."""
-        return self._looks.once()
+        """See `Looks.once`."""
+        return self.files.looks.once()
 
     def partitions(self) -> list[str]:
         """Returns the names of the partitions, sorted."""
@@ -477,21 +491,22 @@ class Collection(Generic[E]):
 
     # Finding places
 
-    def locate(self, entity_id: str) -> Location[E] | None:
-        """Returns where an entity is, with its value; None if there is none, or the id is no name."""
+    def locate(self, entity_id: str, *, known: bool = False) -> Location[E] | None:
+        """Returns where an entity is, with its value; None if there is none, or the id is no name. The file is read,
+        as whoever changes it must do; unless it may be `known`, and is as it was when it was last read."""
         if not self.layout.is_id(entity_id):
             return None
         if (together := self._together) is not None:
             if entity_id not in together.here:
                 return None
             self._put_together(together)  # it may be one of those that wait
-        if (found := self._looked_for(entity_id, self._seen_at(entity_id))) is not None:
+        if (found := self._looked_for(entity_id, self._seen_at(entity_id), known)) is not None:
             return found
         noted = self._noted(entity_id)
-        found = self._looked_for(entity_id, self._places([noted])) if noted is not None else None
+        found = self._looked_for(entity_id, self._places([noted]), known) if noted is not None else None
         if found is not None and self._belonging_to(found.entity) is noted:
             return found
-        found = self._looked_for(entity_id, self._places(self._chosen(None)))
+        found = self._looked_for(entity_id, self._places(self._chosen(None)), known)
         if found is not None and found.partition is not noted:
             self._note(entity_id, found.partition)
         return found
@@ -505,12 +520,18 @@ class Collection(Generic[E]):
         name, partitions = self.layout.name(entity_id), [*self._partitions.values()]
         return [(partition, partition.home) for partition in partitions if name in partition.home.last_seen()]
 
-    def _looked_for(self, entity_id: str, places: Iterable[tuple[Partition[E], Directory[E]]]) -> Location[E] | None:
-        name = self.layout.name(entity_id)
+    def _looked_for(
+        self,
+        entity_id: str,
+        places: Iterable[tuple[Partition[E], Directory[E]]],
+        known: bool,
+    ) -> Location[E] | None:
+        name, looked_at = self.layout.name(entity_id), time.time_ns()
         for partition, directory in places:
-            signature = signature_of(f"{directory.path}/{name}")
-            is_there = signature is not None and not (directory.path / name).is_symlink()
-            entity = directory.load(name) if is_there else None
+            path = f"{directory.path}/{name}"
+            if (signature := signature_of(path)) is None or os.path.islink(path):  # noqa: PTH114 - as in `signature_of`
+                continue
+            entity = self._read(directory, name, signature, looked_at) if known else directory.load(name)
             if entity is not None:
                 self._remember(entity_id, partition, directory)
                 return Location(partition, directory, entity, signature)
@@ -582,7 +603,7 @@ class Collection(Generic[E]):
             rated = lambda entity: (layout.label(entity) or "ended", layout.group(entity))  # noqa: E731
             return FinishedMonth(self.files, at, layout.entity_type, lock=lock, rated=rated, **settings)
 
-        home = Directory(self.files, path, layout.entity_type, looks=self._looks, **settings)
+        home = Directory(self.files, path, layout.entity_type, parsed=self._parsed, **settings)
         return Partition(home, Archive(path, lock, month), layout)
 
     # Writing under an entity's lock

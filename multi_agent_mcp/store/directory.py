@@ -12,7 +12,6 @@ import hashlib
 import logging
 import os
 import secrets
-import threading
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import Reason, StorageError, UntrustedSession
 from multi_agent_mcp.store.codec import Unreadable, codec
-from multi_agent_mcp.store.durable_files import Files, read_file
+from multi_agent_mcp.store.durable_files import Files, Looks, read_file
 from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.system.file_status import (
     Memory,
@@ -257,23 +256,6 @@ ADDED_MAX = 100
 logger = logging.getLogger(__name__)
 
 
-class Looks(threading.local):
-    """The directories that this thread has already checked for changes within `once`; None outside of it."""
-
-    def __init__(self) -> None:
-        self.seen: set[Directory[Any]] | None = None
-
-    @contextmanager
-    def once(self) -> Iterator[None]:
-        """Makes this thread check each directory only once within the context, for callers that only read. The index of
-        a directory that has just changed is not trusted: every query would examine all of its files again."""
-        outer, self.seen = self.seen, set() if self.seen is None else self.seen
-        try:
-            yield
-        finally:
-            self.seen = outer
-
-
 class Entry(NamedTuple, Generic[T]):
     """A file in the index. `entity` is None while the file is still being written."""
 
@@ -284,7 +266,8 @@ class Entry(NamedTuple, Generic[T]):
 class Directory(EntityFiles[E]):
     """The files `*.md` of one directory, without dot-files; with `nested`, the file of that name in each of its
     sub-directories, whose name is the entity's id. Entities are sorted by `order`; `named` accepts file names;
-    `indexed` returns the version of an entity that the index keeps, and may change the one that it is given."""
+    `indexed` returns the version of an entity that the index keeps, and may change the one that it is given. `parsed`
+    remembers files that were read one by one, by their paths and signatures."""
 
     def __init__(
         self,
@@ -297,14 +280,16 @@ class Directory(EntityFiles[E]):
         named: Callable[[str], object] | None = None,
         nested: str | None = None,
         indexed: Callable[[E], E] = lambda entity: entity,
+        parsed: Memory | None = None,
         **options: Any,
     ) -> None:
         super().__init__(files, path, entity_type, **options)
         self._order = order
-        self._looks = looks or Looks()
+        self._looks = looks or files.looks
         self._named = named
         self._nested = nested
         self._indexed = indexed
+        self._parsed = parsed
         self._entries: dict[str, Entry[E]] = {}
         self._sorted: list[tuple[str, E]] = []
         self._unsorted: set[str] = set()
@@ -354,8 +339,9 @@ class Directory(EntityFiles[E]):
 
     def looked(self) -> int:
         """Looks for changes; returns the `version`."""
-        self.entries()
-        return self.version
+        with self._mutex:
+            self._current()
+            return self.version
 
     def good_for(self, version: int) -> int | None:
         """Returns the modification time for which the index of this version is good; None if it is looked at again in
@@ -482,6 +468,8 @@ class Directory(EntityFiles[E]):
             return  # the directory is made with its first file
 
     def _entry(self, name: str, status: os.stat_result, place: int) -> Entry[E] | None:
+        if self._parsed is not None and (known := self._parsed.known(signature(status), f"{self.path}/{name}")):
+            return Entry(signature(status), known)
         try:
             entity = self.load(name, place)
         except StorageError as error:

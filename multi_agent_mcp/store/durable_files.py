@@ -148,6 +148,30 @@ class FileChanged(Exception):
     """Raised when a file that was to be replaced is not the one that was read: a person has saved it meanwhile."""
 
 
+class Looks(threading.local):
+    """The directories that this thread has already checked for changes within `once`; None outside of it."""
+
+    def __init__(self) -> None:
+        self.seen: set[object] | None = None
+
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """Makes this thread check each directory of the session only once within the context, for callers that only
+        read. The index of a directory that has just changed is not trusted: every query would examine all of its files
+        again. What judges an entity has to be looked at after that entity was found."""
+        outer, self.seen = self.seen, set() if self.seen is None else self.seen
+        try:
+            yield
+        finally:
+            self.seen = outer
+
+    def again(self) -> None:
+        """Lets this thread check every directory again, within `once` too: before it changes what it has seen, and
+        after it has."""
+        if self.seen is not None:
+            self.seen.clear()
+
+
 class Files:
     """Writes below one session directory (`{root}/{session_id}`)."""
 
@@ -156,6 +180,7 @@ class Files:
         self.scratch = base / ".tmp"
         self.containment = Containment(base)
         self.locks = Locks(base / ".locks", self.containment.require)
+        self.looks = Looks()
         self._in_bulk = False
         self._this_thread = threading.local()
 

@@ -145,9 +145,16 @@ class Inbox(Generic[R]):
         """Returns names and entities of what may be in force (`Standing.stays`), read or not."""
         return [item for item in self.hot.entities() if self._standing.stays(item[1])]
 
-    def is_at_rest(self) -> bool:
-        """Returns whether there is no file but what was read and is in force: nothing is unread, or may become so."""
-        return all(entity.read_at is not None and self._standing.stays(entity) for _, entity in self.hot.entities())
+    def unread_or_in_force(self) -> list[tuple[str, R]]:
+        """Returns both, by one look."""
+        found = self.hot.entities()
+        return [*self._without_read(found), *(item for item in found if self._standing.stays(item[1]))]
+
+    def is_handed_out(self) -> bool:
+        """Returns whether a file was read and is not in force: it lies here until its reader confirms it, and becomes
+        unread if that dies."""
+        marked = (entity for _, entity in self.hot.entities() if entity.read_at is not None)
+        return not all(map(self._standing.stays, marked))
 
     def any_unread(self, ids: frozenset[str]) -> bool:
         """Returns whether an entity with one of these ids is unread, found by file name. A file whose name is not of

@@ -50,9 +50,12 @@ def modified_at(path: str | os.PathLike[str]) -> int:
 def are_unchanged(seen: Mapping[str, int]) -> bool:
     """Whether the files and directories at these paths still have these modification times (see `modified_at`)."""
     try:
-        return all(modified_at(path) == mtime for path, mtime in seen.items())
+        for path, mtime in seen.items():  # a generator would take as long again: every call asks this several times
+            if modified_at(path) != mtime:
+                return False
     except OSError:
         return False
+    return True
 
 
 def is_own_directory(path: str | os.PathLike[str]) -> bool:
@@ -109,6 +112,11 @@ class Memory:
         if state is not None and value is not None:
             self._kept[key] = state, clock(), value
         return value
+
+    def known(self, state: Hashable, key: Hashable = None) -> Any:
+        """What is kept of this key for this state, whenever it was made; None if nothing is."""
+        kept = self._kept.get(key)
+        return kept[2] if kept is not None and kept[0] == state else None
 
     def forget(self) -> None:
         self._kept.clear()

@@ -147,7 +147,12 @@ async def test_a_call_of_its_tool_leaves_an_entity_that_waits_for_the_human_and_
     assert installed.json("show", decision_id[:8])["id"] == decision_id
     assert [one["id"] for one in installed.json("search", "tabs")["results"]] == [decision_id]
     assert "decisions" in installed.run("--help").stdout
-    assert installed.json("decisions", "--seen", decision_id)["decisions"] == []
+    async with installed.server("admin") as client:
+        told = (await client.call_tool("get_unread_count", {})).structured_content["notification"]
+        assert told.startswith("[")
+        assert installed.json("decisions", "--seen", decision_id)["decisions"] == []
+        told = (await client.call_tool("get_notifications", {})).structured_content
+        assert told["notifications"] == []
     assert not [one for one in installed.json("attention")["items"] if one["kind"] == "decision"]
     (archived,) = (installed.session / "decisions" / "archive").glob(f"*/{decision_id}.md")
     assert archived.is_file()

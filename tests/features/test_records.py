@@ -9,6 +9,7 @@ import click
 import pytest
 
 from multi_agent_mcp.cli.main import COMMANDS, app
+from multi_agent_mcp.domain.notification import ACTIONS
 from multi_agent_mcp.features import Feature, load
 from multi_agent_mcp.features.ours import ALL, OURS, SECTIONS
 from multi_agent_mcp.server.tools import TOOLS
@@ -23,6 +24,7 @@ def functions(feature: Feature) -> list[str]:
         *(command.where for command in feature.commands.values()),
         *(endpoint.where for endpoint in feature.endpoints),
         *(*feature.tools, *feature.items, *feature.judges),
+        *(kind.follows for kind in feature.kinds if kind.follows),
         *(*feature.checks.values(), *feature.verifications.values()),
     ]
 
@@ -59,6 +61,12 @@ def test_what_a_record_takes_from_others_is_there(feature: Feature) -> None:
         assert command is not None
         below = getattr(command, "commands", {})
         assert set(names) <= {parameter.name for parameter in command.params} | set(below)
+
+
+def test_each_notification_that_follows_from_something_does_so_by_one_rule() -> None:
+    actions = [action for kind in ALL.each("kinds") if kind.follows for action in load(kind.follows)]
+    assert len(set(actions)) == len(actions)
+    assert set(actions) <= set(ACTIONS)
 
 
 def test_nothing_is_named_twice() -> None:

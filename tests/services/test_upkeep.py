@@ -43,7 +43,7 @@ def stilled(services: Services, *tools: Callable[..., Answer]) -> Seat:
     seat = Seat(services, ME, *tools)
     settled(services)
     assert seat.call("get_unread_count")["success"]
-    known = services.upkeep.still(ME)
+    known = services.upkeep.still(ME, "task")
     assert known is not None
     assert known.empty is not None
     return seat
@@ -87,14 +87,14 @@ def changes_an_agent(services: Services) -> None:
 def test_whatever_may_need_it_ends_the_stillness(services: Services, happens: Callable[[Services], None]) -> None:
     stilled(services)
     happens(other(services))
-    assert services.upkeep.still(ME) is None
+    assert services.upkeep.still(ME, "task") is None
 
 
 def test_mail_does_not(services: Services) -> None:
     """It is counted and read by itself."""
     seat = stilled(services)
     send(other(services), "admin", ME)
-    assert services.upkeep.still(ME) is not None
+    assert services.upkeep.still(ME, "task") is not None
     assert seat.call("get_message_status", message_id="")["unread_messages"] == 1
 
 
@@ -121,16 +121,16 @@ def test_a_change_of_this_moment_is_not_trusted(services: Services) -> None:
     seat = stilled(services)
     os.utime(services.workspace.notices(ME).path, (time.time() + 60,) * 2)  # however long the call takes
     assert seat.call("get_unread_count")["success"]
-    assert services.upkeep.still(ME) is None
+    assert services.upkeep.still(ME, "task") is None
 
 
 def test_a_deadline_ends_it(services: Services, clock: Clock) -> None:
     services.questions.ask(agent(services, "worker-b"), Asking(question="Which?", minutes=5), None)
     stilled(services)
     clock.advance(timedelta(minutes=4).total_seconds())
-    assert services.upkeep.still(ME) is not None
+    assert services.upkeep.still(ME, "task") is not None
     clock.advance(timedelta(minutes=2).total_seconds())
-    assert services.upkeep.still(ME) is None
+    assert services.upkeep.still(ME, "task") is None
 
 
 def test_an_operation_that_another_process_has_left_is_finished_by_the_next_call(services: Services) -> None:
@@ -170,7 +170,21 @@ def test_what_waits_is_looked_at_each_time(services: Services, left: Callable[[S
     left(other(services))
     settled(services)
     seat.call("get_unread_count")
-    assert services.upkeep.still(ME) is None
+    assert services.upkeep.still(ME, "task") is None
+
+
+def test_an_unread_notification_is_remembered_until_what_it_follows_from_changes(services: Services) -> None:
+    seat, task = Seat(services, ME), new(other(services))
+    settled(services)
+    for _ in range(2):
+        assert seat.call("get_unread_count")["notification"] == services.texts("notification.some")
+        known = services.upkeep.still(ME, "task")
+        assert known is not None
+        assert (known.pending.some, known.pending.interrupts) == (True, False)
+    assert services.upkeep.still(ME, "chat") is None, "it is for the other session"
+    other(services).task_changes.set_status(agent(services, "admin"), task.id, "backlog")
+    assert services.upkeep.still(ME, "task") is None
+    assert seat.call("get_unread_count")["notification"] == services.texts("notification.none")
 
 
 def test_what_another_thread_has_found_meanwhile_is_not_taken_for_judged(services: Services) -> None:
@@ -193,7 +207,7 @@ def test_calls_are_logged_while_all_is_still(services: Services) -> None:
     settled(services)
     seat.call("get_unread_count")
     seat.call("get_unread_count")
-    known = services.upkeep.still(ME)
+    known = services.upkeep.still(ME, "task")
     assert known is not None
     assert known.works
     assert services.executions.read_log(execution).total >= 4

@@ -537,3 +537,26 @@ def test_a_file_in_the_place_of_an_agents_directory_hides_no_task(files: Files) 
     assert tasks.find("tsk_000000000001") is None
     assert tasks.find(TASK.id) is not None
     assert [task.id for task in tasks.open()] == [TASK.id]
+
+
+def test_an_unchanged_file_is_parsed_once_and_whoever_changes_it_reads_it(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = (collection(files, Way()) for _ in range(2))
+    path = files.base / "tasks" / "worker-a" / f"{theirs.add(TASK).id}.md"
+    os.utime(path, (1, 1))
+    read: list[str] = []
+    load = Directory.load_with_status
+
+    def noted(directory: Directory[Task], name: str, place: int | None = None) -> tuple[Task, os.stat_result] | None:
+        read.append(name)
+        return load(directory, name, place)
+
+    monkeypatch.setattr(Directory, "load_with_status", noted)
+    assert ours.get(TASK.id) is ours.get(TASK.id)
+    assert ours.open("worker-a") == [ours.get(TASK.id)]
+    assert len(read) == 1
+    ours.update(TASK.id, lambda task: task)
+    assert len(read) == 2
+    theirs.update(TASK.id, lambda task: replace(task, title="Build it"))
+    assert ours.get(TASK.id).title == "Build it"

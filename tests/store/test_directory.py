@@ -16,8 +16,8 @@ import pytest
 
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.directory import ADDED_MAX, Directory, Looks
-from multi_agent_mcp.store.durable_files import Files
+from multi_agent_mcp.store.directory import ADDED_MAX, Directory
+from multi_agent_mcp.store.durable_files import Files, Looks
 from multi_agent_mcp.system import file_status
 from tests.store.support import NOON, mail_directory, message, put
 
@@ -252,6 +252,8 @@ def test_within_one_look_a_directory_is_looked_at_once_and_after_it_again(
             assert names_now(directory) == {"a.md"}
         with ThreadPoolExecutor(1) as other:
             assert other.submit(names_now, directory).result() == {"a.md", "b.md"}
+        looks.again()
+        assert names_now(directory) == {"a.md", "b.md"}
     directory.create("c.md", message(3))
     assert names_now(directory) == {"a.md", "b.md", "c.md"}
 

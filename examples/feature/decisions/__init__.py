@@ -5,7 +5,14 @@ This module is imported wherever the feature is on, at every start, so it holds 
 
 from multi_agent_mcp.features import Command, Feature, Kind
 
-KIND = Kind("decisions", "dcn", "decision", is_searched=True, entity="decisions.rules:Decision")
+KIND = Kind(
+    directory="decisions",
+    prefix="dcn",
+    name="decision",
+    is_searched=True,
+    entity="decisions.rules:Decision",
+    follows="decisions.rules:FOLLOWING",
+)
 
 DECISIONS = Feature(
     name="decisions",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar
 
 from decisions import KIND
-from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.agent import Agent, nearest_superior
 from multi_agent_mcp.domain.entity import EPOCH, Identified, new_id
+from multi_agent_mcp.domain.notification import Following, Notification, Rules, derived_id
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.services.attention import Attention, Item
@@ -38,6 +39,24 @@ class Decision(Identified):
     def over(self) -> str:
         """What it has ended as; "" while it is open."""
         return "seen" if self.seen_at is not None else ""
+
+
+def noted(decision: Decision, agents: Mapping[str, Agent]) -> Iterator[Notification]:
+    """Its superior hears of it, as long as the human has not seen it."""
+    superior = nearest_superior(decision.agent_id, agents)
+    if superior is not None and not decision.over:
+        yield Notification(
+            id=derived_id("decision_noted", decision.id, superior.id),
+            target_agent_id=superior.id,
+            type="status_change",
+            action="decision_noted",
+            created_at=decision.created_at,
+            sender_id=decision.agent_id,
+        )
+
+
+FOLLOWING: Rules = {"decision_noted": Following(noted)}
+"""What follows from a decision: whoever looks writes it once, and marks it read when it follows no more."""
 
 
 class Decisions(Service):

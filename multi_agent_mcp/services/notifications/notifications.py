@@ -8,68 +8,65 @@ those whose cause is over are settled, that is, marked read."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.entity import age, new_id
 from multi_agent_mcp.domain.notification import (
-    ASKED,
     CHAT_NOTICE,
     CHECK_CHAT,
-    DEADLOCK,
-    DELEGATION,
-    OVERDUE,
-    REVIEW_REJECTED,
+    OF_DELEGATION,
+    OF_TASK,
+    PAUSING,
     REVIEW_REQUESTED,
     TASK_ASSIGNED,
     TASK_BLOCKED,
-    TASK_UPDATED,
     TASK_WITHDRAWN,
+    Following,
     Notification,
     announcement_of,
     arrival_of,
     assignment_of,
-    blocks_of,
-    delegation_of,
+    following,
     interrupt_of,
     owed_withdrawal,
     rejection_of,
-    review_requests_of,
-    still_stops,
     tells,
+    told_of_block,
     update_of,
     was_reopened,
     withdrawal_of,
 )
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
-from multi_agent_mcp.domain.question import cycles, deadlock_notice
 from multi_agent_mcp.domain.stuck import AGENT_STUCK
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Task, old_value, open_reviews
+from multi_agent_mcp.domain.task import UNASSIGNED, WITH_ASSIGNEE, Task, old_value
 from multi_agent_mcp.domain.text import quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge, Refusal, StorageError
+from multi_agent_mcp.features import attempted, load
 from multi_agent_mcp.services.answer_budget import NOTICE_CHARACTERS, clipped
-from multi_agent_mcp.services.notifications.writing import PAUSING, Interrupts, NoticeWriter
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.store.inbox import file_name
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.message import Delegation
+    from multi_agent_mcp.domain.notification import Rules
+    from multi_agent_mcp.features import Kind
+    from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
     from multi_agent_mcp.services.sessions.agent_sessions import Lease
+    from multi_agent_mcp.store.collection import Collection as Entities
     from multi_agent_mcp.store.directory import Directory
     from multi_agent_mcp.texts import Texts
 
 logger = logging.getLogger(__name__)
-
-ABOUT_OPEN_QUESTIONS = frozenset({ASKED, OVERDUE, DEADLOCK})
-"""The actions of notifications that are over when their question is settled."""
 
 
 class Checked(NamedTuple):
@@ -79,6 +76,14 @@ class Checked(NamedTuple):
     task: Task
     awaited: tuple[Task | None, ...]
     notices: frozenset[str]
+
+
+class Judgement(NamedTuple):
+    """Whether a notification applies. That stays so while the agents and the directories at `places` are as they were;
+    None: it depends on more."""
+
+    applies: bool
+    places: tuple[Directory[Any], ...] | None
 
 
 @dataclass(eq=False)
@@ -116,54 +121,78 @@ class DerivedNotices(Service):
         mine = self.waiting(task.assignee_id) if task.assignee_id is not None else []
         return [notice for notice in mine if notice.action == TASK_ASSIGNED and notice.task_id == task.id]
 
-    def ensure_delegation(self, delegation: Delegation) -> None:
-        """As `ensure`, for a delegation."""
-        if (notice := delegation_of(delegation)) is not None and notice.id not in self._written:
-            self._put(notice)
-
     def tell_delegation(self, delegation: Delegation) -> None:
         """As `tell`, for a delegation."""
         try:
-            self.ensure_delegation(delegation)
+            for notice in following(OF_DELEGATION, delegation, self.workspace.registry.all()):
+                self._put_once(notice)
         except Refusal as refusal:
             logger.warning("a delegation is not told yet: %s", refusal)
 
+    # The order in which this looks is what makes it safe:
+    #
+    # 1. The versions of the directories are noted before their entities are judged. What changes meanwhile has another
+    #    version, so the next call looks again; noted afterwards, it would be taken for judged.
+    # 2. What follows is written before the versions are kept, and before anything is marked read. They are kept in this
+    #    process alone: killed anywhere, it leaves no note, the next one does all of it again, and everything done twice
+    #    has no further effect.
+    # 3. Whether a notification follows still is judged by files that are read after it was found (`applies`): so the
+    #    tasks are read again for that. One that was handed over since, or blocked, may be what it is about.
     def repair(self, agent_id: str) -> None:
-        """Ensures the notifications of an agent's tasks and delegations, and of questions, and settles obsolete ones.
-        While nothing changes, this costs a stat(2) for the registry, its two directories, that of the questions, and
-        each directory with a dependency of its tasks or a task that a question is about."""
+        """Ensures what follows for an agent from its tasks and delegations, from questions and from entities of other
+        packages, and settles what is obsolete. While nothing changes, this costs a stat(2) for the registry, their
+        directories, and each directory with a dependency of its tasks or a task that a question is about."""
         self.follow_questions()
-        if self.workspace.registry.all() is not self._checked_for:
-            self._looked_at.clear()  # somebody else may be told, as a reviewer was removed
+        if self.ensure_all(agent_id):
+            self.settle(agent_id)
+
+    def ensure_all(self, agent_id: str) -> bool:
+        """Ensures what follows for an agent, but from questions; returns whether something may have changed."""
         with self.workspace.tasks.read_once():
-            seen = self._looked_at.get(agent_id)
-            if seen is not None and all(directory.looked() == version for directory, version in seen.items()):
-                return
-            mine = self.workspace.tasks.directory(agent_id), self.workspace.delegations.directory(agent_id)
-            seen = {directory: directory.looked() for directory in (*mine, self.workspace.questions.directory(WHOLE))}
-            still_open = {task.id: task for task in self.workspace.tasks.open() if task.status != "done"}
-            tasks, delegations = [entity for _, entity in mine[0].entities()], mine[1]
-            for awaited in (still_open.get(awaited) for task in tasks for awaited in task.dependencies):
-                if awaited is not None:
-                    directory = self.workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
-                    seen.setdefault(directory, directory.looked())
+            if self.is_repaired(agent_id):
+                return False
+            agents, workspace = self.workspace.registry.all(), self.workspace
+            if agents is not self._checked_for:  # somebody else may be told, as a reviewer was removed
+                self._looked_at.clear()
+                self._checked.clear()
+                self._checked_for = agents
+            others = {_place(workspace.collection(kind), agent_id): rules for kind, rules in self._others}
+            mine = workspace.tasks.directory(agent_id)
+            places: list[Directory[Any]] = [mine, workspace.questions.directory(WHOLE), *others]
+            seen = {directory: directory.looked() for directory in places}
+            tasks = [task for _, task in mine.entities()]
+            still_open = self._unfinished(tasks)
+            for awaited in still_open.values():
+                directory = workspace.tasks.directory(awaited.assignee_id or UNASSIGNED)
+                seen.setdefault(directory, directory.looked())
+            entities = [(rules, entity) for place, rules in others.items() for _, entity in place.entities()]
         self._check(agent_id, tasks, still_open)
-        for _, delegation in delegations.entities():
-            self.ensure_delegation(delegation)
-        self.settle(agent_id)  # reads the tasks again: one may have been handed over meanwhile
+        for rules, entity in entities:
+            for notice in following(rules, entity, agents):
+                if notice.target_agent_id == agent_id:
+                    self._put_once(notice)
         self._looked_at[agent_id] = seen
+        return True
+
+    def is_repaired(self, agent_id: str) -> bool:
+        """Whether nothing that `repair` judges has changed since it did so for this agent."""
+        seen = self.judged(agent_id, self.workspace.registry.all())
+        return seen is not None and all(directory.looked() == version for directory, version in seen.items())
 
     def judged(self, agent_id: str, agents: Mapping[str, Agent]) -> Mapping[Directory[Any], int] | None:
         """The versions of the directories as they were at the last `repair` for this agent, among these agents; None if
         there was none."""
         return self._looked_at.get(agent_id) if self._checked_for is agents else None
 
+    def _unfinished(self, tasks: Iterable[Task]) -> dict[str, Task]:
+        """The tasks that these depend on and that are not done yet."""
+        awaited = {key for task in tasks for key in task.dependencies}
+        if not awaited:
+            return {}
+        return {task.id: task for task in self.workspace.tasks.open() if task.id in awaited and task.status != "done"}
+
     def _check(self, agent_id: str, tasks: Iterable[Task], still_open: Mapping[str, Task]) -> None:
         """Ensures the notifications of those tasks that have changed, or whose dependencies have, since last time."""
-        agents = self.workspace.registry.all()
-        if agents is not self._checked_for:
-            self._checked.clear()
-            self._checked_for = agents
         worked_on = {execution.task_id for execution in self.workspace.executions.open(agent_id)}
         before, now = self._checked.get(agent_id, {}), {}
         for task in tasks:
@@ -171,7 +200,9 @@ class DerivedNotices(Service):
             known = before.get(task.id)
             if known is None or not self._is_as_before(known, task, awaited):
                 waits = any(awaited) and task.status in ("todo", "backlog")  # then it has no notifications yet
-                known = Checked(task, awaited, frozenset(() if waits else (notice.id for notice in self.ensure(task))))
+                known = Checked(
+                    task, awaited, frozenset(() if waits else map(self._put_once, self._of(task, self._written)))
+                )
             if task.id not in worked_on:
                 now[task.id] = known
         self._checked[agent_id] = now
@@ -198,7 +229,8 @@ class DerivedNotices(Service):
             if task.id in done:
                 self.finished(task)
         self.tell([*tasks, *(self._waiting_for(done) if done else ())])
-        concerned = {name for task in tasks for name in (task.assignee_id or "", *self._superiors_to_tell(task))}
+        agents = self.workspace.registry.all()
+        concerned = {name for task in tasks for name in (task.assignee_id or "", *told_of_block(task, agents))}
         concerned.update(name for task in tasks for name in self._former_reviewers(task))
         for agent_id in concerned & self.workspace.registry.active().keys():
             self.settle(agent_id, about={task.id for task in tasks})
@@ -259,7 +291,9 @@ class DerivedNotices(Service):
             told = set() if taken_up is None else _ids_told_by(taken_up, handed_out=handed_out)
             if self._over(agent_id, told, about):
                 with self.workspace.locks.held(inbox.lock):
+                    self.workspace.files.looks.again()
                     inbox.settle(self._over(agent_id, told, about), self.clock())
+                    self.workspace.files.looks.again()
         except Refusal as refusal:
             logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
 
@@ -283,75 +317,74 @@ class DerivedNotices(Service):
 
         Judged by files that are read after the notification was found, never by what a caller has written: since then
         another process may have changed them, and the notification may be about that."""
+        return self.judge(notice).applies
+
+    def judge(self, notice: Notification) -> Judgement:
+        """As `applies`, with the directories that this depends on."""
         agents = self.workspace.registry.all()
         if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
-            return True  # written by hand: it may name anything as an agent
-        if notice.action == DELEGATION:
-            return self._is_offered(notice)
+            return Judgement(True, ())  # written by hand: it may name anything as an agent
         if notice.action == AGENT_STUCK:
-            return self._is_stuck(notice)
-        if notice.question_id is not None:
-            return self._concerns_question(notice)
-        if notice.action in PAUSING:
-            return not self.interrupts.is_overtaken(notice)
-        task = self._task_of(notice)
-        if task is None:
-            return True
-        if notice.action == TASK_ASSIGNED:
-            arrival = arrival_of(task)
-            return arrival is not None and tells(notice.id, arrival.notice_id)
-        if (present := self._present(notice, task)) is not None:
-            return any(found is not None and tells(notice.id, found.id) for found in present)
-        return not notice.interrupts or _interrupt_applies(notice, task)
+            return Judgement(self._is_stuck(notice), None)
+        if (known := self._rules.get(notice.action or "")) is None:
+            return Judgement(True, ())  # it follows from nothing that could change
+        kind, rule = known
+        causes, places = self._causes(notice, kind, rule)
+        return Judgement(causes is None or any(rule.is_cause(notice, cause, agents) for cause in causes), places)
 
-    def _present(self, notice: Notification, task: Task) -> Iterable[Notification | None] | None:
-        """The notifications of this action that follow from the task now; None for an action that needs more."""
-        if notice.action == TASK_UPDATED:
-            return [update_of(task)]
-        if notice.action == TASK_WITHDRAWN:
-            return [withdrawal_of(task)]
-        if notice.action == TASK_BLOCKED:
-            return blocks_of(task, [notice.target_agent_id])
-        if notice.action == REVIEW_REQUESTED:
-            return review_requests_of(task, self._reviewers(task))
-        if notice.action == REVIEW_REJECTED:
-            return [None if task.is_examined else rejection_of(task)]
-        return None
+    @cached_property
+    def _kinds(self) -> list[tuple[Kind, Rules]]:
+        """The kinds of entities from which something follows. Files of a feature that is off are still there."""
+        kinds = (kind for feature in self.session.features.all for kind in feature.kinds if kind.follows)
+        return [(kind, _of_other_package(kind.follows) if kind.entity else load(kind.follows)) for kind in kinds]
+
+    @cached_property
+    def _rules(self) -> Mapping[str, tuple[Kind, Following]]:
+        """What follows from entities of all kinds, by the action of its notifications."""
+        return {action: (kind, rule) for kind, rules in self._kinds for action, rule in rules.items()}
+
+    @cached_property
+    def _others(self) -> list[tuple[Kind, Rules]]:
+        """The kinds other than tasks that say themselves what is to be written."""
+        return [
+            found for found in self._kinds if found[1] is not OF_TASK and any(rule.of for rule in found[1].values())
+        ]
+
+    def _causes(
+        self, notice: Notification, kind: Kind, rule: Following
+    ) -> tuple[Sequence[Any] | None, tuple[Directory[Any], ...] | None]:
+        """The entities from which a notification may follow, and the directories where they were found (None: by more
+        than those). No entities at all (None) if it names none, or one that is not here (yet)."""
+        if kind.directory == "notifications":
+            place: Directory[Any] = self.workspace.notices(notice.target_agent_id).hot
+        else:
+            collection: Entities[Any] = self.workspace.collection(kind)
+            if not rule.from_all and hasattr(notice, field := f"{kind.name}_id"):
+                return self._cause(collection, getattr(notice, field), notice)
+            place = _place(collection, notice.target_agent_id)
+        found = [entity for _, entity in place.entities()]
+        return [found] if rule.from_all else found, (place,)
+
+    def _cause(
+        self, collection: Entities[Any], entity_id: str | None, notice: Notification
+    ) -> tuple[Sequence[Any] | None, tuple[Directory[Any], ...] | None]:
+        """The entity that a notification names: from the disk for an interrupt, else preferably from the index, because
+        there may be many unread notifications."""
+        if entity_id is None:
+            return None, ()
+        holder = notice.sender_id if notice.action in (TASK_BLOCKED, REVIEW_REQUESTED) else notice.target_agent_id
+        partition = WHOLE if collection.layout.is_whole else holder
+        if not notice.interrupts and partition is not None:
+            indexed = collection.indexed(entity_id, partition)
+            if indexed is not None:
+                return [indexed], (collection.directory(partition),)
+        found = collection.find(entity_id)
+        return None if found is None else [found], None
 
     def pause_of(self, agent_id: str) -> Notification | None:
         """The agent's current pause, read or unread, or None."""
         newest = self.interrupts.newest_of_pausing(agent_id)
         return newest if newest is not None and newest.action == "pause" and self.applies(newest) else None
-
-    def _task_of(self, notice: Notification) -> Task | None:
-        """The notification's task: from the disk for an interrupt, else preferably from the index, because there may be
-        many unread notifications."""
-        if (task_id := notice.task_id) is None:
-            return None
-        from_holder = notice.action in (TASK_BLOCKED, REVIEW_REQUESTED)
-        holder = notice.sender_id if from_holder else notice.target_agent_id
-        indexed = None if notice.interrupts or holder is None else self.workspace.tasks.indexed(task_id, holder)
-        return indexed or self.workspace.tasks.find(task_id)
-
-    def _is_offered(self, notice: Notification) -> bool:
-        if notice.target_agent_id not in self.workspace.registry.all():
-            return False  # a hand-written file may name anything
-        mine = self.workspace.delegations.open(notice.target_agent_id)
-        return any(found.id == notice.id for found in map(delegation_of, mine) if found is not None)
-
-    def _concerns_question(self, notice: Notification) -> bool:
-        """Whether it tells an answer, or its question is open, and still to this agent if it says that it was asked, or
-        its circle is still closed."""
-        question_id = notice.question_id or ""
-        if notice.action not in ABOUT_OPEN_QUESTIONS:
-            return True
-        if notice.action == DEADLOCK:
-            circles = cycles(question for question in self.workspace.questions.open() if question.park)
-            return any(deadlock_notice(circle, notice.target_agent_id).id == notice.id for circle in circles)
-        question = self.workspace.questions.indexed(question_id, WHOLE) or self.workspace.questions.find(question_id)
-        if question is None:
-            return True  # it is on its way from another machine
-        return not question.settled and (notice.action != ASKED or question.to_id == notice.target_agent_id)
 
     def _is_stuck(self, notice: Notification) -> bool:
         """Whether the agent is still stuck: not if it has made a call since, or its task was reassigned or moved."""
@@ -369,10 +402,19 @@ class DerivedNotices(Service):
         inbox = self.workspace.notices(agent_id)
         return [
             name
-            for name, notice in (*inbox.unread(), *inbox.in_force())
+            for name, notice in inbox.unread_or_in_force()
             if about is None or notice.task_id in about
             if not self.applies(notice) or any(tells(notice.id, known) for known in told)
         ]
+
+    def _put_once(self, notice: Notification) -> str:
+        """Writes a notification unless it exists; returns its id. Most exist: they need no words."""
+        if notice.id not in self._written:
+            if self.writer.is_there(notice):
+                self._written.add(notice.id)
+            else:
+                self._put(notice)
+        return notice.id
 
     def _put(self, notice: Notification) -> Notification:
         written = self.writer.put(notice, text_of(notice))
@@ -380,13 +422,15 @@ class DerivedNotices(Service):
         return written
 
     def _of(self, task: Task, written: Collection[str]) -> Iterator[Notification]:
-        """A task's present notifications, for known agents only: a hand-written file may name anything as an agent."""
-        agents = self.workspace.registry.active()
-        blocks = blocks_of(task, self._superiors_to_tell(task)) if task.status == "blocked" else ()
-        reviews = review_requests_of(task, self._reviewers(task)) if task.status == "review" else ()
-        told = [interrupt_of(task), self._assignment_of(task, written), update_of(task), rejection_of(task)]
-        told += [self._withdrawal_of(task), *blocks, *reviews]
-        yield from (notice for notice in told if notice is not None and notice.target_agent_id in agents)
+        """A task's present notifications that are owed; an assignment that is `written` is left out."""
+        for notice in following(OF_TASK, task, self.workspace.registry.all()):
+            owed: Notification | None = notice
+            if notice.action == TASK_ASSIGNED:
+                owed = self._assignment_of(task, written)
+            elif notice.action == TASK_WITHDRAWN:
+                owed = self._withdrawal_of(task)
+            if owed is not None:
+                yield owed
 
     # Why nobody who has read an announcement misses its withdrawal: a reader marks it read under the inbox's lock, and
     # judges within that lock whether it applies. Whoever asks here has written the task's change before, so the lock
@@ -407,10 +451,6 @@ class DerivedNotices(Service):
         if stop is None or stop.target_agent_id != task.assignee_id:
             return False
         return self.workspace.notices(stop.target_agent_id).any_unread(frozenset([stop.id]))
-
-    def _reviewers(self, task: Task) -> set[str]:
-        """The agents whose review the task waits for."""
-        return {who for who in open_reviews(task, self.workspace.registry.all()).values() if who is not None}
 
     def _assignment_of(self, task: Task, written: Collection[str]) -> Notification | None:
         """The task's assignment, or None; None, too, if it is `written` already, to save reading the dependencies."""
@@ -437,13 +477,6 @@ class DerivedNotices(Service):
             return self.workspace.tasks.find(task_id)
         return None
 
-    def _superiors_to_tell(self, task: Task) -> set[str]:
-        """The agents to notify when an assignee blocks its task: its reports' recipient and the task's creator."""
-        told = {task.created_by}
-        with suppress(Refusal):  # it has no superior, or the hierarchy is broken
-            told.add(report_recipient(task.assignee_id or "", self.workspace.registry.all()).id)
-        return told - {task.assignee_id}
-
     def _former_reviewers(self, task: Task) -> set[str]:
         """The agents that were asked to review a task, when its review has just ended or one of several was given."""
         _, line = task.latest("status") or (-1, {})
@@ -463,15 +496,32 @@ def _ids_told_by(task: Task, *, handed_out: bool) -> set[str]:
     return {*([arrival.notice_id] if arrival else []), *(notice.id for notice in told if notice is not None)}
 
 
+def _of_other_package(where: str) -> Rules:
+    """The rules of a kind of another package. Where one fails, nothing follows, and what was written stands."""
+
+    def guarded(rule: Following) -> Following:
+        def of(entity: Any, agents: Mapping[str, Agent]) -> list[Notification | None]:
+            nothing: list[Notification | None] = []
+            return attempted(where, lambda: [*(rule.of(entity, agents) if rule.of is not None else ())], nothing)
+
+        def stands(notice: Notification, entity: Any, agents: Mapping[str, Agent]) -> bool:
+            return attempted(where, lambda: rule.is_cause(notice, entity, agents), otherwise=True)
+
+        return Following(of, stands, rule.from_all)
+
+    rules: Rules = attempted(where, lambda: load(where), {})
+    return {action: guarded(rule) for action, rule in rules.items()}
+
+
+def _place(collection: Entities[Any], agent_id: str) -> Directory[Any]:
+    """Where the open entities are that concern an agent: all of a kind that is not parted by agents."""
+    return collection.directory(WHOLE if collection.layout.is_whole else agent_id)
+
+
 def text_of(notice: Notification) -> str:
     """The key of the texts of a notification that follows from a task or a delegation."""
     kind = "interrupt" if notice.interrupts else "notice"
     return f"{kind}.{notice.action}"
-
-
-def _interrupt_applies(notice: Notification, task: Task) -> bool:
-    """Whether an interrupt about a task still applies."""
-    return notice.action not in INTERRUPT_ACTIONS.values() or still_stops(notice, task)
 
 
 # Notifications are shown to the agent sessions of their purpose until they are read.
@@ -506,22 +556,38 @@ class Notifications(Service):
     def refresh(self, agent_id: str, purpose: str) -> Pending:
         """Repairs the agent's notifications and returns what is unread for a session of this purpose. A few stat(2)
         while nothing changes. Raises `StorageError`."""
+        self.bring_up(agent_id)
+        with self.workspace.tasks.read_once():
+            return self.pending(agent_id, purpose)[0]
+
+    def bring_up(self, agent_id: str) -> None:
+        """As `repair`, but raises `StorageError`."""
         self.settle()
         self.derived.repair(agent_id)
-        with self.workspace.tasks.read_once():
-            unread = [notice for _, notice in self.workspace.notices(agent_id).unread() if notice.meant_for(purpose)]
-            first = next(filter(self.derived.applies, unread), None)  # an interrupt, if there is one that applies
-            if first is None:
-                return NOTHING
-            chats = (notice for notice in reversed(unread) if notice.type == CHAT_NOTICE and purpose == "task")
-            return Pending(first.interrupts, True, next(filter(self.derived.applies, chats), None))
+
+    def pending(self, agent_id: str, purpose: str) -> tuple[Pending, set[Directory[Any]] | None]:
+        """What is unread for a session of this purpose, and the directories by which that was judged; None: more than
+        those. The notifications are looked at first, as what judges them has to be looked at afterwards."""
+        found = [notice for _, notice in self.workspace.notices(agent_id).unread() if notice.meant_for(purpose)]
+        judged: list[Judgement] = []
+
+        def applies(notice: Notification) -> bool:
+            judged.append(self.derived.judge(notice))
+            return judged[-1].applies
+
+        first = next(filter(applies, found), None)  # an interrupt, if there is one that applies
+        chats = (notice for notice in reversed(found) if notice.type == CHAT_NOTICE and purpose == "task")
+        chat = None if first is None else next(filter(applies, chats), None)
+        places = {place for each in judged for place in each.places or ()}
+        is_known = first is None or not first.interrupts
+        pending = NOTHING if first is None else Pending(first.interrupts, True, chat)
+        return pending, places if is_known and all(each.places is not None for each in judged) else None
 
     def repair(self, agent_id: str) -> None:
         """Writes notifications that a killed process did not write and settles obsolete ones. Never raises: the next
         reader tries again."""
-        self.settle()
         try:
-            self.derived.repair(agent_id)
+            self.bring_up(agent_id)
         except Refusal as refusal:
             logger.warning("the notifications of %s are not repaired yet: %s", agent_id, refusal)
 

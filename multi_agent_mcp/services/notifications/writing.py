@@ -25,7 +25,7 @@ from multi_agent_mcp.domain.loops import (
     loop_in,
     loop_notice,
 )
-from multi_agent_mcp.domain.notification import Notification, derived_id
+from multi_agent_mcp.domain.notification import PAUSING, Notification, derived_id
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.inbox import deliver_all, file_name
@@ -127,8 +127,6 @@ class NoticeWriter(Service):
 # Notifications that somebody requests and that follow from no file: pausing, resuming and stopping an agent, and a task
 # that was reassigned (docs/protocol.md, Interrupts).
 
-PAUSING = ("pause", "resume")
-
 
 @dataclass(eq=False)
 class Interrupts(Service):
@@ -183,11 +181,6 @@ class Interrupts(Service):
     def newest_of_pausing(self, agent_id: str) -> Notification | None:
         """The agent's newest pause or resumption, or None."""
         return max(self._pausing(agent_id), key=lambda notice: notice.created_at, default=None)
-
-    def is_overtaken(self, notice: Notification) -> bool:
-        """Whether a later resumption ended this pause, or a later pause this resumption."""
-        others = (other for other in self._pausing(notice.target_agent_id) if other.action != notice.action)
-        return any(other.created_at > notice.created_at for other in others)
 
     def _pausing(self, agent_id: str) -> list[Notification]:
         return [notice for _, notice in self.workspace.notices(agent_id).hot.entities() if notice.action in PAUSING]
