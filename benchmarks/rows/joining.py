@@ -101,7 +101,7 @@ def _values(server: Server, desk: Machine) -> Iterator[tuple[str, bytes]]:
             at = json.dumps({"read_at": read[1].decode()}).encode()
             yield names.own(DESK, mark, "admin", path.name), at
     for path in (desk.path / "tasks").rglob("*.md"):
-        yield names.shared(f"{'tsk'}.{path.stem}"), path.read_bytes()
+        yield names.stored(names.shared(f"tsk.{path.stem}"), "desk"), path.read_bytes()
 
 
 def measure(laptop: Machine, brought: int, floor: float) -> Finding:

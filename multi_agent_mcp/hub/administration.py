@@ -16,9 +16,10 @@ from nats.aio.client import Client
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import shared_settings
+from multi_agent_mcp.hub.sizes import BEAT_BYTES
 from multi_agent_mcp.hub.stream import FAILED, FORM, MACHINE, NO_STREAM, OP, TIME, WAS, protected
 from multi_agent_mcp.hub.subjects import KINDS, Names, Rule, inbox
-from multi_agent_mcp.store.authority import PAYLOAD_BYTES
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES, SHARED_BYTES
 from multi_agent_mcp.store.shared_collection import LINE
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -30,6 +31,8 @@ CONNECT_SECONDS = 3.0
 CREATE_SECONDS = 5.0
 ADMINISTER_SECONDS = 10.0
 LOG_SECONDS = 90 * 24 * 3600
+HEADERS_BYTES = 4 << 10
+"""The most that the headers of a value take; the server counts them, too."""
 VALUES, VALUE_BYTES, LOG_BYTES = 300_000, 512 << 20, 128 << 20
 """The most that a stream holds. One machine can fill no more than its own lane, and what all share."""
 
@@ -49,13 +52,14 @@ async def make_streams(client: Client, names: Names, identity: str, *, first: in
     values = {"max_msgs_per_subject": 1, "max_msgs": VALUES, "max_bytes": VALUE_BYTES, "discard": "new"}
     logs = {"max_age": LOG_SECONDS * 10**9, "max_msgs": VALUES, "max_bytes": LOG_BYTES, "discard": "old"}
     beats = {
+        "max_msg_size": BEAT_BYTES + HEADERS_BYTES,
         "subjects": [names.heartbeats],
         "max_msgs_per_subject": 1,
         "republish": {"src": names.heartbeats, "dest": names.heard.replace("*", "{{wildcard(1)}}")},
     }
     for stream in names.streams:
         kind = values if stream in names.values else logs
-        begins = {"first_seq": first} if stream == names.stream else {}
+        begins = {"first_seq": first, "max_msg_size": SHARED_BYTES + HEADERS_BYTES} if stream == names.stream else {}
         news = {"src": ">", "dest": names.news, "headers_only": True}
         config = {**common, **kind, **begins, "subjects": names.subjects_of(stream), "republish": news}
         await _create(client, stream, config)
@@ -167,7 +171,7 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
         successor = f"{secrets.token_hex(8)} after {identity}"
         await make_streams(client, server.names, successor, first=position + GAP)
         for key, data, was in _shared_values(workspace):
-            await _put(client, server.names.shared(key), data, machine, was)
+            await _put(client, server.names.stored(server.names.shared(key), machine), data, machine, was)
     finally:
         await client.close()
 

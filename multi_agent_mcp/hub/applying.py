@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +34,7 @@ from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.share_directory import accept_settings
+from multi_agent_mcp.hub.sizes import is_acceptable
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, RELAY, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
 from multi_agent_mcp.store.authority import digest8, revision_of
@@ -147,6 +149,7 @@ NAME_BYTES = 255
 OF_A_CONVERSATION = b"\nmessage_type: conversation\n"
 HOPELESS = frozenset({errno.ENAMETOOLONG, errno.EFBIG, errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW})
 """The errors of the disk that are permanent; all others may be temporary."""
+_AGENT_ID = re.compile(rb"^agent_id: ([\w-]{1,64})\r?$", re.MULTILINE | re.ASCII)
 _OUR_FILE = re.compile(r"[^/\0.][^/\0]*\.md")
 _DAY = re.compile(r"\d{8}")
 _EXECUTION = re.compile(r"exec_[0-9a-f]{12}")
@@ -187,6 +190,7 @@ class Applying:
     for none, by `{kind}/{owner}/{name}`."""
     relay: str = ""
     """The id of the relay, whose own values are here."""
+    left: list[Stored] = field(default_factory=list)
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
     _passed_over: int = 0
     _gaps: list[str] = field(default_factory=list)
@@ -194,9 +198,12 @@ class Applying:
     _asked_again: set[str] = field(default_factory=set)
     _merged: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def apply(self, batch: Sequence[Stored], *, restoring: bool) -> list[Then]:
+    def apply(self, batch: Sequence[Stored], *, restoring: bool, until: float = inf) -> list[Then]:
         """Applies values in order, durably, and returns their consequences, to be called next. `restoring`: this
-        machine's own values are applied, too, as its files were lost. Raises `StorageError`."""
+        machine's own values are applied, too, as its files were lost. After the time `until` (by `time.monotonic`) no
+        further one is begun, but one at least; those are `left`. Raises `StorageError`."""
+        self.left = []
+        batch = [stored for stored in batch if self._is_acceptable(stored)]
         self._marks, self._merged = self._true_marks(batch), set()
         files = self.workspace.files
         in_bulk = files.in_bulk() if len(batch) > BULK else nullcontext()
@@ -209,7 +216,7 @@ class Applying:
             with ExitStack() as together:
                 for collection in self._with_many(rest) if restoring else ():
                     together.enter_context(collection.accepting_together())
-                return then + self._each(rest, partial(self._apply, restoring=restoring))
+                return then + self._each(rest, partial(self._apply, restoring=restoring), until)
 
     def _put_in_archives(self, batch: Sequence[Stored]) -> list[Stored]:
         """Applies the letters and notifications of a batch that were read, those of one inbox together; returns the
@@ -300,9 +307,19 @@ class Applying:
         marks, self._by_hand = self._by_hand, {}
         return marks
 
-    def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]]) -> list[Then]:
+    def _is_acceptable(self, stored: Stored) -> bool:
+        """Judges the size before anything is parsed."""
+        is_so = is_acceptable(self.names.parse(stored.subject), stored.data)
+        if not is_so:
+            self._pass_over(stored, ValueError(len(stored.data)))
+        return is_so
+
+    def _each(self, batch: Sequence[Stored], apply: Callable[[Stored], list[Then]], until: float = inf) -> list[Then]:
         then: list[Then] = []
-        for stored in batch:
+        for number, stored in enumerate(batch):
+            if number and time.monotonic() > until:
+                self.left = [*batch[number:]]
+                break
             try:
                 then += apply(stored)
             except Exception as error:
@@ -315,7 +332,7 @@ class Applying:
         """Logs that a value is no entity, unless it is one of very many."""
         self._passed_over += 1
         if self._passed_over <= PASSED_OVER_MAX:
-            logger.warning("%s (revision %d) is passed over: %.300r", stored.subject, stored.sequence, error)
+            logger.warning("%.200r (revision %d) is passed over: %.300r", stored.subject, stored.sequence, error)
         elif self._passed_over == PASSED_OVER_MAX + 1:
             logger.warning("more values are passed over")
 
@@ -331,7 +348,8 @@ class Applying:
                 owner = owner if kind == subjects.LOG and stem else None
             elif isinstance(what, Own):
                 is_copy = what.kind in BY_NAME and BY_NAME[what.kind].rule is Rule.COPY
-                owner = str(parse(stored.data).header.get("agent_id")) if is_copy else what.owner
+                said = _AGENT_ID.search(stored.data) if is_copy else None
+                owner = said[1].decode() if said is not None else what.owner
         return owner is not None and owner not in self.workspace.registry.all()
 
     def _is_log(self, stored: Stored) -> bool:

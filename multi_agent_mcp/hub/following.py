@@ -1,5 +1,6 @@
 """Following the hub: applies the values of other machines here, each stream in its order, as long as it is the same
-hub. A stream that is flooded delays only itself: each has a task of its own, and takes turns of a few values."""
+hub. A stream that is flooded delays only itself: each has a task of its own, and they take turns, measured in time. In
+a stream that several machines write, the values of one that takes long are applied by a task of their own."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -160,10 +163,25 @@ ROUND = 4096
 """The approximate number of values that several processes write together."""
 AHEAD = 2
 """The number of rounds handed over in advance, so that no process idles."""
-TURN, SHARED_TURN = 128, 24
-"""The numbers of values that are applied before another stream's turn; a task takes longer than a letter."""
+TURN, TURN_SECONDS = 128, 0.1
+"""The most values that are applied before another stream's turn, and the time after which no further one is."""
+PATIENT_SECONDS = 5.0
+"""The time for which what refers to shared values waits for a machine whose values take long."""
+LATE_SECONDS = 0.3
+"""The time for one machine's values of a batch after which the rest of them is left to a task of their own."""
 APPLYING = "what other machines wrote"
 T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Late:
+    """One machine's values in a stream that are not applied yet: from the revision `first` on; `skipped` is the last
+    one that the stream's follower has left to its `task`."""
+
+    first: int
+    skipped: int
+    since: float
+    task: asyncio.Task[None] | None = None
 
 
 class Following:
@@ -203,6 +221,9 @@ class Following:
         self._wakes: dict[str, asyncio.Event] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._moved = asyncio.Condition()
+        self._reached: dict[str, int] = {}
+        self._late: dict[tuple[str, str], Late] = {}
+        self._writers: dict[str, set[str]] = {}
         hub.shared_until = progress.newest.get(hub.names.stream, 0)
         self._applier = ThreadPoolExecutor(1, "apply")
         self._ringer = ThreadPoolExecutor(1, "ring")
@@ -241,7 +262,8 @@ class Following:
         """Checks after each connection that it is the same hub, and lets one task follow each stream, forever."""
         while True:
             self._wake.clear()
-            for ended in (task for task in self._followers.values() if task.done()):
+            tasks = (*self._followers.values(), *(late.task for late in self._late.values()))
+            for ended in (task for task in tasks if task is not None and task.done()):
                 ended.result()
             try:
                 if self.hub.connected and not self.synchronised and (not self.replaced or await self._is_known_again()):
@@ -304,7 +326,8 @@ class Following:
             return
         self._doubted_at = None
         if not self.progress.scanned and self._begun != shared.identity:
-            self._announced.clear()
+            for known in (self._announced, self._reached, self._late):
+                known.clear()
             self.publishing.begin_anew(shared.first)
             self._begun = shared.identity
         if self.progress.is_new:
@@ -324,15 +347,17 @@ class Following:
         """Has every stream followed that is further here."""
         self._look_again_at = time.monotonic() + STREAMS_SECONDS
         for stream, state in states.items():
-            if state.last_sequence > self.progress.place(stream):
+            if state.last_sequence > self._place(stream):
                 self._follower(stream).set()
+
+    def _place(self, stream: str) -> int:
+        """Returns up to where a stream is in the files, but for the values of machines that are late."""
+        return max(self._reached.get(stream, 0), self.progress.place(stream))
 
     async def _reach(self, states: Mapping[str, StreamState], connection: int) -> None:
         """Waits until every stream is as far as it was."""
         self._wake_followers(states)
-        is_there = partial(
-            lambda: all(self.progress.place(each) >= state.last_sequence for each, state in states.items())
-        )
+        is_there = partial(lambda: all(self._place(each) >= state.last_sequence for each, state in states.items()))
         while connection == self._connections and not is_there():
             await self._wait_until(is_there, RETRY_SECONDS)
 
@@ -373,7 +398,8 @@ class Following:
         connection = self._connections
         if self.progress.until.get(stream, 0) - self.progress.place(stream) > MANY and stream not in self._restored:
             self._restored.add(stream)  # if it fails, the rest is applied here
-            await self._after_shared(stream, self.progress.until[self.hub.names.stream])
+            until = self.progress.until[self.hub.names.stream]
+            await self._after_shared(stream, lambda: self.progress.place(self.hub.names.stream) >= until)
             async with self._one_restores:
                 await self._restore(stream)
         while (batch := await self._next(stream)) and connection == self._connections:
@@ -386,11 +412,11 @@ class Following:
 
     async def _next(self, stream: str) -> list[Stored]:
         """Returns the next values, with one request if only one is known to be there."""
-        following = self.progress.place(stream) + 1
+        following = self._place(stream) + 1
         is_alone = self._announced.get(stream) == following
         if is_alone and (found := await self.hub.directly(stream, following)) is not None:
             return [found]
-        return await self.hub.after(stream, self.progress.place(stream))
+        return await self.hub.after(stream, self._place(stream))
 
     async def _after_referred(self, stream: str, batch: Sequence[Stored]) -> None:
         """Waits for the shared values to which these may refer: those that their machine had when it wrote them. What
@@ -401,20 +427,29 @@ class Following:
         if any(OF_A_CONVERSATION in stored.data for stored in batch):
             seconds = REFERRING_SECONDS
         if stream != shared and any(map(self.applying.is_of_unknown, batch)):
-            revision, seconds = max(revision, (await self.hub.state(shared)).last_sequence), REFERRING_SECONDS
-        await self._after_shared(stream, revision, seconds)
+            last = (await self.hub.state(shared)).last_sequence
+            await self._after_shared(
+                stream,
+                lambda: self.progress.place(shared) >= last or not any(map(self.applying.is_of_unknown, batch)),
+                REFERRING_SECONDS,
+            )
+        await self._after_shared(stream, lambda: self._firm_place(shared) >= revision, seconds)
 
-    async def _after_shared(self, stream: str, revision: int, seconds: float = 0.0) -> None:
-        """Waits until the shared values are as far as this revision: without limit while all are restored, else for so
-        long at most."""
+    def _firm_place(self, stream: str) -> int:
+        """Returns up to where a stream is in the files, but for what machines have written that are late for long."""
+        late = (item for (where, _), item in self._late.items() if where == stream)
+        waited_for = [item.first - 1 for item in late if time.monotonic() - item.since < PATIENT_SECONDS]
+        return min([self._place(stream), *waited_for])
+
+    async def _after_shared(self, stream: str, is_there: Callable[[], bool], seconds: float = 0.0) -> None:
+        """Waits until the shared values are as far: without limit while all are restored, else for so long at most."""
         shared = self.hub.names.stream
-        is_behind = self.progress.is_restoring(shared) or self.progress.place(shared) < revision
-        if stream == shared or not is_behind:
+        if stream == shared or (not self.progress.is_restoring(shared) and is_there()):
             return
         self._follower(shared).set()
         while self.progress.is_restoring(shared) and self.hub.usable:
             await self._wait_until(lambda: not self.progress.is_restoring(shared), RETRY_SECONDS)
-        await self._wait_until(lambda: self.progress.place(shared) >= revision, seconds)
+        await self._wait_until(is_there, seconds)
 
     async def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Waits until it holds, for so long at most; it is looked at whenever a batch was applied."""
@@ -457,34 +492,84 @@ class Following:
         revision may be later than that."""
         shared = self.hub.names.stream
         until = (await self.hub.state(shared)).last_sequence
-        for subject in (self.hub.names.shared(f"{kind}.>") for kind in REFERRED):
+        for subject in (self.hub.names.stored(self.hub.names.shared(f"{kind}.>")) for kind in REFERRED):
             sequence = max(self.progress.place(shared), self._referred_until)
             while batch := await self.hub.after(shared, sequence, subject):
-                await self._take_turns(shared, batch, restoring=True)
+                await self._take_turns(batch, restoring=True)
                 sequence = batch[-1].sequence
         self._referred_until = until
 
     async def _apply(self, stream: str, batch: Sequence[Stored]) -> None:
         identity = self.progress.identity
-        await self._take_turns(stream, batch, restoring=self.progress.is_restoring(stream))
+        if self.progress.is_restoring(stream):
+            await self._take_turns(batch, restoring=True)
+        else:
+            for writer, values in self._by_writer(batch).items():
+                await self._apply_of(stream, writer, values)
         await self._applied(stream, batch, identity)
 
-    async def _take_turns(self, stream: str, batch: Sequence[Stored], *, restoring: bool) -> None:
-        size = SHARED_TURN if stream == self.hub.names.stream else TURN
-        for start in range(0, len(batch), size):
-            turn = partial(self._turn, batch[start : start + size], restoring=restoring)
-            then, gaps, marks = await self._in_applier(turn)
+    def _by_writer(self, batch: Sequence[Stored]) -> dict[str, list[Stored]]:
+        found: dict[str, list[Stored]] = {}
+        for stored in batch:
+            found.setdefault(self.hub.names.writer(stored.subject), []).append(stored)
+        return found
+
+    async def _apply_of(self, stream: str, writer: str, values: Sequence[Stored]) -> None:
+        """Applies one machine's values of a batch, or leaves them to a task of their own if they take long and others
+        write in this stream, too."""
+        writers = self._writers.setdefault(stream, set())
+        writers.add(writer)
+        late = self._late.get((stream, writer))
+        if late is not None:
+            late.skipped = values[-1].sequence
+            return
+        seconds = LATE_SECONDS if len(writers) > 1 or stream == self.hub.names.stream else inf
+        left = await self._take_turns(values, restoring=False, seconds=seconds)
+        if left:
+            first = min(stored.sequence for stored in left)
+            late = self._late[stream, writer] = Late(first, values[-1].sequence, time.monotonic())
+            late.task = asyncio.create_task(self._catch_up_of(stream, writer, late))
+
+    async def _catch_up_of(self, stream: str, writer: str, late: Late) -> None:
+        """Applies what a machine that is late has written in a stream, while the others' values go on."""
+        subject = self.hub.names.all_of(stream, writer)
+        while self._late.get((stream, writer)) is late:
+            skipped = late.skipped
+            try:
+                batch = await self.hub.after(stream, late.first - 1, subject)
+                if not batch and late.skipped == skipped:  # else one was skipped while it was asked
+                    break
+                await self._take_turns(batch, restoring=False)
+                late.first = batch[-1].sequence + 1 if batch else late.first
+            except HubUnreachable:
+                await asyncio.sleep(RETRY_SECONDS)
+            except (StorageError, OSError) as refusal:
+                await self._refused(refusal)
+        if self._late.get((stream, writer)) is late:
+            del self._late[stream, writer]
+            self._note_place(stream)
+            async with self._moved:
+                self._moved.notify_all()
+
+    async def _take_turns(self, batch: Sequence[Stored], *, restoring: bool, seconds: float = inf) -> Sequence[Stored]:
+        """Applies values in turns with the other streams; returns those that were not begun within these seconds."""
+        until, left = time.monotonic() + seconds, batch
+        while left and time.monotonic() < until:
+            turn = partial(self._turn, left[:TURN], restoring=restoring)
+            then, gaps, marks, rest = await self._in_applier(turn)
+            left = [*rest, *left[TURN:]]
             self._do_soon(then)
             for subject in gaps:
                 await self._fill(subject)
             for path, read_at in marks.items():
                 await self._mark_by_hand(path, read_at)
+        return left
 
-    def _turn(self, batch: Sequence[Stored], *, restoring: bool) -> tuple[list[Then], list[str], Marks]:
+    def _turn(self, batch: Sequence[Stored], *, restoring: bool) -> tuple[list[Then], list[str], Marks, list[Stored]]:
         """Applies values in the applier's thread, where no other stream's come in between; returns their consequences,
-        and what they lack (see `Applying`)."""
-        then = self.applying.apply(batch, restoring=restoring)
-        return then, self.applying.gaps_to_fill(), self.applying.marks_by_hand()
+        what they lack (see `Applying`), and the values for which there was no time."""
+        then = self.applying.apply(batch, restoring=restoring, until=time.monotonic() + TURN_SECONDS)
+        return then, self.applying.gaps_to_fill(), self.applying.marks_by_hand(), self.applying.left
 
     async def _mark_by_hand(self, path: Path, read_at: datetime | None) -> None:
         try:
@@ -509,7 +594,8 @@ class Following:
         last = batch[-1]
         if identity != self.progress.identity:
             return  # the hub was made anew meanwhile: its places begin again
-        self.progress.places[stream] = last.sequence
+        self._reached[stream] = last.sequence
+        self._note_place(stream)
         self.progress.witnessed(stream, last.sequence, last.headers.get(OP, ""))
         if stream == self.hub.names.stream:
             self.hub.shared_until = max(self.hub.shared_until, last.sequence)
@@ -520,6 +606,11 @@ class Following:
         async with self._moved:
             self._moved.notify_all()
         self._on_news()
+
+    def _note_place(self, stream: str) -> None:
+        """Notes up to where everything of a stream is in the files: if this relay ends, it goes on from there."""
+        late = (item.first - 1 for (where, _), item in self._late.items() if where == stream)
+        self.progress.places[stream] = min([self._place(stream), *late])
 
     def _do_soon(self, consequences: Sequence[Callable[[], None]]) -> None:
         for consequence in consequences:

@@ -17,12 +17,15 @@ from nats.aio.msg import Msg
 from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.domain.question import Asked
 from multi_agent_mcp.domain.times import format_time, json_values, now
+from multi_agent_mcp.hub.sizes import BEAT_BYTES
 from multi_agent_mcp.hub.stream import Hub
 
 BEAT_SECONDS = 5.0
 DEAD_SECONDS = 15.0
 DISK, DOUBLE = TROUBLES = ("disk", "double")
 """The troubles that a machine may report: its disk refuses the others' values; another relay runs under its name."""
+ASKING_MAX = 50
+"""The most agents of which a heartbeat says what they are asked: so many fit into one."""
 OLDER = "older"
 """The trouble of a machine that has had more of the hub than the hub has now, as it says: here it looks whole."""
 
@@ -55,12 +58,14 @@ class Beat:
     def parse(cls, data: bytes) -> Beat:
         """Parses a heartbeat. Raises `ValueError`, `LookupError`, `TypeError`, `AttributeError`, `ArithmeticError` or
         `RecursionError` for anything else."""
+        if len(data) > BEAT_BYTES:
+            raise ValueError(len(data))
         facts = json.loads(data)
         known = int(facts["position"]), float(facts["time"])
         if not isfinite(known[1]):  # a browser's JSON has no such number
             raise ValueError(facts["time"])
         counts = int(facts.get("queued", 0)), int(facts.get("conflicts", 0))
-        asking = tuple(map(Asked.parse, facts.get("asking", ())))
+        asking = tuple(map(Asked.parse, facts.get("asking", ())[:ASKING_MAX]))
         troubles = tuple(item for item in TROUBLES if item in facts.get("troubles", ()))
         ends, relay = bool(facts.get("ends")), str(facts.get("relay", ""))
         members = tuple(filter(is_name, facts.get("members", ())))

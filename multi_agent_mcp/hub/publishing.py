@@ -22,6 +22,7 @@ from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.applying import decoded, is_by_hand, name_of_its_own, says
 from multi_agent_mcp.hub.share_directory import shared_settings
+from multi_agent_mcp.hub.sizes import EDITS_BYTES
 from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, Kind, Names, Rule, directories
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
@@ -35,7 +36,6 @@ from multi_agent_mcp.system.file_status import RACY_NS, modified_at, signature
 logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 << 10
-EDITS_BYTES = 16 << 10
 KNOWN_MAX = 20_000
 SETTLE_SECONDS = 1.0
 """The time that a person's program may need to write a file."""
@@ -312,6 +312,8 @@ class Publishing:
 
     async def _publish_settings(self) -> None:
         data = shared_settings(self.workspace)
+        if b'"language"' not in data:
+            return  # a machine that has just joined has none before it has heard of it
         subject = self.names.shared(subjects.SETTINGS)
         found = await self.hub.last(subject)
         if found is None or found.data != data:

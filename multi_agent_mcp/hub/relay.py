@@ -25,7 +25,7 @@ from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
 from multi_agent_mcp.hub.following import Following, Progress
-from multi_agent_mcp.hub.heartbeats import BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
+from multi_agent_mcp.hub.heartbeats import ASKING_MAX, BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.publishing import Noticing, Publishing
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import HUB_SLOW, Membership, RelayClient, Share, shared_settings, socket_path
@@ -255,7 +255,7 @@ class Relay:
             queued=self.noticing.queued,
             conflicts=len(self.workspace.conflicts.standing()),
             replaced=self.progress.identity if self.following.replaced else None,
-            asking=self._asking,
+            asking=self._asking[:ASKING_MAX],
             troubles=self._troubles(),
             relay=self.hub.relay,
             members=self._members if self.server is not None else (),

@@ -23,8 +23,9 @@ from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, Error, NoRespondersError
 
 from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.sizes import is_acceptable
 from multi_agent_mcp.hub.subjects import LANES, Names, inbox
-from multi_agent_mcp.store.authority import PAYLOAD_BYTES, TOO_LARGE, Shared, Superseded
+from multi_agent_mcp.store.authority import TOO_LARGE, Shared, Superseded
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +36,14 @@ has a relay of the same machine), the time (nanoseconds since the epoch), the of
 revision on the former hub, for a file edited by hand the revision in its mark, and for values of one machine the newest
 shared revision that it had: what they refer to is not newer."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
 PENDING = "Nats-Num-Pending"
 NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, AFTER, RELAY, PENDING)
 WRONG_SEQUENCE, NOT_FOUND, NO_STREAM, TOO_MANY = 10071, 10037, 10059, 10167
 REQUEST_SECONDS, LOST_SECONDS, BUSY_SECONDS = 2.0, 10.0, 0.02
 BATCH = 1024
 BATCH_BYTES = 8 << 20
-FORM = "lanes"
+FORM = "writers"
 """The form of the streams, with which their description begins; one hub of another form is made anew."""
 
 NO_RESPONDERS = "503"
@@ -179,11 +181,11 @@ class Hub:
         operation of the stored value tells whether it is ours. If it is an earlier edit of the same file by hand, whose
         answer never arrived, it is replaced.
         """
-        if len(data) > PAYLOAD_BYTES:
+        if not is_acceptable(self.names.parse(self.names.stored(subject, self.machine)), data):
             raise HubUnreachable(TOO_LARGE)
         sent = {OP: op, MACHINE: self.machine, RELAY: self.relay, AFTER: str(self.shared_until), **headers}
         if expected is not None:
-            sent[EXPECTED] = str(expected)
+            sent |= {EXPECTED: str(expected), EXPECTED_OF: self.names.stored(subject)}
         answer = await self._published(subject, data, sent)
         if "seq" in answer and "error" not in answer:
             return self._stored(subject, int(answer["seq"]), op)
@@ -230,8 +232,9 @@ class Hub:
         return same_base and stored.headers.get(MACHINE) == self.machine
 
     async def last(self, subject: str) -> Stored | None:
-        """Returns the newest value of a subject from the leader; None if there is none. Raises `HubUnreachable`."""
-        return await self._get(self.names.stream_of(subject), {"last_by_subj": subject})
+        """Returns the newest value of a subject, whoever has written it, from the leader; None if there is none. Raises
+        `HubUnreachable`."""
+        return await self._get(self.names.stream_of(subject), {"last_by_subj": self.names.stored(subject)})
 
     async def last_of_any(self, kind: str, owner: str, name: str) -> Stored | None:
         """Returns the value that any machine has of this kind and name, the one stored first if several have; None if

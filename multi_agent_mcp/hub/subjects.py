@@ -199,8 +199,27 @@ class Names:
         return f"{self.root}.own.{lane or self.lane}.{machine}.{kind}.{token(owner)}.{token(name)}"
 
     def shared(self, key: str) -> str:
-        """Returns the subject of a key of `store.shared_collection`."""
+        """Returns the subject under which a machine writes a key of `store.shared_collection`. The server adds who it
+        is, by what its account imports: `all.{machine}.{key}` is stored."""
         return f"{self.root}.all.{key}"
+
+    def stored(self, subject: str, by: str = "*") -> str:
+        """Returns the subject under which what is written to this one is stored: of a shared key by anybody, or by one
+        machine."""
+        is_shared = subject.startswith(everybody := f"{self.root}.all.")
+        return f"{everybody}{by}.{subject.removeprefix(everybody)}" if is_shared else subject
+
+    def writer(self, subject: str) -> str:
+        """Returns the machine that has written the value of a stored subject, which nobody can forge."""
+        kind, second, third, *_ = subject.removeprefix(f"{self.root}.").split(".")
+        return second if kind == "all" else third
+
+    def all_of(self, stream: str, writer: str) -> str:
+        """Returns the subject of all that a machine has written in a stream."""
+        if stream == self.stream:
+            return f"{self.root}.all.{writer}.>"
+        sort, lane = stream.split("_")[-2:]
+        return f"{self.root}.{sort}.{lane}.{writer}.>"
 
     def log(self, machine: str, kind: str, name: str) -> str:
         return f"{self.root}.log.{self.lane}.{machine}.{kind}.{token(name)}"
@@ -213,7 +232,7 @@ class Names:
     def subjects_of(self, stream: str) -> list[str]:
         """Returns what a stream takes: no other kinds than there are, so that the hub itself refuses the rest."""
         if stream == self.stream:
-            return [self.shared(SETTINGS), *(self.shared(f"{kind}.>") for kind in SHARED_KINDS)]
+            return [self.stored(self.shared(key)) for key in (SETTINGS, *(f"{kind}.>" for kind in SHARED_KINDS))]
         sort, lane = stream.split("_")[-2:]
         kinds = OWN_KINDS if sort == "own" else (LOG, AUDIT)
         return [f"{self.root}.{sort}.{lane}.*.{kind}.>" for kind in kinds]
@@ -229,7 +248,7 @@ class Names:
         parts = subject.removeprefix(f"{self.root}.").split(".")
         if parts[0] == "own" and len(parts) == 6:
             return Own(parts[2], parts[3], unquoted(parts[4]), unquoted(parts[5]))
-        return ".".join(parts[1:]) if parts[0] == "all" and len(parts) > 1 else None
+        return ".".join(parts[2:]) if parts[0] == "all" and len(parts) > 2 else None
 
     @property
     def exports(self) -> list[dict[str, str]]:
@@ -248,7 +267,7 @@ class Names:
         writing = [f"{self.root}.{kind}.{self.lane}.{machine}.>" for kind in ("own", "log")] + [f"{self.root}.all.>"]
         calls = self._calls("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
         reading = {self.api(call): f"{JETSTREAM}.{call}" for call in calls}
-        services = {**{subject: subject for subject in (*writing, self.heartbeat(machine))}, **reading}
+        services = {**{each: self.stored(each, machine) for each in (*writing, self.heartbeat(machine))}, **reading}
         return _account(public, services, [f"{inbox(machine)}.>"], heard=[self.heard, self.news])
 
     def joiner_account(self, slot: str, public: str | None) -> dict[str, Any]:

@@ -25,6 +25,10 @@ back."""
 DIGEST_LENGTH = 8
 PAYLOAD_BYTES = 4 << 20
 """The largest value sent to the hub. A message's content may have 1 MiB, which JSON and YAML may make longer."""
+SHARED_BYTES = 256 << 10
+"""The largest value of what all machines share, so that no machine fills it with a few."""
+HEADER_BYTES = 256 << 10
+"""The longest header that is read of another machine's files: a longer one takes seconds, and no honest one has it."""
 TOO_LARGE = "hub_too_large"
 """The reason for which a larger value is never sent."""
 

@@ -15,15 +15,19 @@ import pytest
 from nats.aio.client import Client
 
 from multi_agent_mcp.errors import HubUnreachable
+from multi_agent_mcp.hub.administration import HEADERS_BYTES
 from multi_agent_mcp.hub.server import BUFFERED_MAX
+from multi_agent_mcp.hub.sizes import BEAT_BYTES, STRUCTURE_MAX
 from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.store.authority import SHARED_BYTES
 from multi_agent_mcp.store.registry import AGENTS_MAX
 from tests.hub.support import DESK, LAPTOP, SHED, Machines, eventually, machines
 from tests.hub.test_machines import send
 from tests.hub.test_security import LETTER, STAMP, as_machine, attempt
 
-MANY, VERY_MANY = 600, 2_500
+MANY, VERY_MANY, SLOWLY = 600, 2_500, 60
+TOO_LARGE_FOR_STREAM = 10054
 Value = tuple[str, bytes, dict[str, str]]
 
 
@@ -46,6 +50,18 @@ def agents(names: Names) -> Iterator[Value]:
     return ((names.shared(f"agent.ghost{number}"), record, STAMP) for number in count())
 
 
+SLOW = b"---\nid: x\nmetadata:\n" + b"".join(b"- {a: b}\n" for _ in range(STRUCTURE_MAX // 4)) + b"---\n\nx"
+"""As slow to parse as a value can be that is accepted."""
+
+
+def slow_letters(names: Names) -> Iterator[Value]:
+    return ((names.own(LAPTOP, "msg", "admin", f"slow{number}.md"), SLOW, STAMP) for number in count())
+
+
+def slow_tasks(names: Names) -> Iterator[Value]:
+    return ((names.shared(f"tsk.tsk_{number:012x}"), SLOW, STAMP) for number in count())
+
+
 def flood(
     values: Iterator[Value], many: int, meanwhile: Callable[[int], object] = lambda _: None
 ) -> Callable[[Client], Awaitable[None]]:
@@ -63,7 +79,10 @@ def flood(
     return publish
 
 
-@pytest.mark.parametrize(("kind", "many"), [(letters, MANY), (no_letters, VERY_MANY), (agents, MANY)])
+@pytest.mark.parametrize(
+    ("kind", "many"),
+    [(letters, MANY), (no_letters, VERY_MANY), (agents, MANY), (slow_letters, SLOWLY), (slow_tasks, SLOWLY)],
+)
 def test_a_flood_delays_only_the_machine_that_sends_it(three: Machines, kind: Any, many: int) -> None:
     """The letter of another one, sent while most of the flood was not, is there before the flood is."""
     names, desk, words = three[LAPTOP].sharing.membership.names, three[DESK], f"during {kind.__name__}"
@@ -77,9 +96,36 @@ def test_a_flood_delays_only_the_machine_that_sends_it(three: Machines, kind: An
     eventually(lambda: desk.sharing.status()["position"] - before > many, "the flood is dealt with")
     dealt_with = time.time()
     eventually(lambda: desk.has("admin", words))
-    (letter,) = (path for path in (desk.path / "ipc" / "admin").glob("*.md") if words.encode() in path.read_bytes())
+    (letter,) = (path for path in (desk.path / "ipc" / "admin").glob("2*.md") if words.encode() in path.read_bytes())
     assert letter.stat().st_ctime < dealt_with
     assert len(desk.services.agents.registry.all()) <= AGENTS_MAX
+
+
+def test_what_all_share_is_changed_while_one_machine_sends_there_what_is_slow_to_read(three: Machines) -> None:
+    """Who has written a shared value is in its subject: its values wait for each other, and no others do."""
+    names, desk, services = three[LAPTOP].sharing.membership.names, three[DESK], three[SHED].services
+    creator, changed = services.agents.get("worker-b"), []
+
+    def meanwhile(number: int) -> None:
+        if number == SLOWLY - 1:
+            changed.extend(services.task_creation.create(creator, [NewTask(title="in between")]))
+
+    before = desk.sharing.status()["position"]
+    as_machine(three[LAPTOP], flood(slow_tasks(names), SLOWLY, meanwhile))
+    eventually(lambda: desk.services.workspace.tasks.find(changed[0].id))
+    assert desk.sharing.status()["position"] - before < SLOWLY  # the flood is not dealt with
+    eventually(lambda: desk.sharing.status()["position"] - before > SLOWLY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [("all.tsk.tsk_00000000beef", SHARED_BYTES), ("hb.laptop", BEAT_BYTES)],
+    ids=["shared", "heartbeat"],
+)
+def test_the_hub_itself_refuses_what_is_too_large(three: Machines, kind: str, size: int) -> None:
+    names = three[LAPTOP].sharing.membership.names
+    answer, _ = as_machine(three[LAPTOP], attempt(f"{names.root}.{kind}", b"x" * (size + HEADERS_BYTES + 1)))
+    assert json.loads(answer)["error"]["err_code"] == TOO_LARGE_FOR_STREAM
 
 
 def test_what_comes_faster_than_the_hub_stores_it_is_refused_and_others_change_what_all_share(three: Machines) -> None:
