@@ -38,7 +38,7 @@ from multi_agent_mcp.hub.sizes import is_acceptable
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, RELAY, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
 from multi_agent_mcp.store.authority import digest8, revision_of
-from multi_agent_mcp.store.codec import codec, parse
+from multi_agent_mcp.store.codec import Unreadable, codec, parse
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
@@ -141,7 +141,9 @@ def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
 BULK, TOGETHER = 16, 32
 """The numbers of values above which a batch is made durable at its end, and of entities of a kind above which one look
 at all that are here is worth it."""
-LOG_BYTES = 1 << 30
+LOGS_BYTES, BLOCK_BYTES = 512 << 20, 4096
+"""The most that the logs of one machine occupy on another one's disk, and the least that a file does."""
+HAND_OFF = "hnd"
 EARLY_MAX = 50_000
 PASSED_OVER_MAX = 100
 NAME_BYTES = 255
@@ -191,6 +193,9 @@ class Applying:
     relay: str = ""
     """The id of the relay, whose own values are here."""
     left: list[Stored] = field(default_factory=list)
+    full_of_logs: set[str] = field(default_factory=set)
+    """The machines whose logs have reached `LOGS_BYTES` here: nothing is added to them."""
+    _logs: dict[str, int] = field(default_factory=dict)
     _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
     _passed_over: int = 0
     _gaps: list[str] = field(default_factory=list)
@@ -374,13 +379,28 @@ class Applying:
             path = self.workspace.path / "executions" / parse_agent_id(owner) / "logs" / f"{stem}.log"
         else:
             return []
-        if not 0 <= (offset := int(stored.headers[OFFSET])) < LOG_BYTES:
+        size = (signature_of(path) or (0, 0))[1]
+        if not 0 <= (offset := int(stored.headers[OFFSET])) <= size:
+            if 0 < offset < LOGS_BYTES:
+                self._gaps.append(stored.subject)
             raise ValueError(offset)
-        if offset > (signature_of(path) or (0, 0))[1]:
-            self._gaps.append(stored.subject)
-            raise ValueError(offset)
+        grows = _occupied(max(size, offset + len(stored.data))) - _occupied(size)
+        if machine != self.machine and self._logs_of(machine) + grows > LOGS_BYTES:
+            self.full_of_logs.add(machine)
+            raise ValueError("logs")
         self.workspace.files.extend(path, offset, stored.data)
+        self._logs[machine] = self._logs.get(machine, 0) + grows
         return []
+
+    def _logs_of(self, machine: str) -> int:
+        """Returns how many bytes the logs of a machine occupy here, as they were when this relay began and have grown
+        since."""
+        if machine not in self._logs:
+            homes = (each.id for each in self.workspace.registry.all().values() if each.machine == machine)
+            kept = [path for name in homes for path in self.workspace.path.glob(f"executions/{name}/logs/*.log")]
+            kept += self.workspace.path.glob(f"audit/*.{machine}.jsonl")
+            self._logs[machine] = sum(_occupied((signature_of(path) or (0, 0))[1]) for path in kept)
+        return self._logs[machine]
 
     def _apply(self, stored: Stored, *, restoring: bool) -> list[Then]:
         if self._is_log(stored):
@@ -412,11 +432,17 @@ class Applying:
         return found
 
     def _file_of_home(self, what: Own, stored: Stored) -> None:
-        """Writes a file as its agent's home has written it. Raises `Unreadable` and `InvalidArguments`."""
-        agent_id = str(parse(stored.data).header.get("agent_id"))
-        if self._is_home(what.machine, agent_id):
-            directory = self.workspace.path / BY_NAME[what.kind].directory / parse_agent_id(what.owner)
-            self.workspace.files.replace(directory / _file(f"{what.name}.md"), stored.data, modified=_time(stored))
+        """Writes a file as its agent's home has written it, in the directory that its header names, and in place of no
+        other agent's. Raises `Unreadable` and `InvalidArguments`."""
+        header, name = parse(stored.data).header, _file(f"{what.name}.md")
+        path = self.workspace.path / BY_NAME[what.kind].directory / parse_agent_id(what.owner) / name
+        is_in_place = header.get("agent_id" if what.kind == HAND_OFF else "task_id") == what.owner
+        if not is_in_place or not self._is_home(what.machine, agent_id := str(header.get("agent_id"))):
+            raise Unreadable("misplaced", name="id", value=what.name, owner=what.owner)
+        there = self.workspace.files.read(path)
+        if there and parse(there).header.get("agent_id") not in (agent_id, None):
+            raise Unreadable("misplaced", name="id", value=what.name, owner=what.owner)
+        self.workspace.files.replace(path, stored.data, modified=_time(stored))
 
     def _true_marks(self, batch: Sequence[Stored]) -> dict[tuple[str, str, str], datetime | None]:
         """Returns the times of reading in this batch, by the mark's kind, owner and name, so that an item that was read
@@ -457,6 +483,7 @@ class Applying:
         is_mail, name, inbox = what.kind == subjects.MESSAGE, _file(what.name), self._inbox(what.kind, what.owner)
         mark = (subjects.MARKS[what.kind], what.owner, what.name)
         if is_mail:
+            self._require_no_replay(what, name, decoded(inbox, name, stored))
             make_way(inbox, name, stored)
         early = self.early.get(key := self._mark_of(what))
         known = self._marks.get(mark) if mark in self._marks or early is None else parse_time(early)
@@ -473,6 +500,14 @@ class Applying:
         if is_mail:
             self._copy(entity)
         return [partial(self._tell, what, entity)] if self._is_mine(what) else []
+
+    def _require_no_replay(self, what: Own, name: str, message: Readable) -> None:
+        """Raises `Unreadable` for a signed message under a name that is not its own, from a machine which is neither
+        its sender's nor its receiver's home: it would be handed out once more under each name."""
+        if not isinstance(message, Message) or message.signature is None or name == file_name(message):
+            return
+        if not any(self._is_home(what.machine, each) for each in (message.sender_id, what.owner)):
+            raise Unreadable("misplaced", name="id", value=message.id, owner=file_name(message))
 
     def _tell(self, what: Own, entity: Any) -> None:
         """Records the arrival of an item for an agent of this machine, and triggers the ring."""
@@ -545,6 +580,10 @@ def _of_the_disk(error: Exception) -> StorageError | None:
     if isinstance(error, OSError):
         return StorageError(path=error.filename or "-", reason=error)
     return error if isinstance(error, StorageError) else None
+
+
+def _occupied(size: int) -> int:
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _is_there(entity: Identified | None, stored: Stored) -> bool:

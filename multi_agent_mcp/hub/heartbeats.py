@@ -26,8 +26,9 @@ DISK, DOUBLE = TROUBLES = ("disk", "double")
 """The troubles that a machine may report: its disk refuses the others' values; another relay runs under its name."""
 ASKING_MAX = 50
 """The most agents of which a heartbeat says what they are asked: so many fit into one."""
-OLDER = "older"
-"""The trouble of a machine that has had more of the hub than the hub has now, as it says: here it looks whole."""
+OLDER, LOGS = "older", "logs"
+"""The troubles of a machine as they are seen here: it says that it has had more of the hub than the hub has now, which
+looks whole here; its logs occupy as much as they may."""
 
 
 @dataclass(frozen=True)

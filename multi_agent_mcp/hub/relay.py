@@ -25,7 +25,7 @@ from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
 from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
 from multi_agent_mcp.hub.following import Following, Progress
-from multi_agent_mcp.hub.heartbeats import ASKING_MAX, BEAT_SECONDS, DISK, DOUBLE, TROUBLES, Beat, Heartbeats
+from multi_agent_mcp.hub.heartbeats import ASKING_MAX, BEAT_SECONDS, DISK, DOUBLE, LOGS, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.publishing import Noticing, Publishing
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import HUB_SLOW, Membership, RelayClient, Share, shared_settings, socket_path
@@ -92,6 +92,7 @@ class Relay:
         own = self.names.stream_of(self.names.own(self.machine, MESSAGE, self.machine))
         is_whole = partial(lambda: not self.progress.is_restoring(own))
         self.noticing = Noticing(workspace.path, self.hub, self.publishing, is_whole)
+        self.applying = applying
         self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._has_news)
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
         self._asking: tuple[Asked, ...] = ()
@@ -315,6 +316,8 @@ class Relay:
         position = self.progress.position
         identity = None if self.following.replaced else self.progress.identity
         machines = {name: peer.as_answer(position, identity) for name, peer in self.heartbeats.peers.items()}
+        for name in self.applying.full_of_logs & machines.keys():
+            machines[name]["troubles"] = [*machines[name].get("troubles", ()), LOGS]
         machines[self.machine] = {"up": True, "since": self._since, "behind": 0, "clock_offset": 0.0}
         machines[self.machine]["troubles"] = self._troubles()
         return {

@@ -436,12 +436,14 @@ class Collection(Generic[E]):
 
     def accept_copy(self, entity_id: str, data: bytes, partition: str, modified: int | None = None) -> None:
         """Writes the state of an entity that only another machine, that of `partition`, changes. Raises `Unreadable`
-        if the entity belongs to another partition."""
+        if the entity belongs to another partition, or one that is here does."""
         with self.files.locks.held(self._lock(entity_id)):
             entity = self._adopted(codec(self.layout.entity_type).decode(data, id=entity_id), entity_id)
-            if self.layout.partition(entity) != partition:
-                raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
-            self._put(self.locate(entity_id), entity, modified)
+            located = self.locate(entity_id)
+            for known in (entity, *([located.entity] if located is not None else ())):
+                if self.layout.partition(known) != partition:
+                    raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
+            self._put(located, entity, modified)
 
     @contextmanager
     def accepting_together(self) -> Iterator[None]:

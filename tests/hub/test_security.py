@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -22,19 +23,22 @@ from nats.aio.msg import Msg
 from nats.errors import Error
 
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments
-from multi_agent_mcp.hub import administration, sharing
+from multi_agent_mcp.hub import administration, restoring, sharing
+from multi_agent_mcp.hub import applying as applying_module
 from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.applying import BLOCK_BYTES, Applying
 from multi_agent_mcp.hub.server import Server, accounts, new_certificate, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Token, join
-from multi_agent_mcp.hub.stream import Hub
+from multi_agent_mcp.hub.stream import Hub, Stored
 from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
+from multi_agent_mcp.wiring import Services
 from tests.hub.support import DESK, LAPTOP, PATIENCE_SECONDS, SHED, Machine, Machines, eventually, free_port, machines
 from tests.hub.test_looking import command, row, seen
-from tests.hub.test_machines import send
+from tests.hub.test_machines import send, task_for
 from tests.test_layers import loaded_by
 
 
@@ -183,6 +187,106 @@ def test_what_a_machine_says_of_the_hub_stops_nobody_and_it_can_be_shut_out(tmp_
             lies()
         eventually(lambda: row(shed, LAPTOP).state in ("away", "left") and row(shed, LAPTOP).troubles == ())
         assert not any(machine.sharing.status()["replaced"] for machine in (desk, shed))
+
+
+def publishes(machine: Machine, *values: tuple[str, bytes]) -> None:
+    """Has the hub store values with the machine's key, and waits until the desk is past them."""
+
+    async def publish(client: Client) -> None:
+        for subject, data in values:
+            answer = await client.request(subject, data, 5, headers={**STAMP, "Mam-Offset": "0"})
+            assert b'"seq"' in answer.data, answer.data
+
+    as_machine(machine, publish)
+    send(machine, "worker-a", "admin", words := f"after {secrets.token_hex(4)}")
+    desk = Machine(DESK, machine.root.parent / DESK)
+    eventually(lambda: desk.has("admin", words))
+
+
+def test_no_machine_writes_a_file_over_that_of_another_ones_agent(two: Machines) -> None:
+    """The partition in the name, the header and what is there already are judged alike, for all kinds that travel."""
+    names, desk = two[LAPTOP].sharing.membership.names, two[DESK]
+    services = desk.services
+    admin, task_id = services.agents.get("admin"), task_for(desk, "admin")
+    services.task_changes.start(admin, task_id)
+    kept = services.hand_offs.write(admin, "the roof is next\n", None, None)
+    session = services.sessions.open("admin", "task")
+    receipt = desk.path / "receipts" / task_id / "rcp_0123456789ab.md"
+    receipt.parent.mkdir(parents=True)
+    receipt.write_text(f"---\nid: rcp_0123456789ab\ntask_id: {task_id}\nagent_id: admin\n---\n\nfailed")
+    (record,) = desk.path.glob("*/admin/ses_*.md")
+    genuine = {path: path.read_bytes() for path in (kept.path, receipt, record)}
+    forged = b"---\nid: x\ntask_id: %b\nagent_id: worker-a\n---\n\nFORGED" % task_id.encode()
+    publishes(
+        two[LAPTOP],
+        (names.own(LAPTOP, "hnd", "admin", kept.path.stem), forged),
+        (names.own(LAPTOP, "hnd", "admin", "20260101_000000_00000000"), forged),
+        (names.own(LAPTOP, "rcp", task_id, receipt.stem), forged),
+        (names.own(LAPTOP, "rcp", "tsk_0123456789ab", receipt.stem), forged),
+        (names.own(LAPTOP, "ses", "worker-a", record.stem), b"---\nagent_id: worker-a\n---\n"),
+    )
+    assert {path: path.read_bytes() for path in genuine} == genuine
+    assert not any("FORGED" in path.read_text() for path in desk.path.glob("[hr]*/**/*.md"))
+    session.end()
+
+
+def test_a_signed_message_is_handed_out_once_whatever_name_another_machine_gives_it(two: Machines) -> None:
+    names, desk = two[LAPTOP].sharing.membership.names, two[DESK]
+    send(desk, "owner", "admin", "DEPLOY to production now")
+    inbox = desk.services.workspace.mailbox("admin")
+    ((name, _),) = [item for item in inbox.unread() if item[1].content.startswith("DEPLOY")]
+    data = (inbox.path / name).read_bytes()
+    with desk.services.workspace.locks.held(inbox.lock):
+        inbox.read([name], desk.services.clock())
+    publishes(two[LAPTOP], (names.own(LAPTOP, "msg", "admin", "20260101_000000_00000000.md"), data))
+    assert not [item for item in inbox.unread() if item[1].content.startswith("DEPLOY")]
+
+
+def test_what_a_joined_machine_can_do_is_what_the_list_in_security_md_says(two: Machines) -> None:
+    names, desk, there = two[LAPTOP].sharing.membership.names, two[DESK], two[LAPTOP].services
+    send(desk, "owner", "admin", "read everywhere")
+    task_id = task_for(desk, "admin")
+    eventually(lambda: two[LAPTOP].has("admin", "read everywhere") and there.workspace.tasks.find(task_id))  # reads all
+    (path,) = two[LAPTOP].path.glob(f"tasks/*/{task_id}.md")
+    task = b"".join(line for line in path.read_bytes().splitlines(True) if not line.startswith(b"hub: "))
+    agent = {"role": "worker", "type": "ai", "parent_id": "admin", "machine": DESK, "name": "A name"}
+    notice = b"---\nid: ntf_00000000beef\nagent_id: admin\ntype: status_change\n---\n"
+    publishes(
+        two[LAPTOP],
+        (names.shared(f"tsk.{task_id}"), task.replace(b"title: Build", b"title: Theirs")),
+        (names.shared("agent.added"), json.dumps(agent).encode()),
+        (names.shared("agent.added"), json.dumps({**agent, "machine": LAPTOP}).encode()),
+        (names.shared("settings"), b'{"language": "ja"}'),
+        (names.own(LAPTOP, "msg", "admin", "note.md"), b"---\nsender_id: owner\n---\n\nunsigned"),
+        (names.own(LAPTOP, "ntf", "admin", "20260101_000000_00000000.md"), notice),
+        (names.own(LAPTOP, "ses", "added", "ses_00000000beef"), b"---\nagent_id: added\n---\n"),
+        (names.log(LAPTOP, "exec", "added/exec_00000000beef"), b"line\n"),
+    )
+    services = desk.services
+    eventually(lambda: services.workspace.tasks.get(task_id).title.startswith("Theirs"))
+    assert (services.agents.get("added").machine, services.agents.get("added").name) == (LAPTOP, "A name")
+    assert services.settings.language == "ja"
+    (message,) = [item for item in services.workspace.mailbox("admin").history() if item.content == "unsigned"]
+    assert services.signatures.verdict(message) == "unsigned"
+    assert any(item.id == "ntf_00000000beef" for item in services.workspace.notices("admin").history())
+    assert [item.id for item in services.workspace.sessions.all("added")] == ["ses_00000000beef"]
+    assert (desk.path / "executions/added/logs/exec_00000000beef.log").read_text() == "line\n"
+    publishes(two[LAPTOP], (names.shared("settings"), b'{"language": "en"}'))
+
+
+def test_the_logs_of_another_machine_occupy_no_more_than_they_may(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applying_module, "LOGS_BYTES", 5 * BLOCK_BYTES)
+    names = Names("0" * 32)
+    applying = Applying(services.workspace, names, DESK, restoring._Nothing(), lambda *_: None)
+    parts = [
+        Stored(names.log(LAPTOP, "audit", f"202601{day:02}"), day, {"Mam-Offset": "0", "Mam-Time": "1"}, b"x")
+        for day in range(1, 10)
+    ]
+    applying.apply(parts, restoring=False)
+    assert len(list(services.path.glob("audit/*.laptop.jsonl"))) == 5
+    assert applying.full_of_logs == {LAPTOP}
 
 
 @dataclass(frozen=True)

@@ -350,8 +350,9 @@ class MachineRow:
     was last heard from if it is away. `behind` is the number of changes that it lacks, `queued` of messages that wait
     there for the hub, `conflicts` of edits set aside there; `clock_offset` is its clock's difference in seconds; None
     where unknown. `troubles` are what it reports to be wrong: `disk` (it refuses what other machines write), `double`
-    (another relay says that it is this machine), `older` (it has had more of the hub than there is now). `agents` are
-    those at home there; `asking` those of them that wait for a human in a pane, while it is `up`."""
+    (another relay says that it is this machine), `older` (it has had more of the hub than there is now), `logs` (they
+    occupy as much as they may here). `agents` are those at home there; `asking` those of them that wait for a human in
+    a pane, while it is `up`."""
 
     name: str
     state: str
