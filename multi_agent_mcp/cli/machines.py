@@ -59,6 +59,7 @@ NAME = click.option(
 )
 @click.option("--again", metavar="MACHINE", help="A token for a machine that has lost its files.")
 @click.option("--reseed", is_flag=True, help="Recreate a hub that was lost or is too old from this machine's files.")
+@click.option("--without", metavar="MACHINE", help="With --reseed: leave out what this machine has written.")
 @session_command()
 def share(
     context: SessionContext,
@@ -69,6 +70,7 @@ def share(
     replicas: int | None,
     again: str | None,
     reseed: bool,
+    without: str | None,
 ) -> None:
     """Let other machines take part in this session: starts the hub here and prints what to run on the other one.
 
@@ -85,15 +87,20 @@ def share(
     sharing.require_inviting()  # before waiting for a hub that may be away
     account = sharing.hub_account if is_new and hub is not None else None
     exports = sharing.hub_exports if account is not None else None
-    if reseed:
-        sharing.reseed()
+    if without is not None and not reseed:
+        raise InvalidArguments("without_reseed")
+    left_out = sharing.reseed(without or "") if reseed else 0
     sharing.start_relay()
     if account is None:  # else nothing is received before the hub knows this machine
         sharing.wait_until_complete(Arrival(context.texts).told, SHARE_SECONDS)
     token = str(sharing.invite(replaces=again))
     context.answer(
-        {"machine": sharing.membership.machine, "token": token, "account": account, "exports": exports},
-        _share_lines(context.texts, sharing, token, account, exports),
+        {"machine": sharing.membership.machine, "token": token, "account": account, "exports": exports}
+        | ({"left_out": left_out} if without is not None else {}),
+        [
+            *([context.texts("share.left_out", count=left_out, machine=without)] if without is not None else []),
+            *_share_lines(context.texts, sharing, token, account, exports),
+        ],
     )
 
 

@@ -7,8 +7,10 @@ import json
 import secrets
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from nats.aio.client import Client
@@ -16,9 +18,9 @@ from nats.aio.client import Client
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import shared_settings
-from multi_agent_mcp.hub.sizes import BEAT_BYTES
-from multi_agent_mcp.hub.stream import FAILED, FORM, MACHINE, NO_STREAM, OP, TIME, WAS, protected
-from multi_agent_mcp.hub.subjects import KINDS, Names, Rule, inbox
+from multi_agent_mcp.hub.sizes import BEAT_BYTES, is_acceptable
+from multi_agent_mcp.hub.stream import FAILED, FORM, MACHINE, NO_STREAM, OP, TIME, WAS, Stored, batch_after, protected
+from multi_agent_mcp.hub.subjects import BY_NAME, JETSTREAM, KINDS, Names, Rule, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES, SHARED_BYTES
 from multi_agent_mcp.store.shared_collection import LINE
 from multi_agent_mcp.store.workspace import Workspace
@@ -161,19 +163,92 @@ GAP = 1_000_000
 """The gap between the position of this machine and the new hub's first revision, which no machine can have passed."""
 
 
-async def reseed(server: Server, workspace: Workspace, machine: str, position: int, identity: str) -> None:
-    """Replaces the hub's streams by new ones with the shared values of the files here. Raises `HubUnreachable`."""
+PER_VALUE_BYTES = 300
+"""What the hub keeps besides a value: its subject and headers."""
+
+
+async def reseed(server: Server, workspace: Workspace, machine: str, position: int, identity: str, without: str) -> int:
+    """Replaces the hub's streams by new ones with the shared values of the files here; returns how many were left out.
+    What the machine `without` has written last is left out, with it what it has written first; what another one had
+    written before is put back. Its files here are in the quarantine then. Raises `HubUnreachable`, and before anything
+    is changed if all of it has no room on the hub."""
     client = await connected_as_administrator(server)
     try:
-        former = f"{server.names.stream}_LOG"  # of the form in which all machines shared two streams
-        for stream in (*server.names.streams, server.names.beat_stream, former):
+        names = server.names
+        written = await _written_by(client, names, without) if without else {}
+        sizes = [len(each[1]) + PER_VALUE_BYTES for each in _sent_values(workspace, written)]
+        if sum(sizes) > VALUE_BYTES or len(sizes) > VALUES:
+            raise HubUnreachable("hub_no_room", mib=-(-sum(sizes) >> 20), limit=VALUE_BYTES >> 20)
+        for key in written:
+            _keep_aside(workspace, key)
+        former = f"{names.stream}_LOG"  # of the form in which all machines shared two streams
+        for stream in (*names.streams, names.beat_stream, former):
             await administer(client, f"$JS.API.STREAM.DELETE.{stream}", b"", but=NO_STREAM)
         successor = f"{secrets.token_hex(8)} after {identity}"
-        await make_streams(client, server.names, successor, first=position + GAP)
-        for key, data, was in _shared_values(workspace):
-            await _put(client, server.names.stored(server.names.shared(key), machine), data, machine, was)
+        await make_streams(client, names, successor, first=position + GAP)
+        put_back = ((key, *found) for key, found in written.items())
+        for key, data, was in chain(_sent_values(workspace, written), put_back):
+            await _put(client, names.stored(names.shared(key), machine), data, machine, was)
+        return len(written)
+    except FAILED as error:
+        raise HubUnreachable from error
     finally:
         await client.close()
+
+
+def _sent_values(workspace: Workspace, written: Mapping[str, Any]) -> Iterator[tuple[str, bytes, int]]:
+    """Yields the values of the files that go to the new hub: none of those that are `written` anew, nor a line of one,
+    and none that is too large, which `doctor` names."""
+    for key, data, was in _shared_values(workspace):
+        kind, _, name = key.partition(".")
+        left_out = key in written or (kind == LINE and f"tsk.{name.partition('-')[0]}" in written)
+        if not left_out and is_acceptable(key, data):
+            yield key, data, was
+
+
+async def _written_by(client: Client, names: Names, machine: str) -> dict[str, tuple[bytes, int]]:
+    """Returns the entities that a machine has written last, by their keys: what another one had written before (nothing
+    for those that it has made), and the revision that is left out. Raises `HubUnreachable`."""
+    newest: dict[str, tuple[int, str]] = {}
+    others: dict[str, tuple[int, bytes]] = {}
+    async for stored in _all_of(client, names.stream):
+        key, writer = str(names.parse(stored.subject)), names.writer(stored.subject)
+        if BY_NAME.get(key.partition(".")[0]) is None:
+            continue  # agents have a command of their own
+        newest[key] = max(newest.get(key, (0, "")), (stored.sequence, writer))
+        if writer != machine:
+            others[key] = max(others.get(key, (0, b"")), (stored.sequence, stored.data))
+    left_out = {key: revision for key, (revision, writer) in newest.items() if writer == machine}
+    return {key: (others.get(key, (0, b""))[1], revision) for key, revision in left_out.items()}
+
+
+async def _all_of(client: Client, stream: str) -> AsyncIterator[Stored]:
+    """Yields the values of a stream, by the administrator's rights. Raises `HubUnreachable`."""
+    sequence = 0
+    while batch := await batch_after(client, f"{JETSTREAM}.DIRECT.GET.{stream}", sequence):
+        for stored in batch:
+            yield stored
+        sequence = batch[-1].sequence
+
+
+async def shares_of(server: Server) -> dict[str, int]:
+    """Returns how many bytes each machine has written of what all share. Raises `HubUnreachable`."""
+    client, found = await connected_as_administrator(server), Counter[str]()
+    try:
+        async for stored in _all_of(client, server.names.stream):
+            found[server.names.writer(stored.subject)] += len(stored.data) + PER_VALUE_BYTES
+        return {**found}
+    finally:
+        await client.close()
+
+
+def _keep_aside(workspace: Workspace, key: str) -> None:
+    """Keeps a copy of a file that is to be left out."""
+    kind, _, name = key.partition(".")
+    collection = BY_NAME[kind].collection(workspace)
+    located = collection.locate(name)
+    if located is not None:
+        workspace.conflicts.keep_file(located.directory.path / collection.layout.name(name))
 
 
 def newest_revision(workspace: Workspace) -> int:

@@ -23,6 +23,7 @@ from filelock import Timeout
 from multi_agent_mcp.domain.question import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
+from multi_agent_mcp.hub.administration import shares_of
 from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
 from multi_agent_mcp.hub.following import Following, Progress
 from multi_agent_mcp.hub.heartbeats import ASKING_MAX, BEAT_SECONDS, DISK, DOUBLE, LOGS, TROUBLES, Beat, Heartbeats
@@ -30,7 +31,7 @@ from multi_agent_mcp.hub.publishing import Noticing, Publishing
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import HUB_SLOW, Membership, RelayClient, Share, shared_settings, socket_path
 from multi_agent_mcp.hub.sharing import Reception
-from multi_agent_mcp.hub.stream import EDITED, TIME, WAS, Hub
+from multi_agent_mcp.hub.stream import EDITED, FAILED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import MESSAGE
 from multi_agent_mcp.store.authority import Shared, Superseded
 from multi_agent_mcp.store.locks import RELAY, Lasting
@@ -49,6 +50,8 @@ LOCK_SECONDS = 1.0
 CANCEL_SECONDS = 0.1
 HUB_SECONDS = 1.0
 """The delay before a hub that died is restarted, and before a machine that was refused connects again."""
+MEASURE_SECONDS = 30.0
+HALF_FULL = 50
 REFUSED_SECONDS = 30.0
 """The shortest interval of restarts because the disk refused the hub, as it may lack more than space."""
 
@@ -97,6 +100,7 @@ class Relay:
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
         self._asking: tuple[Asked, ...] = ()
         self._hub_trouble: Mapping[str, Any] | None = None
+        self._filled: Mapping[str, Any] | None = None
         self._since = format_time(now())
         self._news = asyncio.Event()
         noted = workspace.relay_state.read()
@@ -164,6 +168,7 @@ class Relay:
             self.heartbeats.run(),
             self._note(),
             self._look_after_agents(),
+            self._measure(),
             self.noticing.run(),
         )
         tasks = {asyncio.create_task(item) for item in work}
@@ -210,6 +215,16 @@ class Relay:
             except HubUnreachable as refusal:
                 logger.warning("the hub does not run: %s", refusal)
             await asyncio.sleep(HUB_SECONDS)
+
+    async def _measure(self) -> None:
+        """Notes how full what all share is and, where the hub runs, who has filled it, once it is half full."""
+        while True:
+            await asyncio.sleep(MEASURE_SECONDS)
+            with suppress(HubUnreachable, *FAILED):
+                state = await self.hub.state(self.names.stream)
+                by = await shares_of(self.server) if self.server is not None and state.filled > HALF_FULL else {}
+                self._filled = {"percent": state.filled, "by": by} if state.filled > HALF_FULL else None
+                self._has_news()
 
     async def _look_for_trouble(self, server: Server, *, is_started: bool) -> None:
         """Notes why the hub on this machine does not run. One that was not just started may have been killed."""
@@ -340,6 +355,7 @@ class Relay:
             "own_hub": self.membership.own_hub,
             "unwritten": self.disk.unwritten,
             "hub_trouble": self._hub_trouble,
+            "filled": self._filled,
             "listened": self.heartbeats.listened,
             "members": list(self._members),
             "machines": machines,

@@ -489,18 +489,31 @@ class Sharing:
             time.sleep(POLL_SECONDS)
         return not runs
 
-    def reseed(self) -> None:
-        """Recreates the hub, which must run here, from this machine's files. Raises `InvalidArguments`."""
-        server, membership = self.server, self.membership
+    def reseed(self, without: str = "") -> int:
+        """Recreates the hub, which must run here, from this machine's files, without what the machine `without` has
+        written last of what all share; returns how many values that were. If it fails, the relay goes on. Raises
+        `InvalidArguments` and `HubUnreachable`."""
+        server = self.server
         if server is None:
             raise InvalidArguments("hub_elsewhere")
+        if without == self.membership.machine or (without and not is_name(without)):
+            raise InvalidArguments("no_such_machine", name=without)
         self.stop_relay()
+        try:
+            return self._reseed(server, without)
+        except Refusal:
+            with suppress(Refusal):  # what has failed is said; files that are not on the hub yet are sent by the relay
+                self.start_relay()
+            raise
+
+    def _reseed(self, server: Server, without: str) -> int:
+        membership = self.membership
         server.start()
         noted = self.share.record("position").read() or {}
         workspace = Workspace(self.path.parent, session_name(self.path.name), RelayClient(self.share, membership))
         position = int(noted.get("sequence", 0)) or newest_revision(workspace)
         identity = str(noted.get("identity", ""))
-        asyncio.run(reseed(server, workspace, membership.machine, position, identity))
+        return asyncio.run(reseed(server, workspace, membership.machine, position, identity, without))
 
     def status(self) -> dict[str, Any]:
         """Returns the relay's state, or the last one it recorded, with `relay` false, if it does not answer."""

@@ -43,6 +43,7 @@ WRONG_SEQUENCE, NOT_FOUND, NO_STREAM, TOO_MANY = 10071, 10037, 10059, 10167
 REQUEST_SECONDS, LOST_SECONDS, BUSY_SECONDS = 2.0, 10.0, 0.02
 BATCH = 1024
 BATCH_BYTES = 8 << 20
+FILLED_BY = (("messages", "msgs"), ("bytes", "bytes"))
 FORM = "writers"
 """The form of the streams, with which their description begins; one hub of another form is made anew."""
 
@@ -74,12 +75,13 @@ class Stored:
 @dataclass(frozen=True)
 class StreamState:
     """The state of a stream. `identity` is new whenever the stream is recreated; `replicas` is the number of its
-    servers; no revision is before `first`."""
+    servers; no revision is before `first`; `filled` is the part of what it may hold, in percent."""
 
     identity: str
     last_sequence: int
     first: int = 1
     replicas: int = 1
+    filled: int = 0
 
 
 @dataclass
@@ -169,7 +171,8 @@ class Hub:
         self._replicas = config["num_replicas"]
         form, _, identity = config.get("description", "").partition(" ")
         first = config.get("first_seq", 1)
-        return StreamState(identity if form == FORM else "", last, first, self._replicas)
+        parts = [answer["state"][what] / max(config[f"max_{limit}"], 1) for what, limit in FILLED_BY]
+        return StreamState(identity if form == FORM else "", last, first, self._replicas, round(100 * max(parts)))
 
     async def put(
         self, subject: str, data: bytes, op: str, headers: Mapping[str, str], *, expected: int | None = None
@@ -192,7 +195,9 @@ class Hub:
         code = answer.get("error", {}).get("err_code")
         if code not in (None, WRONG_SEQUENCE):
             logger.warning("the hub refused %s: %s", subject, answer["error"])
-            raise HubUnreachable("hub_full" if "maximum" in str(answer["error"].get("description")) else None)
+            is_full = "maximum" in str(answer["error"].get("description"))
+            is_shared = self.names.stream_of(subject) == self.names.stream
+            raise HubUnreachable(("hub_full_shared" if is_shared else "hub_full") if is_full else None)
         found = await self._settled(subject, op, replaces=expected if code is not None else None)
         if found.headers.get(OP) == op:
             return self._stored(subject, found.sequence, op)
@@ -279,24 +284,14 @@ class Hub:
         return found
 
     async def _batch_after(self, stream: str, sequence: int, subject: str) -> list[Stored]:
-        request = {"seq": sequence + 1, "next_by_subj": subject, "batch": BATCH, "max_bytes": BATCH_BYTES}
         self._require_connected()
-        batch = _Batch()
         try:
-            answers = self.client.new_inbox()
-            subscription = await self.client.subscribe(answers, cb=batch.heard)
-            try:
-                call = self.names.api(f"DIRECT.GET.{stream}")
-                await self.client.publish(call, json.dumps(request).encode(), reply=answers)
-                found = await batch.whole()
-            finally:
-                await subscription.unsubscribe()
+            return await batch_after(self.client, self.names.api(f"DIRECT.GET.{stream}"), sequence, subject)
+        except NoRespondersError as error:
+            await self._lost()
+            raise HubUnreachable from error
         except FAILED as error:
             raise HubUnreachable from error
-        if batch.has_no_stream:
-            await self._lost()
-            raise HubUnreachable
-        return found
 
     async def beat(self, facts: Mapping[str, Any]) -> None:
         """Sends a heartbeat to the other machines."""
@@ -376,6 +371,22 @@ def is_key_refused(error: BaseException | None) -> bool:
     """Returns whether a server refused the client's key: the client reports that in the server's words when it
     connects, and in its own on an existing connection."""
     return isinstance(error, AuthorizationError) or "authorization violation" in str(error).lower()
+
+
+async def batch_after(client: Client, call: str, sequence: int, subject: str = ">") -> list[Stored]:
+    """Returns the next values of a stream in order by one batched direct get, at most `BATCH`; [] if there are none.
+    Raises `NoRespondersError` if there is no such stream, and others of `FAILED`."""
+    request = {"seq": sequence + 1, "next_by_subj": subject, "batch": BATCH, "max_bytes": BATCH_BYTES}
+    batch, answers = _Batch(), client.new_inbox()
+    subscription = await client.subscribe(answers, cb=batch.heard)
+    try:
+        await client.publish(call, json.dumps(request).encode(), reply=answers)
+        found = await batch.whole()
+    finally:
+        await subscription.unsubscribe()
+    if batch.has_no_stream:
+        raise NoRespondersError
+    return found
 
 
 class _Batch:

@@ -262,8 +262,8 @@ class Names:
     def machine_account(self, machine: str, public: str) -> dict[str, Any]:
         """Returns the account of a machine. nats-server checks the subject of a request and never that of its reply, so
         a machine must not share an account with anybody: answers return to the one who asked, whatever reply it named.
-        It can write in no other's name, nor change the hub itself. It may not have consumers: the server would publish
-        for them to any subject."""
+        It can write in no other's name, nor change the hub itself. It may make no consumers: what they
+        deliver is stored by whatever stream takes that subject."""
         writing = [f"{self.root}.{kind}.{self.lane}.{machine}.>" for kind in ("own", "log")] + [f"{self.root}.all.>"]
         calls = self._calls("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
         reading = {self.api(call): f"{JETSTREAM}.{call}" for call in calls}

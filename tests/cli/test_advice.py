@@ -887,6 +887,18 @@ ELSEWHERE: Mapping[str, str] = {
     **by("hub/test_security.py::test_a_token_is_good_once_and_for_a_free_name", "error.token_used"),
     **by("hub/test_security.py::test_a_printed_line_is_a_token", "error.bad_token"),
     **by(
+        "hub/test_sharing.py::test_a_reseed_leaves_out_what_one_machine_has_written_on_all_machines",
+        *("repair.hub_filled_by", "error.hub_no_room"),
+    ),
+    **by(
+        "hub/test_sharing.py::test_who_has_filled_what_all_share_is_named_where_the_hub_is",
+        *("finding.hub_filled", "error.hub_full_shared", "reason.hub_full_shared"),
+    ),
+    **by(
+        "hub/test_security.py::test_the_logs_of_another_machine_occupy_no_more_than_they_may",
+        *("machines.logs", "repair.machine_logs"),
+    ),
+    **by(
         "hub/test_security.py::test_what_a_machine_says_of_the_hub_stops_nobody_and_it_can_be_shut_out",
         *("machines.older", "repair.machine_older"),
     ),

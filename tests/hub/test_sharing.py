@@ -12,23 +12,28 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from nats.aio.client import Client
 
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.task import Change
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Refusal
-from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub import administration
+from multi_agent_mcp.hub.administration import connected_once, shares_of
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Sharing, join
+from multi_agent_mcp.services.doctor.doctor import _filled
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
-from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually, machines
+from tests.hub.support import DESK, LAPTOP, SESSION, SHED, Machine, eventually, machines
 from tests.hub.test_failures import new_task, same
 from tests.hub.test_looking import command, command_at, row, seen, states, waiting
 from tests.hub.test_machines import send
+from tests.hub.test_security import STAMP, as_machine
 
 ALONE = (Agent(id="boss", role="owner", type="human"), Agent(id="worker-a", parent_id="admin"))
 
@@ -325,6 +330,73 @@ def test_a_reseed_takes_what_a_machine_has_that_is_further_on(tmp_path: Path) ->
         eventually(lambda: desk.services.workspace.tasks.find(late))
         eventually(lambda: desk.has("worker-a", "late mail"))
         eventually(lambda: same(made, late) and same(made, early))
+
+
+def test_a_reseed_leaves_out_what_one_machine_has_written_on_all_machines(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP, SHED, delay=None) as made:
+        desk, laptop, shed = made[DESK], made[LAPTOP], made[SHED]
+        names, server = laptop.sharing.membership.names, desk.sharing.server
+        assert server is not None
+        task_id, other = new_task(desk, "admin", "ours"), new_task(shed, "worker-b", "shed's")
+        eventually(lambda: same(made, task_id) and same(made, other))
+        genuine = desk.services.workspace.tasks.get(task_id)
+        (path,) = desk.path.glob(f"tasks/*/{task_id}.md")
+        data = b"".join(line for line in path.read_bytes().splitlines(True) if not line.startswith(b"hub: "))
+        junk = [f"tsk_{number:012x}" for number in range(3)]
+
+        async def publish(client: Client) -> None:
+            values = [(task_id, data.replace(b"title: ours", b"title: theirs")), *((each, data) for each in junk)]
+            for name, value in values:
+                answer = await client.request(names.shared(f"tsk.{name}"), value, 5, headers=STAMP)
+                assert b'"seq"' in answer.data
+
+        as_machine(laptop, publish)
+        for machine in (desk, shed):
+            eventually(lambda machine=machine: machine.services.workspace.tasks.find(junk[-1]))  # type: ignore[misc]
+        by = asyncio.run(shares_of(server))
+        assert max(by, key=by.__getitem__) == LAPTOP
+        assert by[LAPTOP] > 4 * len(data)
+        assert command(desk, "leave", LAPTOP).returncode == 0
+        done = json.loads(command(desk, "share", "--reseed", "--without", LAPTOP, "--json").stdout)
+        assert done["left_out"] == 4
+        for machine in (desk, shed):
+            tasks = machine.services.workspace.tasks
+            eventually(lambda tasks=tasks: not any(map(tasks.find, junk)))  # type: ignore[misc]
+            eventually(lambda tasks=tasks: tasks.get(task_id).title == genuine.title)  # type: ignore[misc]
+            assert tasks.get(other).title == "shed's"
+        assert len(list(desk.path.glob("tasks/**/quarantine/tsk_*.md"))) == 4
+        services = shed.services
+        services.task_changes.edit(other, {"title": "changed"}, Change(by="worker-b", at=services.clock()))
+        eventually(lambda: desk.services.workspace.tasks.get(other).title == "changed")
+
+
+def test_a_reseed_for_which_the_hub_has_no_room_leaves_everything_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machines(tmp_path) as made:
+        desk = made[DESK]
+        services = desk.services
+        (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="x", assignee_id="admin")])
+        eventually(lambda: desk.sharing.share.record("position").read()["identity"])
+        identity = desk.sharing.share.record("position").read()["identity"]
+        monkeypatch.setattr(administration, "VALUE_BYTES", 1000)
+        with pytest.raises(HubUnreachable, match="hub_no_room"):
+            desk.sharing.reseed()
+        eventually(lambda: desk.sharing.status()["connected"] and desk.sharing.status()["synchronised"])
+        assert desk.sharing.share.record("position").read()["identity"] == identity
+        services.task_changes.set_status(services.agents.get("admin"), task.id, "in_progress")
+
+
+def test_who_has_filled_what_all_share_is_named_where_the_hub_is() -> None:
+    def found(*facts: object, **values: object) -> tuple[object, ...]:
+        return (*facts, values)
+
+    named: Any
+    elsewhere: Any
+    (named,) = _filled({"percent": 95, "by": {DESK: 1, LAPTOP: 3}}, found, SHED)  # type: ignore[arg-type]
+    assert named == ("problem", LAPTOP, "hub_filled_by", {"machine": LAPTOP, "share": 75, "percent": 95})
+    (elsewhere,) = _filled({"percent": 60, "by": {}}, found, SHED)  # type: ignore[arg-type]
+    assert elsewhere == ("note", SHED, "hub_filled", {"percent": 60})
 
 
 def test_of_two_machines_with_one_token_one_gets_in(tmp_path: Path) -> None:

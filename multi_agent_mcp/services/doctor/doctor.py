@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -36,6 +37,7 @@ from multi_agent_mcp.services.overview.snapshot import (
     WITHOUT_RELAY,
     MachineRow,
     Machines,
+    TeamOfMachines,
 )
 from multi_agent_mcp.services.team.agents import is_passkey_of
 from multi_agent_mcp.store.authority import Authority, is_marked, revision_of
@@ -342,6 +344,7 @@ CLOCK_SECONDS = 2.0
 BEHIND = 1000
 FINDINGS = {CUT_OFF: "hub_away", SHUT_OUT: "shut_out", REPLACED: "hub_replaced"}
 SAMPLE = 20
+NEARLY_FULL = 90
 
 
 def machines(context: CheckContext) -> Iterator[Finding]:
@@ -357,17 +360,35 @@ def machines(context: CheckContext) -> Iterator[Finding]:
         yield found(PROBLEM, seen.here, FINDINGS[seen.exchange], since=_moment(seen.since))
     if seen.hub_finding is not None:
         yield found(PROBLEM, seen.here, seen.hub_finding, **seen.hub_words)
+    yield from _here(seen, found)
+    for row in seen.machines:
+        yield from _machine(row, found)
+    yield from _sample(context, context.workspace.authority)
+
+
+def _here(seen: TeamOfMachines, found: Callable[..., Finding]) -> Iterator[Finding]:
+    """What is to be said of this machine, and of the hub as it is seen here."""
     if seen.unwritten is not None:
         yield found(PROBLEM, seen.here, "disk_refuses", **seen.unwritten)
+    if seen.filled is not None:
+        yield from _filled(seen.filled, found, seen.here)
     if seen.queued:
         yield found(NOTE, seen.here, "queued", count=seen.queued)
     if seen.edits:
         yield found(NOTE, seen.here, "conflicts", count=len(seen.edits))
     if seen.own_hub:  # else the hub is our own, which syncs every write
         yield found(NOTE, seen.here, "sync_unknown", version=seen.version or "-")
-    for row in seen.machines:
-        yield from _machine(row, found)
-    yield from _sample(context, context.workspace.authority)
+
+
+def _filled(filled: Mapping[str, Any], found: Callable[..., Finding], here: str) -> Iterator[Finding]:
+    """How full what all share is; where the hub runs, who has filled it."""
+    level = PROBLEM if filled["percent"] >= NEARLY_FULL else NOTE
+    by, facts = Counter(filled["by"]), {"percent": filled["percent"]}
+    if by:
+        ((filler, most),) = by.most_common(1)
+        yield found(level, filler, "hub_filled_by", machine=filler, share=100 * most // (by.total() or 1), **facts)
+    else:
+        yield found(level, here, "hub_filled", **facts)
 
 
 def _machine(row: MachineRow, found: Callable[..., Finding]) -> Iterator[Finding]:

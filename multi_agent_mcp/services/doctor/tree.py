@@ -27,7 +27,7 @@ from multi_agent_mcp.errors import Reason, StorageError
 from multi_agent_mcp.features import load
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.session import Service, Session
-from multi_agent_mcp.store.authority import PAYLOAD_BYTES
+from multi_agent_mcp.store.authority import PAYLOAD_BYTES, SHARED_BYTES
 from multi_agent_mcp.store.codec import Unreadable, codec, parse
 from multi_agent_mcp.store.directory import QUARANTINE, REASON_SUFFIX, Directory, Quarantine, reason_in
 from multi_agent_mcp.store.durable_files import INDEXES
@@ -179,6 +179,7 @@ class CheckContext:
 # Checks of the tree: links, modes, quarantined files, leftovers, disk usage.
 
 KINDS = frozenset(kind.directory for feature in OURS for kind in feature.kinds)
+SHARED = frozenset(kind.directory for feature in OURS for kind in feature.kinds if kind.travels == "shared")
 """The kinds of files that have a directory of their own in the session's (docs/format.md, The tree)."""
 DERIVED = (".doorbell", INDEXES, ".locks", ".tmp")
 SCRATCH_SECONDS = 3600.0
@@ -214,7 +215,7 @@ def tree(context: CheckContext) -> Iterator[Finding]:
     seen, again = set[tuple[str, ...]](), set[tuple[str, ...]]()
     for node in context.track(walk(context.workspace.path), "files", None):
         context.usage.add(node)
-        if node.status.st_size > PAYLOAD_BYTES:
+        if node.status.st_size > SHARED_BYTES:
             found += _too_large(context, node)
         if node.status.st_uid not in own and not is_trusted_whole:
             owner = user_name(node.status.st_uid)
@@ -240,8 +241,9 @@ def _too_large(context: CheckContext, node: Node) -> Iterator[Finding]:
     parts = Path(node.name).parts
     is_entity = parts[0] in KINDS and node.name.endswith(".md") and QUARANTINE not in parts and node.is_file
     is_copy = parts[0] == "conversations" and parts[-1] != "conversation.md"
-    if context.workspace.authority.here is not None and is_entity and not is_copy:
-        facts = {"size": f"{node.status.st_size / (1 << 20):.1f}", "limit": PAYLOAD_BYTES >> 20}
+    limit = SHARED_BYTES if parts[0] in SHARED else PAYLOAD_BYTES
+    if context.workspace.authority.here is not None and is_entity and not is_copy and node.status.st_size > limit:
+        facts = {"size": f"{node.status.st_size / (1 << 20):.1f}", "limit": f"{limit / (1 << 20):g}"}
         yield context.found("machines", PROBLEM, node.name, "too_large", **facts)
 
 

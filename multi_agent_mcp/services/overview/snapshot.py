@@ -382,7 +382,8 @@ class TeamOfMachines:
     user's own. `queued` is the number of messages that wait for the hub, `pending` of files still to be examined; None
     without a relay that counts them. `edits` are those set aside here, newest first, each with its `path` and `at`.
     `unwritten` is what the disk refuses here (`path`, `reason`, `since`); `hub_trouble` says why the hub here does not
-    run, or not with all its machines (see `Server.trouble`)."""
+    run, or not with all its machines (see `Server.trouble`). `filled` is how full what all share is, from
+    half on: `percent`, and where the hub runs the bytes `by` each machine."""
 
     here: str
     exchange: str
@@ -398,6 +399,7 @@ class TeamOfMachines:
     edits: tuple[Mapping[str, str], ...] = ()
     unwritten: Mapping[str, str] | None = None
     hub_trouble: Mapping[str, Any] | None = None
+    filled: Mapping[str, Any] | None = None
     machines: tuple[MachineRow, ...] = ()
 
     @property
@@ -454,6 +456,7 @@ class Machines(Service):
             edits=edits,
             unwritten=counted.get("unwritten"),
             hub_trouble=counted.get("hub_trouble"),
+            filled=counted.get("filled"),
             machines=tuple(self._rows(here, exchange, state, counted.get("queued"), len(edits))),
         )
 
