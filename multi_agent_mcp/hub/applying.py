@@ -396,9 +396,11 @@ class Applying:
         """Returns how many bytes the logs of a machine occupy here, as they were when this relay began and have grown
         since."""
         if machine not in self._logs:
+            base, names = self.workspace.path, self.workspace.files.names
             homes = (each.id for each in self.workspace.registry.all().values() if each.machine == machine)
-            kept = [path for name in homes for path in self.workspace.path.glob(f"executions/{name}/logs/*.log")]
-            kept += self.workspace.path.glob(f"audit/*.{machine}.jsonl")
+            directories = [base / "executions" / name / "logs" for name in homes]
+            kept = [where / name for where in directories for name in names(where)]
+            kept += [base / "audit" / name for name in names(base / "audit") if name.endswith(f".{machine}.jsonl")]
             self._logs[machine] = sum(_occupied((signature_of(path) or (0, 0))[1]) for path in kept)
         return self._logs[machine]
 
