@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
+from multi_agent_mcp.domain.question import asking_order
 from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.text import quoted
@@ -210,7 +211,11 @@ class Attention(Service):
             *(self._finding(finding.subject, finding.finding) for finding in findings if _is_news(finding)),
         ]
         ranks = dict(features.each("attention"))
-        return sorted(waiting, key=lambda item: (ranks.get(item.kind, inf), item.since or self.clock()))
+        return sorted(waiting, key=lambda item: (ranks.get(item.kind, inf), *self._order(item)))
+
+    def _order(self, item: Item) -> tuple[Any, ...]:
+        """A sort key among the items of one kind: questions by their deadlines, others by age."""
+        return asking_order(item.question) if item.question is not None else (item.since or self.clock(),)
 
     def _asking(self, panes: Panes) -> Iterator[Item]:
         """Yields items for hosts that wait for a human in their panes."""

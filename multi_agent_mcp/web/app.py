@@ -28,6 +28,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -39,6 +40,7 @@ from starlette.responses import (
 )
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
@@ -106,10 +108,27 @@ def create_app(console: Console) -> Starlette:
             ),
             Mount("/static", StaticFiles(packages=[("multi_agent_mcp.web", "static")])),
         ],
-        middleware=[Middleware(SecurityMiddleware, access=console.access, port=console.port, texts=console.labels)],
+        middleware=[
+            Middleware(SecurityMiddleware, access=console.access, port=console.port, texts=console.labels),
+            Middleware(Compression),
+        ],
         exception_handlers={Refusal: partial(refused_page, console)},
         lifespan=lifespan,
     )
+
+
+class Compression:
+    """Compresses what pages fetch. Pages themselves are not: the secret against forged requests is in them, which the
+    length of a compressed answer could tell (BREACH); nor is the stream of events, which must not be held back."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain = app
+        self._compressed = GZipMiddleware(app, minimum_size=1_000, compresslevel=5)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = str(scope.get("path"))
+        is_data = path.startswith(("/api/", "/static/")) and path != "/api/events"
+        await (self._compressed if is_data else self._plain)(scope, receive, send)
 
 
 def refused_page(console: Console, _: Request, error: Exception) -> Response:

@@ -3,7 +3,9 @@ search, statistics and the timeline."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from hashlib import sha256
 from typing import Any
 
 from multi_agent_mcp import __version__
@@ -62,8 +64,11 @@ def health(call: ApiRequest) -> dict[str, Any]:
 
 
 def attention(call: ApiRequest) -> dict[str, Any]:
-    """All items, most serious first. Requests cause looks at the panes, at most every two seconds."""
-    return {"items": [item.as_answer() for item in call.services.recent_attention.of(call.me)]}
+    """All items, most serious first. Requests cause looks at the panes, at most every two seconds. `?seen=` is the
+    `state` that the page already has: if nothing has changed, the answer has no more than that."""
+    items = [item.as_answer() for item in call.services.recent_attention.of(call.me)]
+    state = sha256(json.dumps(items).encode()).hexdigest()[:16]
+    return {"state": state} if state == call.parameter("seen") else {"state": state, "items": items}
 
 
 def machines(call: ApiRequest) -> dict[str, Any]:

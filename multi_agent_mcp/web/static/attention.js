@@ -10,6 +10,12 @@ const SNOOZED = "snoozed"; // key → until when, in milliseconds
 const shows = [];
 let all = null;
 let asked = 0;
+let state = ""; // of what was seen last
+
+const DECISIONS = new Set(["dialog", "login", "question", "request", "review", "budget"]);
+
+// Whether somebody waits for a decision of this person; the rest is good to know.
+export const isDecision = ({ kind, approved }) => DECISIONS.has(kind) && !approved;
 
 // Names the same thing in every answer.
 export const keyOf = (item) => [item.kind, item.agent_id, item.id, item.dialog?.id, item.kind === "doctor" && item.text].filter(Boolean).join(" ");
@@ -22,7 +28,9 @@ export function whenAttentionChanges(show) {
 
 export const lookAtAttention = watch(["agents", "conversations", "machines", "messages", "notifications", "questions", "tasks"], async () => {
   asked = Date.now();
-  all = (await api("/attention")).items;
+  const found = await api(`/attention?seen=${state}`);
+  if (found.state === state) return;
+  [all, state] = [found.items, found.state];
   tell();
 });
 

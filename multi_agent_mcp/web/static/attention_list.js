@@ -1,5 +1,5 @@
-// The list of what waits for the human: rows of one kind are folded when they are many, and of the questions only the
-// first is unfolded.
+// The list of what waits for the human: rows of one kind are folded when they are many, questions from the
+// fourth on, and of what hosts ask only the first is unfolded.
 
 import { asked } from "./asked.js";
 import { lookAtAttention, keyOf, snooze, whenAttentionChanges } from "./attention.js";
@@ -43,15 +43,18 @@ export function showAttention(section) {
 
 const DECIDED = new Set(["dialog", "request", "review", "question"]); // each of them is answered by itself
 
-const isAsked = ({ dialog, question: open, machine }) => dialog || (open && !machine);
+const isQuestion = ({ question: open, machine }) => open && !machine;
+const QUESTIONS = 3; // questions that are shown at once: those with the earliest deadlines
 
 // The rows, and in place of many of one kind one entry `{fold, items}`.
 function gathered(items) {
   const kinds = Map.groupBy(items, ({ kind }) => kind);
-  const first = items.find(isAsked);
-  return [...kinds].flatMap(([kind, many]) => (many.length >= MANY && !DECIDED.has(kind)
-    ? [{ fold: kind, items: many }]
-    : many.map((item) => (item === first ? { ...item, isFirst: true } : item))));
+  const first = items.find(({ dialog }) => dialog);
+  return [...kinds].flatMap(([kind, many]) => {
+    if (many.length >= MANY && !DECIDED.has(kind)) return [{ fold: kind, items: many }];
+    const rows = many.map((item) => (item === first ? { ...item, isFirst: true } : item));
+    return kind === "question" && rows.length > QUESTIONS ? [...rows.slice(0, QUESTIONS), { fold: kind, items: rows.slice(QUESTIONS) }] : rows;
+  });
 }
 
 // ---- many of one kind
@@ -87,15 +90,15 @@ const BY_COMMAND = new Set([...IN_PANES, "paused", "wait"]);
 function row(item, buttons) {
   return h("li", { class: IN_PANES.has(item.kind) ? "bad" : "" },
     h("span", { class: "what" }, chip(`attention-${item.kind}`, t(`attention.kind.${item.kind}`)), item.agent_id && agentLink(item.agent_id)),
-    h("bdi", { class: "says", title: visible(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : item.isFirst && !buttons ? "" : visible(item.text)), // its words follow whole
+    isQuestion(item) && !buttons ? asked(item.question, lookAtAttention) : h("bdi", { class: "says", title: visible(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : item.isFirst && !buttons ? "" : visible(item.text)), // its words follow whole
     item.since ? age(item.since) : h("span"),
     h("span", { class: "acts" }, buttons ?? [acts(item), open(item), later(() => [item])]),
-    isAsked(item) && !buttons && (item.isFirst ? ask(item) : folded(item)));
+    item.dialog && !buttons && (item.isFirst ? ask(item) : folded(item)));
 }
 
-const ask = (item) => (item.dialog ? question(item.agent_id, item.dialog, lookAtAttention) : asked(item.question, lookAtAttention));
+const ask = (item) => question(item.agent_id, item.dialog, lookAtAttention);
 
-// A question that is not the first: it is unfolded to be read and answered.
+// What a host asks that is not the first: it is unfolded to be read and answered.
 function folded(item) {
   const details = h("details", { class: "folded" }, h("summary", null, t("attention.answer")));
   details.addEventListener("toggle", () => {

@@ -54,8 +54,9 @@ export function prose(shown) {
 // The words of a message, its subject if it has no others; null if they were not sent along.
 export const said = ({ subject, content }) => content && (content.length ? prose(content) : h("p", { class: "only-subject" }, h("bdi", null, visible(subject) || t("messages.no_words"))));
 
-export async function api(path, body) {
+export async function api(path, body, how = {}) {
   const change = body === undefined ? {} : {
+    ...how,
     method: "POST",
     headers: { "Content-Type": "application/json", "X-CSRF-Token": facts.csrf },
     body: JSON.stringify(body),

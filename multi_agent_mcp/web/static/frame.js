@@ -1,6 +1,6 @@
 // The frame of every page: its title, the badges, the connection light.
 
-import { keyOf, whenAttentionChanges } from "./attention.js";
+import { isDecision, keyOf, whenAttentionChanges } from "./attention.js";
 import { api, attempt, facts, placeHomes } from "./core.js";
 import { useKeys } from "./keys.js";
 import { lookAgain, watch } from "./live.js";
@@ -9,8 +9,9 @@ import { notify } from "./notifying.js";
 const title = document.title;
 
 whenAttentionChanges((items) => {
-  document.title = items.length ? `(${items.length}) ${title}` : title;
-  badge("board", items.length);
+  const open = items.filter(isDecision).length;
+  document.title = open ? `(${open}) ${title}` : title;
+  badge("board", open);
   notify(items, keyOf);
 });
 watch(["messages"], async () => badge("messages", (await api("/session")).unread));

@@ -39,13 +39,17 @@ def test_what_waits_is_there_at_once_and_gone_when_it_is_solved_elsewhere(team: 
     expect(waiting.locator(".says")).to_have_attribute("title", re.compile("^no <u>spade</u>.*<i>dig</i>"))
     team.post("owner", "Which colour?")
     expect(waiting).to_have_count(2)
-    expect(person.page.locator("#badge-board")).to_have_text("2")
-    expect(person.page).to_have_title("(2) " + person.words("page.board") + " · demo")
+    expect(person.page.locator("#badge-board")).to_be_hidden()  # neither is a decision
+    services.questions.ask(services.agents.get("admin"), Asking(question="Which spade?"), None)
+    expect(waiting).to_have_count(3)
+    expect(person.page.locator("#badge-board")).to_have_text("1")
+    expect(person.page).to_have_title("(1) " + person.words("page.board") + " · demo")
 
     waiting.filter(has_text="Which colour?").locator("[data-mark=open]").click()
     expect(person.page.locator(".chosen .words")).to_have_text("Which colour?")
     expect(person.page).to_have_title("(1) " + person.words("page.messages") + " · demo")
-    services.task_changes.set_status(owner, task.id, "in_progress")
+    (open_one,) = services.questions.open()
+    services.questions.answer(owner, open_one.id, "the blue one")
     expect(person.page.locator("#badge-board")).to_be_hidden()
 
 
@@ -100,7 +104,17 @@ def test_questions_are_answered_by_a_key_or_in_a_box_and_stand_in_the_thread_of_
     expect(waiting.locator("[data-mark=choice-2]")).to_be_enabled()
     waiting.locator(".asked > input").fill("not too deep")
     page.locator("#waiting").click()
+    page.keyboard.press("2")  # nothing has the focus: the question to be seen gets it
+    expect(waiting.locator(".asked")).to_be_focused()
+    assert services.questions.get(question.id).answer is None
     page.keyboard.press("2")
+    expect(waiting.locator("[data-mark=choice-2]")).to_have_attribute("aria-pressed", "true")
+    page.locator(".toast [data-mark=undo]").click()
+    expect(waiting.locator("[data-mark=choice-2]")).to_be_enabled()
+    assert services.questions.get(question.id).answer is None
+    waiting.locator("[data-mark=choice-2]").click()
+    page.goto("about:blank")  # whoever leaves has said it
+    person.visit("board")
     expect(waiting).to_have_count(0)
     done = services.questions.get(question.id)
     assert (done.answer, done.answered_by, done.note) == ("\\n<i>there</i>", "owner", "not too deep")
