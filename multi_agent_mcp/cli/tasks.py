@@ -390,7 +390,9 @@ def interrupt(context: SessionContext, agent: str, action: str, task: str | None
         _answer_sent(context, agent, notice)
         return
     facts = {"agent_id": agent, "action": action, "task_id": task}
-    context.answer({"notification_id": None, **facts}, [context.texts("interrupt.waited", **facts)])
+    context.answer(
+        {"notification_id": None, **facts}, [context.texts(f"interrupt.waited.{action}", agent_id=agent, task_id=task)]
+    )
 
 
 @click.command()
@@ -454,14 +456,15 @@ def _execution_columns(context: SessionContext) -> dict[str, Callable[[Execution
 
 def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -> None:
     answer = {"notification_id": notice.id, "agent_id": agent_id, "action": notice.action, "task_id": notice.task_id}
-    facts = {"agent_id": agent_id, "action": notice.action, "task_id": notice.task_id or "-", "notice_id": notice.id}
+    facts = {"agent_id": agent_id, "task_id": notice.task_id, "notice_id": notice.id}
+    what = notice.action if notice.task_id or notice.action in ("pause", "resume") else "no_task"
     texts = context.texts
     ring = _ring_of(context, notice)
     line = delivery_line(agent_id, ring, texts)
     if ring.state != "queued" and (away := _away_home(context, agent_id)) is not None:
         ring, line = Delivery("stored", "machine_away"), texts("interrupt.later", agent_id=agent_id, machine=away)
     answer |= {"state": ring.state, "reason": ring.reason}
-    context.answer(answer, [texts("interrupt.sent", **facts), line])
+    context.answer(answer, [texts(f"interrupt.sent.{what}", **facts), line])
 
 
 def _ring_of(context: SessionContext, notice: Notification) -> Delivery:

@@ -647,6 +647,15 @@ def no_hooks(stage: Stage) -> None:
     assert stage.found("repair.hooks_silent", "doctor") is None
 
 
+@plays("interrupt.sent.pause")
+def an_agent_that_was_told_to_pause(stage: Stage) -> None:
+    stage.made()
+    said = stage.says("interrupt.sent.pause", "interrupt", "worker-a", "--action", "pause")
+    assert [item["agent_id"] for item in items(stage, "paused")] == ["worker-a"]
+    stage.follow(said, "resume worker-a")
+    assert items(stage, "paused") == []
+
+
 @plays("attention:paused")
 def a_paused_agent(stage: Stage) -> None:
     stage.made()
