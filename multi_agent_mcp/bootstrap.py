@@ -134,5 +134,5 @@ def require_features(services: Services, wanted: Any) -> None:
     """Raises `InvalidArguments` if something is wrong with these `features:`, or if a feature is to be off of which
     something is open."""
     features = require_sound(wanted)
-    for feature, ids in services.still_open(features).items():
+    for feature, ids in services.contributions.still_open(features).items():
         raise InvalidArguments("feature_in_use", name=feature, ids=", ".join(ids))

@@ -4,7 +4,7 @@ the headers of the files that it causes, and the environment of the programs tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -25,6 +25,20 @@ def valid(given: object) -> str | None:
 def current() -> str | None:
     """The traceparent of the running call; without one that of this process, which its host may have set."""
     return _running.get() or valid(ENVIRON.get(VARIABLE))
+
+
+class Called:
+    """A call that runs: `error` is its outcome's code, None for success; `attributes` say who called."""
+
+    error: str | None = None
+    attributes: Mapping[str, str | int] = {}
+
+
+@contextmanager
+def called(given: object) -> Iterator[Called]:
+    """A call in the trace that its `_meta` names: what it causes belongs to it."""
+    with within(valid(given) or current()):
+        yield Called()
 
 
 @contextmanager

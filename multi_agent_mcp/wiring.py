@@ -6,7 +6,7 @@ To see who uses a service, find the classes with a field of its name, and the us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -15,34 +15,33 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.features import called, load
-from multi_agent_mcp.features.contributions import Contributions
+from multi_agent_mcp.contributions import Contributions
+from multi_agent_mcp.features import load
 from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
-    from multi_agent_mcp.domain.agent import Agent, AgentSession
+    from multi_agent_mcp.diagnosis import Diagnosis
+    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.question import Asked
-    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
     from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
-    from multi_agent_mcp.features import Features
     from multi_agent_mcp.hooks.answers import Hooks, ToolCalls
     from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention, RecentAttention, WhileUnchanged
     from multi_agent_mcp.services.chat import ChatTaskOperations, Conversations, Delegations, HumanConversations
     from multi_agent_mcp.services.doctor.doctor import Doctor
-    from multi_agent_mcp.services.doctor.tree import Finding, Pruning
+    from multi_agent_mcp.services.doctor.tree import Pruning
     from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch, Messages, Outbox
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
     from multi_agent_mcp.services.notifications.writing import Interrupts, Loops, NoticeWriter
-    from multi_agent_mcp.services.operations import HasOperations, Operations
+    from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.snapshot import Dashboard, Machines, Snapshots
     from multi_agent_mcp.services.overview.supervision import (
         ListedDialogs,
@@ -60,13 +59,13 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.board import Board, TaskCreation
     from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
     from multi_agent_mcp.services.tasks.checks import Checks
-    from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
+    from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.team.statement import Statements
     from multi_agent_mcp.services.team.workplaces import Workplaces
-    from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction, Section
+    from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.turn.reminders import Reminders
     from multi_agent_mcp.services.upkeep import Upkeep
@@ -74,7 +73,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.usage.usage import Budgets, Usage
     from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.workspace import Workspace
-    from multi_agent_mcp.telemetry.recording import Export, Telemetry
 
 T = TypeVar("T")
 
@@ -123,7 +121,7 @@ class ByName:
     agents: Agents = made(".services.team.agents:Agents")
     signatures: Signatures = made(".services.team.agents:Signatures")
     statements: Statements = made(".services.team.statement:Statements")
-    operations: Operations = made(".services.operations:Operations", services="applying_operations")
+    operations: Operations = made(".services.operations:Operations")
     outbox: Outbox = made(".services.mail:Outbox", announce="doorbell.announce")
     tracking: DeliveryTracking = made(".services.mail:DeliveryTracking")
     lookup: Lookup = made(".services.search:Lookup")
@@ -148,7 +146,7 @@ class ByName:
     diffs: Diffs = made(".services.tasks.diffs:Diffs", records="delivery_records")
     checks: Checks = made(".services.tasks.checks:Checks", records="delivery_records")
     deliveries: Deliveries = made(".services.tasks.deliveries:Deliveries", derived="derived_notices")
-    task_reports: TaskReports = made(".services.tasks.changes:TaskReports", delivered="report_delivery")
+    task_reports: TaskReports = made(".services.tasks.changes:TaskReports")
     conversations: Conversations = made(".services.chat:Conversations")
     human_conversations: HumanConversations = made(".services.chat:HumanConversations")
     delegations: Delegations = made(".services.chat:Delegations", derived="derived_notices")
@@ -170,16 +168,38 @@ class ByName:
     supervision: Supervision = made(".services.overview.supervision:Supervision")
     next_action: NextAction = made(".services.turn.next_action:NextAction")
     answering: AnswerAction = made(".services.turn.next_action:AnswerAction")
-    briefings: Briefings = made(".services.turn.next_action:Briefings", further="sections")
+    briefings: Briefings = made(".services.turn.next_action:Briefings")
     reports: Reports = made(".services.turn.reading:Reports", derived="derived_notices")
     chat_action: ChatAction = made(".services.turn.next_action:ChatAction")
     attention: Attention = made(
-        ".services.attention:Attention", look_at="host_in_pane", dialog="panes.dialog", derived="derived_notices"
+        ".services.attention:Attention",
+        look_at="pane_notifier.host",
+        screen="pane_notifier.screen",
+        dialog="panes.dialog",
+        derived="derived_notices",
     )
-    recent_attention: RecentAttention = made(".services.attention:RecentAttention", examine="examined")
+    recent_attention: RecentAttention = made(".services.attention:RecentAttention", examine="diagnosis.findings")
     unchanged: WhileUnchanged = made(".services.attention:WhileUnchanged")
     pruning: Pruning = made(".services.doctor.tree:Pruning")
     panes: Panes = made(".doorbell.tmux.notifier:Panes", typist="pane_notifier")
+    messages: Messages = made(".services.mail:Messages")
+    sessions: Sessions = made(".services.sessions.agent_sessions:Sessions")
+    executions: Executions = made(".services.sessions.session_records:Executions")
+    notice_writer: NoticeWriter = made(".services.notifications.writing:NoticeWriter")
+    derived_notices: DerivedNotices = made(
+        ".services.notifications.notifications:DerivedNotices",
+        writer="notice_writer",
+        last_activity="sessions.last_activity",
+    )
+    loops: Loops = made(".services.notifications.writing:Loops", writer="notice_writer")
+    notifications: Notifications = made(
+        ".services.notifications.notifications:Notifications", derived="derived_notices", writer="notice_writer"
+    )
+    budgets: Budgets = made(".services.usage.usage:Budgets")
+    reading: Reading = made(".services.turn.reading:Reading")
+    diagnosis: Diagnosis = made(".diagnosis:Diagnosis")
+    doorbell: Doorbell = made(".doorbell.ringing:Doorbell")
+    hooks: Hooks = made(".hooks.answers:Hooks")
     tool_calls: ToolCalls = made(".hooks.answers:ToolCalls")
     host_configurations: HostConfigurations = made(".host_config:HostConfigurations", statement_of="statements.of")
 
@@ -205,7 +225,7 @@ class Services(ByName):
 
     @cached_property
     def contributions(self) -> Contributions:
-        return Contributions(self.session.features, self.workspace.collection, partial(getattr, self))
+        return Contributions(self.session, partial(getattr, self))
 
     @cached_property
     def notifier(self) -> Channel:
@@ -266,16 +286,6 @@ class Services(ByName):
         """The directory of an agent's tasks."""
         return self.workspace.tasks.directory(agent_id).path
 
-    def follow_questions(self) -> None:
-        """See `QuestionEffects.look`. It is looked up only here, because it depends on the derived notifications."""
-        self.question_effects.look()
-
-    def session_ended(self, session: AgentSession) -> None:
-        """Announces again what the session has read and not begun. The notifications are looked up only here, because
-        they depend on the sessions."""
-        if session.purpose == "task":
-            self.derived_notices.offer_again(session.agent_id)
-
     def unread_mail_count(self, agent_id: str) -> int:
         """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
         return len(self.workspace.mailbox(agent_id).unread())
@@ -293,83 +303,16 @@ class Services(ByName):
 
     def dialogs_in_panes(self) -> tuple[Asked, ...]:
         """The dialogs that stand in agents' panes on this machine, as some process has seen them a moment ago."""
-        self.pane_looks.refresh(self.host_in_pane, self.panes.dialog, DIALOGS_EVERY)
+        self.pane_looks.refresh(self.pane_notifier.host, self.panes.dialog, DIALOGS_EVERY)
         return self.pane_looks.asked()
-
-    def applying_operations(self) -> tuple[HasOperations, ...]:
-        """The services that apply operations, which another process may have to finish, whatever is off by now."""
-        return tuple(getattr(self, name) for feature in self.session.features.all for name in feature.operations)
-
-    def named(self, where: str) -> Callable[..., Any]:
-        """What a feature names: `service.method` of a service here, or a function of a module, given the session."""
-        return partial(called, where, self.session) if ":" in where else attrgetter(where)(self)
-
-    def still_open(self, features: Features) -> dict[str, Sequence[str]]:
-        """The features that are known here, and are not among these, of which something is open, with its ids."""
-        left_out = (one for one in self.session.features.all if one.name not in features and one.still_open)
-        found = {one.name: self.named(one.still_open)() for one in left_out}
-        return {name: ids for name, ids in found.items() if ids}
-
-    def sections(self) -> Iterator[Section]:
-        """The sections of the briefing that the features add."""
-        return map(self.named, self.session.features.each("briefing"))
 
     def channels(self, agent: Agent) -> tuple[ChannelReport, ...]:
         """The agent's channels, strongest first, and why each could not ring now; see `ChannelChain.explain`."""
         return self.notifier.explain(agent, is_silent=self.pane_notifier.silent.is_silent(agent.socket_path))
 
-    def examined(self) -> list[Finding]:
-        """The findings of `doctor`, examined again only when something has changed, or after some minutes."""
-        from multi_agent_mcp.services.attention import EXAMINE_EVERY
-
-        return self.unchanged.get("findings", lambda: self.doctor().examine(), good_for=EXAMINE_EVERY)
-
     def doctor(self, probe: Callable[[Agent], str | None] | None = None, look_at: LookAtPane | None = None) -> Doctor:
-        """The doctor. `probe` returns why an agent's pane cannot be rung, `look_at` the host in it; by default both ask
-        tmux."""
-        from multi_agent_mcp.doorbell.tmux.client import (
-            harmful_options,
-            misnamed,
-        )  # imported here: servers do not need them
-        from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
-        from multi_agent_mcp.services.doctor.doctor import Doctor
-        from multi_agent_mcp.services.doctor.tree import CheckContext
-        from multi_agent_mcp.system.process import running_files
-
-        profiles = load_profiles(self.root / "hosts")
-        context = CheckContext(
-            session=self.session,
-            agents=self.agents,
-            sessions=self.sessions,
-            owner_waits=self.owner_waits,
-            missing_sessions=self.missing_sessions,
-            supervision=self.supervision,
-            derived=self.derived_notices,
-            question_effects=self.question_effects,
-            stuck_agents=self.stuck_agents,
-            signatures=self.signatures,
-            checks=self.checks,
-            operations=self.operations,
-            probe=probe or self.pane_notifier.probe,
-            program=lambda agent: running_files(agent.pane_pid),
-            look_at=look_at or self.host_in_pane,
-            misnamed=misnamed,
-            harmful_options=harmful_options,
-            hosts=[profile.name for profile in profiles.named.values() if not profile.never],
-            profiles_left_out=profiles.left_out,
-            contributions=self.contributions,
-            dialog=self.pane_notifier.dialog,
-            hooks_ran=lambda session: self.hooks.have_run(session),
-            uncounted=self.usage.unread_agents,
-            outdated_files=self.host_configurations.outdated,
-            still_open=lambda: self.still_open(self.session.features),
-        )
-        features = self.session.features
-        checks, verifications = (
-            {name: partial(called, where) for name, where in features.each(field)}
-            for field in ("checks", "verifications")
-        )
-        return Doctor(context, checks, verifications)
+        """See `Diagnosis.doctor`."""
+        return self.diagnosis.doctor(probe, look_at)
 
     @property
     def console_key(self) -> bytes:
@@ -381,11 +324,6 @@ class Services(ByName):
         """The record of the port on which the console was last served."""
         return self.workspace.console_port
 
-    def screen(self, agent: Agent) -> str:
-        """The host in the agent's pane and its state (`idle`, `busy`, `draft`, a dialog …), or why it cannot be
-        seen."""
-        return self.pane_notifier.screen(agent)
-
     @cached_property
     def pane_notifier(self) -> TmuxNotifier:
         """The channel that types into panes, even for agents whose chain does not contain it."""
@@ -393,195 +331,6 @@ class Services(ByName):
 
         return pane_notifier(self.workspace, self.settings)
 
-    def host_in_pane(self, agent: Agent) -> tuple[str, str] | None:
-        """The host in the agent's pane, if it has a profile, and the state of its screen; else None."""
-        return self.pane_notifier.host(agent)
-
     def audit(self, tool: str, **facts: object) -> None:
         """Adds a line to the audit log, durably."""
         self.session.audit(tool, **facts)
-
-    @part
-    def messages(self) -> Messages:
-        from multi_agent_mcp.services.mail import Messages
-
-        return Messages(
-            self.session,
-            agents=self.agents,
-            outbox=self.outbox,
-            operations=self.operations,
-            after_sending=(self.loops.after_sending, *([self.telemetry.sent] if self.exports_spans else ())),
-        )
-
-    @property
-    def exports_spans(self) -> bool:
-        """Whether spans are exported: if not, most commands need not import what makes them."""
-        return self.settings.telemetry is not None and "telemetry" in self.session.features
-
-    @part
-    def telemetry(self) -> Telemetry:
-        from multi_agent_mcp.telemetry.recording import Telemetry
-
-        destination = self.settings.telemetry
-        if destination is None or not self.exports_spans:
-            return Telemetry(open_exporter=None)
-
-        def opened() -> Export:
-            from multi_agent_mcp.telemetry.exporting import exporter
-
-            return exporter(destination, self.session.name, self.path)
-
-        return Telemetry(open_exporter=opened)
-
-    @part
-    def sessions(self) -> Sessions:
-        from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-
-        return Sessions(
-            self.session,
-            executions=self.executions,
-            owner_waits=self.owner_waits,
-            ended=self.session_ended,
-            settle_hand_offs=lambda agent_id: self.hand_offs.settle(agent_id),
-        )
-
-    @part
-    def executions(self) -> Executions:
-        from multi_agent_mcp.services.sessions.session_records import Executions
-
-        told = [self.telemetry.finished] if self.exports_spans else ()
-        return Executions(self.session, *told)
-
-    @part
-    def notice_writer(self) -> NoticeWriter:
-        from multi_agent_mcp.services.notifications.writing import NoticeWriter
-
-        return NoticeWriter(self.session, find_ring=lambda: self.doorbell.announce_notification)
-
-    @part
-    def derived_notices(self) -> DerivedNotices:
-        from multi_agent_mcp.services.notifications.notifications import DerivedNotices
-
-        return DerivedNotices(
-            self.session,
-            writer=self.notice_writer,
-            interrupts=self.interrupts,
-            last_activity=self.sessions.last_activity,
-            follow_questions=self.follow_questions,
-            finished=self.finish_delivery,
-            changed=self.telemetry.changed if self.exports_spans else None,
-        )
-
-    @part
-    def loops(self) -> Loops:
-        from multi_agent_mcp.services.notifications.writing import Loops
-
-        return Loops(self.session, is_alive=lambda agent_id: self.sessions.alive(agent_id), writer=self.notice_writer)
-
-    @part
-    def notifications(self) -> Notifications:
-        from multi_agent_mcp.services.notifications.notifications import Notifications
-
-        return Notifications(
-            self.session,
-            derived=self.derived_notices,
-            writer=self.notice_writer,
-            settle=self.contributions.settle,
-            next_deadline=lambda: self.question_effects.next_deadline(),
-        )
-
-    def report_delivery(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None:
-        """Records what a task delivers by its assignee's report; a stat(2) each where there are no worktrees and the
-        agent has edited nothing."""
-        if (self.path / ".workspaces").is_dir():
-            self.delivery_records.report(task, summary, failed=failed)
-        if not task.final and (self.path / ".edits" / f"{task.assignee_id}.jsonl").exists():
-            self.diffs.keep(task)
-
-    def reported_delivery(self, task: Task) -> Delivery | None:
-        """What a task delivers by its last report; a stat(2) as above."""
-        return self.delivery_records.of(task) if (self.path / ".workspaces").is_dir() else None
-
-    def left_behind(self, task: Task) -> Sequence[str]:
-        """The files that were not committed when a task was last reported; a stat(2) as above."""
-        found = self.reported_delivery(task)
-        return () if found is None else found.files
-
-    def uncommitted_count(self, task: Task) -> int:
-        """How many files were not committed, so that a task that is done did not deliver them; a stat(2) as above."""
-        found = self.reported_delivery(task) if task.status == "done" else None
-        return 0 if found is None else found.uncommitted
-
-    def finish_delivery(self, task: Task) -> None:
-        """Closes the executions of a task that is done, and records what it delivers, unless that was reported; a
-        stat(2) as above."""
-        self.executions.finish_task(task)
-        if (self.path / ".workspaces").is_dir():
-            self.delivery_records.finish(task)
-
-    @part
-    def budgets(self) -> Budgets:
-        from multi_agent_mcp.services.usage.usage import Budgets
-
-        return Budgets(
-            self.session,
-            usage=self.usage,
-            interrupts=self.interrupts,
-            is_supervised=lambda: self.supervision.running() is not None,
-        )
-
-    @part
-    def reading(self) -> Reading:
-        from multi_agent_mcp.services.turn.reading import Reading
-
-        return Reading(
-            self.session,
-            agents=self.agents,
-            budget=self.answer_budget,
-            reports=self.reports,
-            conversations=self.conversations,
-            owner_waits=self.owner_waits,
-            signatures=self.signatures,
-            marked_read=self.telemetry.read if self.exports_spans else None,
-        )
-
-    @part
-    def doorbell(self) -> Doorbell:
-        from multi_agent_mcp.doorbell.ringing import Doorbell
-
-        return Doorbell(
-            self.session,
-            find_notifications=lambda: self.notifications,
-            notifier=self.notifier,
-            opens_chat=self.opens_chat,
-            find_limits=lambda: self.limits,
-            is_at_work=self.is_at_work,
-        )
-
-    def is_at_work(self, agent: Agent) -> bool:
-        """Whether the agent's host works, by its screen."""
-        from multi_agent_mcp.domain.stuck import BUSY
-
-        seen = self.host_in_pane(agent) if agent.pane_id is not None else None
-        return seen is not None and seen[1] == BUSY
-
-    def opens_chat(self, agent_id: str) -> bool:
-        """Whether a supervisor runs that opens a chat window for an agent to whom a conversation's message came."""
-        from multi_agent_mcp.services.overview.supervision import Slot
-
-        return self.supervision.running() is not None and self.missing_sessions.may_open(Slot(agent_id, "chat"))
-
-    @part
-    def hooks(self) -> Hooks:
-        from multi_agent_mcp.hooks.answers import Hooks
-
-        return Hooks(
-            self.session,
-            notifications=self.notifications,
-            sessions=self.sessions,
-            doorbell=self.doorbell,
-            tool_calls=self.tool_calls,
-            limits=self.limits,
-            find_briefings=lambda: self.briefings,
-            find_hand_offs=lambda: self.hand_offs,
-        )

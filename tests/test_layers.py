@@ -24,7 +24,7 @@ from multi_agent_mcp.wiring import Services
 PACKAGE = Path(multi_agent_mcp.__file__).parent
 NAME = "multi_agent_mcp"
 
-OPTIONAL = ("repository",)
+OPTIONAL = ("repository", "telemetry")
 """The folders of optional features: each has parts of every layer, and nothing outside imports it."""
 
 LAYERS = (
@@ -38,9 +38,10 @@ LAYERS = (
     ("system",),
     ("store",),
     ("session",),
-    ("telemetry",),
+    ("contributions",),
     ("services", "doorbell", "host_config", "hub"),
     ("hooks",),
+    ("diagnosis",),
     ("wiring",),
     ("bootstrap",),
     ("windows",),
@@ -355,7 +356,14 @@ def test_counting_mail_waits_for_nothing_that_rings_or_reads(services: Services)
 def test_sending_mail_waits_for_nothing_that_types_or_counts_tokens(services: Services) -> None:
     loaded = loaded_by("send", "admin", "hello", "--root", str(services.root))
     assert f"{NAME}.doorbell.ringing" in loaded
-    unneeded = ("domain.question", "domain.stuck", "domain.usage", "doorbell.tmux", "services.usage", "telemetry")
+    unneeded = (
+        "domain.question",
+        "domain.stuck",
+        "domain.usage",
+        "doorbell.tmux",
+        "services.usage",
+        "telemetry.recording",
+    )
     assert (
         loaded & {"concurrent.futures", "filelock", "libtmux", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)}
         == set()
@@ -374,7 +382,7 @@ def test_a_hook_that_tells_of_mail_waits_for_nothing_else(services: Services, ow
         "services.usage.ledger",
         "services.usage.usage",
         "doorbell.tmux",
-        "telemetry",
+        "telemetry.recording",
     ]
     assert loaded & {"asyncio", "filelock", "libtmux", "sqlite3", *(f"{NAME}.{name}" for name in unneeded)} == set()
 

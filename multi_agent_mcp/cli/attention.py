@@ -122,7 +122,7 @@ def _show(context: SessionContext, agent: Agent) -> None:
     others = context.services.panes.undescribed([] if asked else [agent])
     lines = [*list_dialogs(context, asked), *undescribed_lines(others, texts)]
     if not lines:
-        screen = texts.words_of(context.services.screen(agent))
+        screen = texts.words_of(context.services.pane_notifier.screen(agent))
         lines = [texts("answer.nothing", agent_id=agent.id, screen=screen)]
     context.answer({"dialogs": dialogs_answer(asked), "undescribed": _rows_answer(others)}, lines)
 

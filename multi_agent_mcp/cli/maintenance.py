@@ -105,7 +105,7 @@ def _doorbells(services: Services) -> list[Answer]:
             "agent_id": agent.id,
             "host": agent.host,
             "command": agent.command,
-            "screen": services.screen(agent),
+            "screen": services.pane_notifier.screen(agent),
             "rungs": [{"rung": channel.name, "reason": channel.reason} for channel in services.channels(agent)],
         }
         for agent in agents

@@ -171,19 +171,23 @@ def _task_columns(context: SessionContext) -> dict[str, Callable[[Task], object]
 
 
 def _left(context: SessionContext, task: Task) -> dict[str, int]:
-    count = context.services.uncommitted_count(task)
+    count = context.services.delivery_records.uncommitted_count(task)
     return {"uncommitted": count} if count else {}
 
 
 def _left_lines(context: SessionContext, task: Task) -> list[str]:
     """The sentence that names the files which a task that is done did not deliver."""
-    if not (count := context.services.uncommitted_count(task)):
+    if not (count := context.services.delivery_records.uncommitted_count(task)):
         return []
-    return [context.texts("task.uncommitted", count=count, files=", ".join(context.services.left_behind(task)))]
+    return [
+        context.texts(
+            "task.uncommitted", count=count, files=", ".join(context.services.delivery_records.left_behind(task))
+        )
+    ]
 
 
 def _left_words(context: SessionContext, task: Task) -> str | None:
-    count = context.services.uncommitted_count(task)
+    count = context.services.delivery_records.uncommitted_count(task)
     return context.texts("task.lacks", count=count) if count else None
 
 

@@ -133,7 +133,7 @@ def waiting_for_owner(services: Services, look: Callable[[Agent], list[Item]]) -
 
 def parts_of(services: Services) -> list[Part]:
     """The tables of the features."""
-    return [*services.contributions.each("watched", services, services.clock())]
+    return [*services.contributions.each("watched", services.clock(), given=services)]
 
 
 def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:

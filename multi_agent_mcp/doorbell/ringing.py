@@ -47,6 +47,7 @@ from multi_agent_mcp.system.files import storage_errors
 if TYPE_CHECKING:
     from filelock import FileLock
 
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.domain.question import Asked
@@ -185,35 +186,28 @@ class Doorbell(Service):
     def __init__(
         self,
         session: Session,
-        find_notifications: Callable[[], NotificationSource],
+        contributions: Contributions,
         notifier: Channel,
-        opens_chat: Callable[[str], bool] = lambda _: False,
-        find_limits: Callable[[], LimitSource] | None = None,
-        is_at_work: Callable[[Agent], bool] = lambda _: False,
     ) -> None:
-        """`opens_chat` returns whether a supervisor opens a chat window for an agent when it is written to,
-        `is_at_work` whether an agent's host works. `find_notifications` and `find_limits` are called when they are
-        first needed: a sender that rings nobody does not wait for their modules."""
         super().__init__(session)
-        self._find_notifications = find_notifications
+        self.contributions = contributions
         self.notifier = notifier
         self.pauses = Pauses(
             timedelta(seconds=session.settings.limits.doorbell_pause_seconds),
             timedelta(seconds=session.settings.limits.doorbell_pause_max_seconds),
         )
-        self.opens_chat = opens_chat
-        self._find_limits = find_limits
-        self.is_at_work = is_at_work
         self.log = RingLog(session.workspace, session.clock, self.pauses.shortest)
 
     @cached_property
     def notifications(self) -> NotificationSource:
-        return self._find_notifications()
+        """Made when it is first needed, as the limits: a sender that rings nobody does not wait for their modules."""
+        found: NotificationSource = self.contributions.service("notifications")
+        return found
 
     @cached_property
     def limits(self) -> LimitSource:
-        assert self._find_limits is not None  # noqa: S101 - who has a limit has its source
-        return self._find_limits()
+        found: LimitSource = self.contributions.service("limits")
+        return found
 
     # Who rings? A living server holds `serving-{agent}-{purpose}`, a kernel lock that ends with its process, however
     # that ends. A sender finds it held and leaves the ringing to the server, which sees the file anyway; it finds it
@@ -388,8 +382,7 @@ class Doorbell(Service):
 
     def _episode(self, agent_id: str) -> Limit | None:
         """As `LimitSource.of`; one stat(2) if there is none."""
-        has_met_one = self._find_limits is not None and self.workspace.has_limit(agent_id)
-        return self.limits.of(agent_id) if has_met_one else None
+        return self.limits.of(agent_id) if self.workspace.has_limit(agent_id) else None
 
     def _limit(self, agent: Agent, purpose: str | None) -> Limit | None:
         """The episode that decides about rings for an agent, None if there is none. After its one ring it decides until
@@ -422,7 +415,7 @@ class Doorbell(Service):
         unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
         if policy == "tell" and not any(limit.until and item.created_at > limit.until for item in unread):
             return Due(after=self.pauses.longest)
-        if self.is_at_work(agent):
+        if self.contributions.ask("is_at_work", agent):
             self.limits.acted(agent.id)
             return Due(after=self.pauses.shortest)
         items: list[DoorbellItem] = unread or self._to_go_on(agent, purpose, limit)
@@ -488,7 +481,7 @@ class Doorbell(Service):
         begin_chats = (item for item in items if _begins_chat(item) and self._ended_by(item) is None)
         ages = {item.id: max(self.clock() - item.created_at, timedelta(0)) for item in begin_chats}
         left = {item_id: CHAT_BEGINS_WITHIN - age for item_id, age in ages.items() if age < CHAT_BEGINS_WITHIN}
-        return left if left and self.opens_chat(agent_id) else {}
+        return left if left and self.contributions.ask("opens_chat", agent_id) else {}
 
     def _rung_in(self, agent_id: str, item: UnreadItem, living: Collection[str]) -> Collection[str]:
         """The purposes of the living sessions that are rung about an item: the first that can read it. The end of a

@@ -74,9 +74,11 @@ class Feature(NamedTuple):
     services: Mapping[str, str] = {}
     """Its services by name: their classes, whose fields name their neighbours."""
     on: Mapping[str, str] = {}
-    """Events (`features.contributions`) → what follows from them, in the order of the features."""
+    """Events (`contributions.EVENTS`) → what follows from them, in the order of the features."""
+    needs: str = ""
+    """The setting without which it is told and asked nothing."""
     answers: Mapping[str, str] = {}
-    """What other features may ask → what answers it."""
+    """What others may ask (`contributions.QUESTIONS`) → what answers it."""
     expires: Mapping[str, str] = {}
     """Directories of kinds of which something may end although no file changes → what ends it."""
     operations: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ TEAM = Feature(
     name="team",
     kinds=(Kind("secrets"),),
     topics={"agents.json": "agents", "audit": "agents"},
-    answers={"has_lost_pane": "pane_notifier.has_lost"},
+    answers={"has_lost_pane": "pane_notifier.has_lost", "is_at_work": "pane_notifier.is_at_work"},
     tools=(".server.tools.ipc:IDENTITY",),
     while_waiting=("authenticate", "logout"),
     commands={
@@ -90,6 +90,11 @@ MAIL = Feature(
         ".doorbell": "messages",
         "notifications": "notifications",
         "owner_wait": "agents",
+    },
+    on={
+        "sent": "loops.after_sending",
+        "notified": "doorbell.announce_notification",
+        "task_session_ended": "derived_notices.offer_again",
     },
     operations=("messages",),
     tools=(".server.tools.ipc:MAIL",),
@@ -155,6 +160,7 @@ TASKS = Feature(
     name="tasks",
     kinds=(Kind("tasks", "tsk", "task", "shared", is_searched=True, follows=".domain.notification:OF_TASK"),),
     topics={"tasks": "tasks"},
+    on={"task_done": "delivery_records.finish", "task_reported": "diffs.reported"},
     operations=("task_creation", "task_changes", "interrupting", "deliveries", "next_action"),
     tools=(".server.tools.tasks:TOOLS",),
     commands={
@@ -184,6 +190,10 @@ TASKS = Feature(
 
 OVERVIEW = Feature(
     name="overview",
+    answers={
+        "is_supervised": "supervision.is_running",
+        "opens_chat": "missing_sessions.opens_chat",
+    },
     commands={
         "attention": Command(
             "Every day", ".cli.attention:attention", "What waits for you, most serious first, and what helps."
@@ -205,6 +215,8 @@ QUESTIONS = Feature(
     optional=True,
     kinds=(Kind("questions", "qst", "question", "shared", is_searched=True, follows=".domain.question:OF_QUESTION"),),
     topics={"questions": "questions"},
+    on={"looked": "question_effects.look"},
+    answers={"next_deadline": "question_effects.next_deadline"},
     tools=(".server.tools.questions:TOOLS",),
     phrases={
         "get_next_action": ("answer_question, ",),
@@ -234,6 +246,8 @@ SESSIONS = Feature(
         Kind("handoffs", "hnd", "handoff", "copy", is_searched=True),
     ),
     topics={"sessions": "agents", "executions": "executions"},
+    on={"task_done": "executions.finish_task", "agent_settled": "hand_offs.settle"},
+    answers={"is_alive": "sessions.alive"},
     tools=(".server.tools.work:TOOLS",),
     commands={
         "sessions": Command("Looking", ".cli.mail:sessions", "List agent sessions: which agent runs, and for what."),
@@ -289,8 +303,6 @@ USAGE = Feature(
     items=(".services.attention:Attention.limited",),
     briefing=("budgets.section",),
 )
-
-TELEMETRY = Feature(name="telemetry", optional=True, checks={"telemetry": ".services.doctor.doctor:telemetry"})
 
 TIMELINE = Feature(
     name="timeline",
@@ -358,7 +370,9 @@ OURS = (
     *_of_folder("repository", "reservations"),
     *(SESSIONS, PROOF),
     *_of_folder("repository", "worktrees"),
-    *(USAGE, TELEMETRY, TIMELINE, MACHINES, MAINTENANCE),
+    USAGE,
+    *_of_folder("telemetry", "telemetry"),
+    *(TIMELINE, MACHINES, MAINTENANCE),
 )
 SECTIONS = (
     *("Every day", "Team", "Mail", "Tasks", "Files", "Conversations", "Looking", "Machines", "Maintenance"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -36,8 +36,8 @@ from multi_agent_mcp.system.file_status import RACY_NS
 from multi_agent_mcp.system.process import host_of
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.doorbell.ringing import Doorbell
-    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
     from multi_agent_mcp.services.turn.next_action import Briefings
@@ -297,16 +297,20 @@ class Event:
 
 @dataclass(eq=False)
 class Hooks(Service):
-    """Answers the hooks of one session's agents. `find_briefings` and `find_hand_offs` are called when they are needed,
-    which is seldom: a host waits for what they import."""
+    """Answers the hooks of one session's agents. What is seldom needed is made then: a host waits for what it
+    imports."""
 
     notifications: Notifications
     sessions: Sessions
     doorbell: Doorbell
     tool_calls: ToolCalls
     limits: Limits
-    find_briefings: Callable[[], Briefings]
-    find_hand_offs: Callable[[], HandOffs]
+    contributions: Contributions
+
+    @property
+    def briefings(self) -> Briefings:
+        found: Briefings = self.contributions.service("briefings")
+        return found
 
     @cached_property
     def _host_pid(self) -> int:
@@ -422,18 +426,19 @@ class Hooks(Service):
             return None
         told_at = now if state.host.due == START else state.host.told_at
         state.host = replace(state.host, due="", told_at=told_at, briefed=state.host.session)
-        return self.find_briefings().of(agent_id, purpose)
+        return self.briefings.of(agent_id, purpose)
 
     def _has_work(self, agent_id: str, purpose: str, state: HookState) -> bool:
         """Whether there is anything to go on with in a new conversation that was not briefed yet."""
         known = state.host.session is not None and state.host.briefed == state.host.session
-        return not known and self.find_briefings().holds(agent_id, purpose).has_work
+        return not known and self.briefings.holds(agent_id, purpose).has_work
 
     def _derive_hand_off(self, agent_id: str, purpose: str) -> None:
         """Writes a hand-off from the files. Never raises: this must not lose an answer."""
         try:
             if purpose == "task":
-                self.find_hand_offs().derive(agent_id)
+                hand_offs: HandOffs = self.contributions.service("hand_offs")
+                hand_offs.derive(agent_id)
         except Refusal as refusal:
             logger.warning("no hand-off of %s could be derived: %s", agent_id, refusal)
 

@@ -195,7 +195,7 @@ class App:
         code = 0
         try:
             self.binding.close(confirm=confirm)
-            self.binding.services.telemetry.flush()
+            self.binding.services.contributions.tell("process_ends")
         except (Refusal, OSError) as error:  # a full disk is no bug: no traceback
             refusal = system_error(error) if isinstance(error, OSError) else error
             logger.error("the session could not be closed: %s", self.binding.services.texts.sentence(refusal))

@@ -382,7 +382,7 @@ class Binding:
     def _screen_state(self) -> str | None:
         """The state of the screen of the host in this pane; None for one without a profile."""
         pane = {key: value for key, value in self._place.items() if key != THREAD}
-        seen = self.services.host_in_pane(replace(self.agent(), **pane))
+        seen = self.services.pane_notifier.host(replace(self.agent(), **pane))
         return None if seen is None else seen[1]
 
     def _remind(self) -> timedelta | None:

@@ -26,6 +26,7 @@ from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, StorageErr
 from multi_agent_mcp.hosts import hosts_arguments
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
 from multi_agent_mcp.services.sessions.agent_sessions import Cancelled, Confirmation, LiveSession
+from multi_agent_mcp.trace import called
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
@@ -404,9 +405,9 @@ class Middleware:
         """Runs one call in its turn, as a span, and returns its answer; never raises."""
         try:
             confirmation.wait_for_turn()
-            with self.services.telemetry.call(name, traceparent) as called:
+            with self.services.contributions.ask("recorded", name, traceparent) or called(traceparent) as made:
                 result = self.answer(name, arguments, confirmation)
-                called.error, called.attributes = outcome(result), self.binding.identity
+                made.error, made.attributes = outcome(result), self.binding.identity
             return result
         finally:
             confirmation.give_turn()

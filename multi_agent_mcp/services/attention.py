@@ -38,8 +38,8 @@ from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.system.file_status import Memory, TreeState, signature_of
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.question import Dialog, Question
-    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.mail import DeliveryTracking
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.supervision import (
@@ -197,7 +197,7 @@ class Attention(Service):
         idle = self._down(panes)
         known = {*asking, *idle, *panes.ended, *panes.unseen, *self.stuck_agents.limits.all()}
         features = self.session.features
-        further = [item for found in self.contributions.each("items", person, given=(self,)) for item in found]
+        further = [item for found in self.contributions.each("items", person, given=self) for item in found]
         waiting = [
             *asking.values(),
             *(self._with_work(item, panes.looks) for item in further),

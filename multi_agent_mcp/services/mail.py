@@ -28,6 +28,7 @@ from multi_agent_mcp.store.records import claim
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent, HandOff
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.validation import Draft
@@ -199,8 +200,7 @@ class Messages(Service):
     agents: Agents
     outbox: Outbox
     operations: Operations
-    after_sending: Sequence[Callable[[Sequence[Message]], None]]
-    """Each is called with the messages that were stored. They never raise."""
+    contributions: Contributions
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. Repeating a sender's idempotency key returns the
@@ -238,8 +238,7 @@ class Messages(Service):
         if self.workspace.authority.here is not None:
             parcels = (Parcel(item.receiver_id, item.id, self._mailbox(item).path / file_name(item)) for item in stored)
             delivery |= remote_delivery(self.workspace, parcels)
-        for tell in self.after_sending:
-            tell(stored)
+        self.contributions.tell("sent", stored)
         for message in prepared.messages:
             delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
         first = prepared.messages[0]

@@ -8,7 +8,7 @@ calls, too, if the process dies midway. Every step of the function does nothing 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -19,6 +19,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.codec import Unreadable, as_text
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.store.records import Intent, Intents
 
 logger = logging.getLogger(__name__)
@@ -85,15 +86,15 @@ class HasOperations(Protocol):
 
 @dataclass(eq=False)
 class Operations(Service):
-    """Runs operations, and finishes those of killed processes. `services` returns all services that apply some; it is
-    called on first use, because they need this object themselves."""
+    """Runs operations, and finishes those of killed processes. The services
+    that apply some are made on first use, because they need this object themselves."""
 
-    services: Callable[[], Iterable[HasOperations]]
+    contributions: Contributions
 
     @cached_property
     def applied(self) -> Mapping[type[Operation], Apply]:
         """The functions that apply operations."""
-        return {kind: apply for service in self.services() for kind, apply in service.applied().items()}
+        return {kind: apply for service in self.contributions.operations() for kind, apply in service.applied().items()}
 
     @property
     def intents(self) -> Intents:

@@ -16,9 +16,9 @@ from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications, Pending
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
@@ -90,7 +90,7 @@ class Upkeep(Service):
             if not may_expire and is_followed and self.derived.is_repaired(agent_id):
                 return self._judged(agent_id, purpose)
         if may_expire:
-            self.notifications.settle()
+            self.contributions.settle()
         if not is_followed:
             self.questions.look()
         has_changed = self.derived.ensure_all(agent_id)

@@ -11,15 +11,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from importlib.util import find_spec
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.agent import Execution
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.trace import current, valid, within
+from multi_agent_mcp.features import load
+from multi_agent_mcp.session import Service, Session
+from multi_agent_mcp.trace import Called, current, valid, within
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.doctor.tree import CheckContext, Finding
 
 logger = logging.getLogger(__name__)
 
@@ -49,20 +56,13 @@ class Span:
     error: str | None = None
 
 
-@dataclass
-class Called:
-    """A call that runs: `error` is its outcome's code, None for success."""
+class Telemetry(Service):
+    """Records the spans of a session in which they are wanted. What exports them is opened in the thread when there is
+    a first one."""
 
-    error: str | None = None
-    attributes: dict[str, str | int] = field(default_factory=dict)
-
-
-class Telemetry:
-    """Records spans for `open_exporter`, which is called in the thread when there is a first one; None: telemetry is
-    off, and every method returns at once."""
-
-    def __init__(self, open_exporter: Callable[[], Export] | None) -> None:
-        self._open_exporter = open_exporter
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._is_on = True
         self._waiting: SimpleQueue[Span | threading.Event] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._mutex = threading.Lock()
@@ -71,7 +71,7 @@ class Telemetry:
     def call(self, tool: str, given: object) -> Iterator[Called]:
         """A call of a tool, in the trace that its `_meta` names: what it causes belongs to it."""
         parent, called = valid(given) or current(), Called()
-        if self._open_exporter is None or not _is_sampled(parent):
+        if not _is_sampled(parent):
             with within(parent):
                 yield called
             return
@@ -96,15 +96,11 @@ class Telemetry:
 
     def sent(self, messages: Iterable[Message]) -> None:
         """Messages that were stored a moment ago."""
-        if self._open_exporter is None:
-            return
         for message in messages:
             self._put_entity("send", message.id, "PRODUCER", message.created_at, None, _about(message), message)
 
     def read(self, messages: Iterable[Message], at: datetime) -> None:
         """Messages that were marked read: the span is the time for which they lay unread."""
-        if self._open_exporter is None:
-            return
         for message in messages:
             parent = _span_id("send", message.id)
             self._put_entity(
@@ -113,7 +109,7 @@ class Telemetry:
 
     def finished(self, execution: Execution) -> None:
         """An execution that has ended."""
-        if self._open_exporter is None or execution.completed_at is None:
+        if execution.completed_at is None:
             return
         about = {
             "multi_agent_mcp.execution.id": execution.id,
@@ -136,8 +132,6 @@ class Telemetry:
     def changed(self, tasks: Iterable[Task]) -> None:
         """Tasks that have changed; those that are over become spans. Several processes may say so of the same task: its
         span is the same one each time, by its id."""
-        if self._open_exporter is None:
-            return
         for task in tasks:
             if task.final:
                 about = {
@@ -209,19 +203,24 @@ class Telemetry:
         while True:
             spans, ended = self._next()
             try:
-                if export is None and self._open_exporter is not None:
-                    export = self._open_exporter()
+                if export is None and self._is_on:
+                    export = self._opened()
                 if spans and export is not None:
                     export(spans)
             except ImportError:
                 logger.warning(
                     "telemetry needs the extra `telemetry` (pip install '.[telemetry]' in a clone); nothing is exported"
                 )
-                self._open_exporter = None
+                self._is_on = False
             except Exception:
                 logger.debug("spans were dropped", exc_info=True)
             for event in ended:
                 event.set()
+
+    def _opened(self) -> Export:
+        exporter = load(".telemetry.exporting:exporter")  # it imports this module, and OpenTelemetry
+        export: Export = exporter(self.session.settings.telemetry, self.session.name, self.session.path)
+        return export
 
     def _next(self) -> tuple[list[Span], list[threading.Event]]:
         items = [self._waiting.get()]
@@ -260,3 +259,11 @@ def _digest(what: str, entity_id: str, digits: int) -> str:
 
 def _nanoseconds(at: datetime) -> int:
     return int(at.timestamp() * 1_000_000) * 1_000
+
+
+def check(context: CheckContext) -> Iterator[Finding]:
+    """Spans that are asked for and cannot be exported, because OpenTelemetry is not installed."""
+    from multi_agent_mcp.services.doctor.tree import PROBLEM
+
+    if context.checks.settings().telemetry is not None and find_spec("opentelemetry.exporter") is None:
+        yield context.found("telemetry", PROBLEM, "session.yaml", "telemetry_missing")

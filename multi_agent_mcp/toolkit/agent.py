@@ -241,7 +241,7 @@ class Agent(ToolMethods):
         middleware = self._middleware
         if middleware is not None:
             middleware.binding.close()
-            middleware.services.telemetry.flush()
+            middleware.services.contributions.tell("process_ends")
 
     def _close(self) -> None:
         """Ends the agent's sessions and their threads, for good; both, whatever fails. Raises as `LiveSession.end`."""

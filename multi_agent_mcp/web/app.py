@@ -206,7 +206,7 @@ def _warm(services: Services) -> None:
     descriptor is left) is told, if it lasts, by the request that needs the same."""
     try:
         services.snapshots.take(messages=1)
-        services.recent_attention.found(services.examined())
+        services.recent_attention.found(services.diagnosis.findings())
         if "timeline" in services.session.features:
             services.statistics.last_days(overview.STATISTICS_DAYS, UTC)
     except Exception as problem:  # noqa: BLE001 - only a preparation: it must not end the console

@@ -124,7 +124,7 @@ class Supervisor:
         if not self.is_wanted:
             return []
         try:
-            self.services.pane_looks.refresh(self.services.host_in_pane, self.services.panes.dialog)
+            self.services.pane_looks.refresh(self.services.pane_notifier.host, self.services.panes.dialog)
             limited = list(self.host_looks.look())
             told = self.services.stuck_agents.tell()
             self.services.contributions.settle()

@@ -142,7 +142,7 @@ class LastingTeam:
     def screen(self) -> str:
         """The worker's host, and what its screen is known to be."""
         services = self.team.services
-        return services.screen(services.agents.get("worker-a"))
+        return services.pane_notifier.screen(services.agents.get("worker-a"))
 
     def types(self, text: str) -> None:
         """A person types a line into the worker's pane."""

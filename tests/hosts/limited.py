@@ -46,7 +46,7 @@ def waits_for_its_reset(team: LastingTeam, *, mail: bool) -> Measured:
     team.kill_the_supervisor()
     team.up()
     assert "limited" in {item["kind"] for item in team.team.ask("attention")["items"]}
-    if services.screen(services.agents.get("worker-a")).endswith("dialog"):
+    if services.pane_notifier.screen(services.agents.get("worker-a")).endswith("dialog"):
         team.presses("Escape")  # a person closes what the host asks about it
     wait_until(lambda: task_of(team.team, task.id).status == "done", "the task is done", LONGEST_SECONDS)
     done = time.time()

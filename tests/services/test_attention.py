@@ -163,7 +163,10 @@ def test_a_supervisor_that_has_died_is_said_when_work_waits_for_it(services: Ser
 
 def test_a_command_that_died_at_once_is_said_until_its_agent_runs(services: Services, panes: Panes) -> None:
     recent = RecentAttention(
-        services.session, panes.attention, lambda: services.doctor(lambda _: None).examine(), services.unchanged
+        services.session,
+        panes.attention,
+        lambda: services.doctor(lambda _: None).examine(),
+        services.unchanged,
     )
     recent.found([])
     services.missing_sessions.record(Slot("worker-a", "task"), {}, 3)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp import repository
 from multi_agent_mcp import services as all_services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Change, Task
@@ -197,7 +198,8 @@ def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: S
 
 
 def test_every_kind_that_is_declared_can_be_finished_by_another_process(services: Services) -> None:
-    names = [module.name for module in pkgutil.walk_packages(all_services.__path__, f"{all_services.__name__}.")]
+    packages = (all_services, repository)
+    names = [module.name for one in packages for module in pkgutil.walk_packages(one.__path__, f"{one.__name__}.")]
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]
     declared = {value for value in values if isinstance(value, type) and issubclass(value, Operation)}
     kinds = {operation for operation in declared if "KIND" in vars(operation)}

@@ -132,6 +132,11 @@ class TmuxNotifier(Channel):
         found = self.silent.ask(agent.socket_path, lambda: probe(agent, self.profiles) or True)
         return None if found is True else str(found)
 
+    def is_at_work(self, agent: Agent) -> bool:
+        """Whether the agent's host works, by its screen."""
+        seen = self.host(agent) if agent.pane_id is not None else None
+        return seen is not None and seen[1] == BUSY
+
     def has_lost(self, agent: Agent) -> bool:
         """Whether no program of the agent runs in the pane where it is registered."""
         return agent.pane_id is None or self.probe(agent) in LIFELESS

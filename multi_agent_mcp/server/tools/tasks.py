@@ -184,7 +184,7 @@ def _what_next(call: Call, examined: Examined) -> Answer:
 
 def _left_behind(call: Call, task: Task) -> Answer:
     """The commit that our server made for a delivery from a worktree, and what it lacks, as it was not committed."""
-    delivery = call.services.reported_delivery(task)
+    delivery = call.services.delivery_records.of(task)
     if delivery is None:
         return {}
     answer: Answer = {"committed": delivery.commit} if delivery.by_server else {}

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from importlib.util import find_spec
 from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
@@ -214,12 +213,6 @@ def features(context: CheckContext) -> Iterator[Finding]:
         yield context.found("features", PROBLEM, "session.yaml", "bad_features", reason=context.texts.sentence(refusal))
     for name, ids in context.still_open().items():
         yield context.found("features", PROBLEM, name, "feature_in_use", name=name, ids=", ".join(ids))
-
-
-def telemetry(context: CheckContext) -> Iterator[Finding]:
-    """Spans that are asked for and cannot be exported, because OpenTelemetry is not installed."""
-    if context.checks.settings().telemetry is not None and find_spec("opentelemetry.exporter") is None:
-        yield context.found("telemetry", PROBLEM, "session.yaml", "telemetry_missing")
 
 
 def hierarchy(context: CheckContext) -> Iterator[Finding]:

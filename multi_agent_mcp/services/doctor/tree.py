@@ -37,9 +37,9 @@ from multi_agent_mcp.system.files import DIRECTORY_MODE, FILE_MODE, Node, walk
 from multi_agent_mcp.system.ownership import is_trusted, own_users, user_name
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.entity import Entity
     from multi_agent_mcp.features import Kind
-    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.supervision import LookAtPane, MissingSessions, StuckAgents, Supervision

@@ -56,6 +56,7 @@ from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.store.inbox import file_name
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.message import Delegation
     from multi_agent_mcp.domain.notification import Rules
@@ -94,12 +95,7 @@ class DerivedNotices(Service):
     interrupts: Interrupts
     last_activity: Callable[[str], datetime | None]
     """The time of an agent's last call."""
-    follow_questions: Callable[[], None]
-    """Does what follows from questions, of which some only these tasks tell (`QuestionEffects.look`). Never raises."""
-    finished: Callable[[Task], None]
-    """Called for each task that has just become done. Never raises."""
-    changed: Callable[[Iterable[Task]], None] | None = None
-    """Called for tasks that have changed. Never raises."""
+    contributions: Contributions
     _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
     _checked: dict[str, dict[str, Checked]] = field(default_factory=dict, init=False)
@@ -142,7 +138,7 @@ class DerivedNotices(Service):
         """Ensures what follows for an agent from its tasks and delegations, from questions and from entities of other
         packages, and settles what is obsolete. While nothing changes, this costs a stat(2) for the registry, their
         directories, and each directory with a dependency of its tasks or a task that a question is about."""
-        self.follow_questions()
+        self.contributions.tell("looked")
         if self.ensure_all(agent_id):
             self.settle(agent_id)
 
@@ -222,12 +218,11 @@ class DerivedNotices(Service):
     def follow_up(self, *tasks: Task) -> None:
         """Writes the notifications of changed tasks and of tasks that depended on them, and settles the changed tasks'
         earlier ones."""
-        if self.changed is not None:
-            self.changed(tasks)
+        self.contributions.tell("task_changed", tasks)
         done = {task.id for task in tasks if task.status == "done"}
         for task in tasks:
             if task.id in done:
-                self.finished(task)
+                self.contributions.tell("task_done", task)
         self.tell([*tasks, *(self._waiting_for(done) if done else ())])
         agents = self.workspace.registry.all()
         concerned = {name for task in tasks for name in (task.assignee_id or "", *told_of_block(task, agents))}
@@ -241,12 +236,12 @@ class DerivedNotices(Service):
         with suppress(Refusal):  # what cannot be read is logged there
             if not self.workspace.questions.directory(WHOLE).entities():
                 return
-        self.follow_questions()
+        self.contributions.tell("looked")
 
     def hand_over(self) -> None:
         """Tells those who take over what an agent that was just removed had to do: reviews, and answers."""
         self.tell(task for task in self.workspace.tasks.open() if task.status == "review")
-        self.follow_questions()
+        self.contributions.tell("looked")
 
     def settle_former(self, task: Task) -> None:
         """Settles a task's notifications for its former assignees: another machine may have reassigned it."""
@@ -548,10 +543,7 @@ class Notifications(Service):
 
     derived: DerivedNotices
     writer: NoticeWriter
-    settle: Callable[[], None]
-    """Ends what has run out, and tells those concerned. Never raises."""
-    next_deadline: Callable[[], datetime | None] = lambda: None
-    """See `QuestionEffects.next_deadline`."""
+    contributions: Contributions
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
         """Repairs the agent's notifications and returns what is unread for a session of this purpose. A few stat(2)
@@ -562,7 +554,7 @@ class Notifications(Service):
 
     def bring_up(self, agent_id: str) -> None:
         """As `repair`, but raises `StorageError`."""
-        self.settle()
+        self.contributions.settle()
         self.derived.repair(agent_id)
 
     def pending(self, agent_id: str, purpose: str) -> tuple[Pending, set[Directory[Any]] | None]:
@@ -593,7 +585,8 @@ class Notifications(Service):
 
     def due_after(self) -> timedelta | None:
         """After what time `repair` has something to do although no file changes: a deadline passes. None if never."""
-        deadline, now = self.next_deadline(), self.clock()
+        deadline: datetime | None = self.contributions.ask("next_deadline")
+        now = self.clock()
         return None if deadline is None or deadline <= now else deadline - now
 
     def waiting(self, agent_id: str) -> list[Notification]:

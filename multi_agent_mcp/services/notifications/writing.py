@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.inbox import deliver_all, file_name
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -41,13 +41,11 @@ logger = logging.getLogger(__name__)
 class NoticeWriter(Service):
     """Stores notifications and rings for them; all notifications are written here."""
 
-    find_ring: Callable[[], Callable[[Notification], None]]
-    """Returns `ring`; called when something is rung for the first time, as the doorbell depends on this object."""
+    contributions: Contributions
 
-    @cached_property
-    def ring(self) -> Callable[[Notification], None]:
+    def ring(self, notice: Notification) -> None:
         """Rings the target's doorbell for a notification that is safely stored. Never raises."""
-        return self.find_ring()
+        self.contributions.tell("notified", notice)
 
     def put(self, notice: Notification, text: str | None = None) -> Notification:
         """Writes a notification and rings, unless it exists, even read and archived. With `text` it gets the message
@@ -254,9 +252,8 @@ class Loops(Service):
     """Watches the messages that this process sends. The two mailboxes are examined only when this process alone has
     sent half of a loop, so that other sending costs nothing more."""
 
-    is_alive: Callable[[str], bool]
-    """Whether a program of an agent lives."""
     writer: NoticeWriter
+    contributions: Contributions
     _sent: dict[Exchange, deque[datetime]] = field(default_factory=dict, init=False)
     _recent_mail: RecentMail = field(init=False)
 
@@ -319,7 +316,7 @@ class Loops(Service):
     def _is_person(self, agent_id: str) -> bool:
         """Whether the agent is a person: an Owner without a server counts as one, whatever its type."""
         agent = self.workspace.registry.get(agent_id)
-        return agent.type == "human" or (agent.role == "owner" and not self.is_alive(agent_id))
+        return agent.type == "human" or (agent.role == "owner" and not self.contributions.ask("is_alive", agent_id))
 
     def _was_delegated(self, exchange: Exchange) -> bool:
         found = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice, takewhile
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.supervision import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
+    from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.services.usage.usage import Usage
@@ -240,8 +241,7 @@ class Dashboard(Service):
 
     snapshots: Snapshots
     usage: Usage
-    uncommitted_count: Callable[[Task], int]
-    """How many files a task that is done did not deliver, as they were not committed."""
+    delivery_records: DeliveryRecords
 
     def data(self, *, open_shown: int | None = None) -> dict[str, Any]:
         """Counts by status, agents with their current task, open tasks, and the tasks finished last. `open_shown`
@@ -251,12 +251,13 @@ class Dashboard(Service):
             counts = self.snapshots.counts(tasks)
             finished = self.workspace.tasks.closed(limit=FINISHED_SHOWN)
             shown = tasks if open_shown is None else [*islice(self.workspace.tasks.open_in_order(), open_shown)]
+        uncommitted = self.delivery_records.uncommitted_count
         used = self.usage.by_agent(self.usage.beginning(1, local_zone()))
         return {
             "updated_at": format_time(self.clock()),
             "counts": counts | {"total": sum(counts.values())},
             "agents": [_agent(row, used.get(row.agent.id)) for row in self.snapshots.agents(tasks)],
-            "tasks": [_task_line(task, self.uncommitted_count(task)) for task in (*sorted(shown, key=age), *finished)],
+            "tasks": [_task_line(task, uncommitted(task)) for task in (*sorted(shown, key=age), *finished)],
             "tasks_left_out": len(tasks) - len(shown),
         }
 

@@ -131,6 +131,11 @@ class MissingSessions(Service):
     sessions: Sessions
     task_changes: TaskChanges
     delegations: Delegations
+    supervision: Supervision
+
+    def opens_chat(self, agent_id: str) -> bool:
+        """Whether a supervisor runs that opens a chat window for an agent to whom a conversation's message came."""
+        return self.supervision.is_running() and self.may_open(Slot(agent_id, "chat"))
 
     def needed(self) -> list[Slot]:
         """The slots with work but neither a live session nor a server, of agents that have a command. A session of
@@ -323,6 +328,10 @@ class Supervision(Service):
             if pid := self.running():
                 raise AlreadyExists("supervisor_runs", pid=pid)
             self._record.write({"pid": os.getpid(), "pid_started_at": own_start()})
+
+    def is_running(self) -> bool:
+        """Whether a process supervises."""
+        return self.running() is not None
 
     def running(self) -> int | None:
         """The id of the process that supervises, or None."""

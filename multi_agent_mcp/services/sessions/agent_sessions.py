@@ -27,6 +27,7 @@ from multi_agent_mcp.store.locks import Mutex
 from multi_agent_mcp.system.process import is_alive, own_start
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
@@ -47,9 +48,7 @@ class Sessions(Service):
 
     executions: Executions
     owner_waits: OwnerWaits
-    ended: Callable[[AgentSession], None]
-    """Called after a session has been ended by its own process. Never raises."""
-    settle_hand_offs: Callable[[str], None]
+    contributions: Contributions
     binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 
@@ -135,7 +134,7 @@ class Sessions(Service):
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
             collection.settle(agent_id)
         self.workspace.retire_delegations(agent_id)
-        self.settle_hand_offs(agent_id)
+        self.contributions.tell("agent_settled", agent_id)
         return recovered
 
     def recover_dead(self) -> None:
@@ -363,7 +362,8 @@ class LiveSession:
         with self._mutex:
             self.record = self.record.end(self._sessions.clock(), state)
             self._replace(sync=True)
-        self._sessions.ended(self.record)
+        if self.record.purpose == "task":  # what it has read and not begun is announced again
+            self._sessions.contributions.tell("task_session_ended", self.record.agent_id)
 
     def note_conversation(self, host: str | None, host_session: str | None) -> None:
         """Records the host's conversation, durably: the next process continues it. Never raises."""

@@ -38,6 +38,7 @@ from multi_agent_mcp.store.records import LineFile
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail import MailSearch
@@ -55,8 +56,7 @@ class LogPage:
 class Executions(Service):
     """The executions of one team and their logs."""
 
-    finished: Callable[[Execution], None] = lambda _: None
-    """Called for each execution that has just ended. Never raises."""
+    contributions: Contributions
 
     def begin(self, session: AgentSession, task_id: str) -> Execution:
         """Returns the session's running execution of this task, opening it if there is none."""
@@ -95,7 +95,7 @@ class Executions(Service):
         finished = self.workspace.executions.update(execution.id, finish)
         if before[-1].running:
             self.log(finished, f"Execution {finished.status}")
-            self.finished(finished)
+            self.contributions.tell("execution_ended", finished)
         return finished
 
     def finish_task(self, task: Task) -> None:

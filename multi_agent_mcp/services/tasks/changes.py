@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from multi_agent_mcp.domain.agent import Agent, is_superior, nearest_superior, report_recipient
 from multi_agent_mcp.domain.entity import entity_id, new_id
@@ -33,9 +33,11 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.codec import from_text
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.notifications.writing import Interrupts
+    from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -545,22 +547,18 @@ class Interrupting:
 # `services/turn/reading.py`).
 
 
-class Delivered(Protocol):
-    """Records what a task delivers by a report (`DeliveryRecords.report`)."""
-
-    def __call__(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None: ...
-
-
 @dataclass(eq=False)
 class TaskReports(Service):
     """Sends reports to an agent's superior."""
 
     agents: Agents
     messages: Messages
-    delivered: Delivered
-    """Called when an assignee reports the end of its work, before anything else. Never raises."""
-    left_behind: Callable[[Task], Sequence[str]]
-    """The files that were not committed when the assignee of a task last reported it."""
+    delivery_records: DeliveryRecords
+    contributions: Contributions
+
+    def delivered(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None:
+        """Records what a task delivers as its assignee reports that it is over, before anything else. Never raises."""
+        self.contributions.tell("task_reported", task, summary, failed)
 
     def report_progress(
         self,
@@ -651,7 +649,7 @@ class TaskReports(Service):
         if task.done_when and task.proof is not None:
             metadata |= {"proof": task.proof, "receipts": task.receipts}
         kind = "task_failed" if failed else "task_complete"
-        if not failed and (left := self.left_behind(task)):
+        if not failed and (left := self.delivery_records.left_behind(task)):
             metadata["uncommitted"] = list(left)
         return self._report(reporter, task, kind, content, metadata, _end_key(task))
 

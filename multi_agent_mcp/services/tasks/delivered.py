@@ -7,6 +7,7 @@ written into the task: no process has to remove it."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from multi_agent_mcp.domain.task import Line, Task, new_value, old_value
 from multi_agent_mcp.domain.text import one_line, sanitize
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.services.team.workplaces import RECORDS
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.commits import commit_all, shown_name
@@ -121,7 +123,7 @@ class DeliveryRecords(Service):
         before: nothing if it has `failed`. What is over stays as it is. Never raises: a report must not fail for
         it."""
         try:
-            if task.final:
+            if task.final or not self._are_kept:
                 return
             if failed:
                 self._record(task.id).remove()
@@ -133,7 +135,7 @@ class DeliveryRecords(Service):
     def finish(self, task: Task) -> None:
         """Records what a task that is done delivers, unless its assignee has reported it. Never raises."""
         try:
-            if self.of(task) is None and (found := self.look(task)) is not None:
+            if self._are_kept and self.of(task) is None and (found := self.look(task)) is not None:
                 self.note(found)
         except Refusal as refusal:
             logger.warning("what %s delivers is not known: %s", task.id, refusal)
@@ -141,10 +143,25 @@ class DeliveryRecords(Service):
     def of(self, task: Task) -> Delivery | None:
         """What the task delivers by its last report, or delivered; None if nothing, or that was dropped. What was
         examined before a task became done counts, whatever a killed process has recorded since."""
-        found = Delivery.of(self._record(task.id).read())
+        found = Delivery.of(self._record(task.id).read()) if self._are_kept else None
         if found is None or not found.is_of(task):
             return None
         return found if task.proven_head in (None, found.commit) else replace(found, commit=str(task.proven_head))
+
+    def left_behind(self, task: Task) -> Sequence[str]:
+        """The files that were not committed when the task was last reported."""
+        found = self.of(task)
+        return () if found is None else found.files
+
+    def uncommitted_count(self, task: Task) -> int:
+        """How many files were not committed, so that a task that is done did not deliver them."""
+        found = self.of(task) if task.status == "done" else None
+        return 0 if found is None else found.uncommitted
+
+    @property
+    def _are_kept(self) -> bool:
+        """Whether anybody has a place of its own: it costs a stat(2) where nobody has."""
+        return (self.workspace.path / RECORDS).is_dir()
 
     def is_returned(self, task: Task) -> bool:
         """Whether the task is done, and its assignee may deliver it again, as it could not be merged."""
@@ -186,4 +203,4 @@ class DeliveryRecords(Service):
 
     @property
     def _place(self) -> Path:
-        return self.workspace.path / ".workspaces" / "tasks"
+        return self.workspace.path / RECORDS / "tasks"

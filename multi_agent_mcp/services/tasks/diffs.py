@@ -22,8 +22,8 @@ from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.git import head_of, root_commit
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
 
 logger = logging.getLogger(__name__)
@@ -144,6 +144,12 @@ class Diffs(Service):
             uncommitted=found.uncommitted,
             comparison=comparison,
         )
+
+    def reported(self, task: Task, summary: str | None, failed: bool) -> None:
+        """Records what a task delivers by its assignee's report, and what it changes where there is no worktree."""
+        self.records.report(task, summary, failed=failed)
+        if not task.final:
+            self.keep(task)
 
     def keep(self, task: Task) -> None:
         """Keeps the text of what the task's agent has edited for it in a shared directory, as its files are now, in

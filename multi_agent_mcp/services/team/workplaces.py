@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
-    from multi_agent_mcp.features.contributions import Contributions
     from multi_agent_mcp.system.commits import CommitPlace
 
 RECORDS = ".workspaces"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.texts import json_size, shortened
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
@@ -661,13 +662,13 @@ if the whole is too long."""
 
 @dataclass(eq=False)
 class Briefings(Service):
-    """Briefs the agents of one team. `further` returns the sections of the features, between the task and the mail."""
+    """Briefs the agents of one team. The sections of the features stand between the task and the mail."""
 
     snapshots: Snapshots
     delegations: Delegations
     hand_offs: HandOffs
     signatures: Signatures
-    further: Callable[[], Iterable[Section]]
+    contributions: Contributions
 
     def holds(self, agent_id: str, purpose: str = "task") -> Holds:
         """What the agent holds now. Raises `AgentNotFound`."""
@@ -706,7 +707,7 @@ class Briefings(Service):
 
     def _between(self, holds: Holds) -> Iterator[str | None]:
         yield from (self._task(holds), self._stopped(holds), self._given(holds))
-        yield from (section(holds.row.agent, holds.row.task) for section in self.further())
+        yield from self.contributions.each("briefing", holds.row.agent, holds.row.task)
         yield from (self._talks(holds), self._unread(holds))
 
     # The sections

@@ -23,6 +23,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.texts import catalogue
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.chat import Conversations
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
@@ -107,13 +108,12 @@ class Reading(Service):
     """Reads mailboxes for their owners."""
 
     agents: Agents
-    budget: AnswerBudget
+    answer_budget: AnswerBudget
     reports: Reports
     conversations: Conversations
     owner_waits: OwnerWaits
     signatures: Signatures
-    marked_read: Callable[[Iterable[Message], datetime], None] | None = None
-    """Called for messages that were marked read. Never raises."""
+    contributions: Contributions
 
     def unread_among(self, agent_id: str, spoken: Iterable[Message]) -> list[str]:
         """The ids of those messages of a conversation that are unread in the agent's mailbox. Copies that do not verify
@@ -194,7 +194,7 @@ class Reading(Service):
         self, mailbox: Mailbox, query: Query, unread: Sequence[tuple[str, Message]]
     ) -> tuple[list[Slice], bool]:
         """The messages that fit into one answer, and whether there are more."""
-        budget = UNLIMITED if query.whole else self.budget.characters
+        budget = UNLIMITED if query.whole else self.answer_budget.characters
         addresses = mailbox.addresses()
 
         def addressed(path: Path, message: Message) -> Slice:
@@ -246,8 +246,8 @@ class Reading(Service):
             mailbox.mark_read(names, batch.at, seen)
         else:
             mailbox.read(names, batch.at, seen)
-        if self.marked_read is not None:
-            self.marked_read((item.message for item in batch.slices if item.path.name in names), batch.at)
+        read = (item.message for item in batch.slices if item.path.name in names)
+        self.contributions.tell("marked_read", read, batch.at)
         return refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import modified_at, signature_of
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.writing import Interrupts
     from multi_agent_mcp.services.usage.limits import Limits
@@ -245,7 +246,7 @@ class Budgets(Service):
 
     usage: Usage
     interrupts: Interrupts
-    is_supervised: Callable[[], bool]
+    contributions: Contributions
     next_look: float = field(default=-inf, init=False)
     """When `look` looks again, by the monotonic clock."""
 
@@ -254,7 +255,7 @@ class Budgets(Service):
         while no supervisor does so."""
         if time.monotonic() >= self.next_look:
             self.next_look = time.monotonic() + LOOK_EVERY_SECONDS
-            if not self.is_supervised() and self.usage.has_news():
+            if not self.contributions.ask("is_supervised") and self.usage.has_news():
                 self.usage.refresh(recent=True)
                 self.check()
 

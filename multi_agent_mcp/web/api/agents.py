@@ -122,7 +122,9 @@ def files(call: ApiRequest) -> dict[str, Any]:
     """An agent's files, as the features have them: what it has edited and reserved, its worktree."""
     services, agent = call.services, call.services.agents.get(call.path["agent_id"])
     return {
-        key: part for found in services.contributions.each("of_agent", services, agent) for key, part in found.items()
+        key: part
+        for found in services.contributions.each("of_agent", agent, given=services)
+        for key, part in found.items()
     }
 
 

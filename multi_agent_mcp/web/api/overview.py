@@ -55,7 +55,9 @@ def homes(services: Services) -> dict[str, Any]:
 def health(call: ApiRequest) -> dict[str, Any]:
     """The findings of `doctor`, problems first; they include quarantined files with their reason. Nothing is examined
     again while nothing changes; `?again=1` examines anyway, as an edit in place or a mode(7) shows in no directory."""
-    findings = call.services.examined() if call.parameter("again") is None else call.services.doctor().examine()
+    findings = (
+        call.services.diagnosis.findings() if call.parameter("again") is None else call.services.doctor().examine()
+    )
     call.services.recent_attention.found(findings)
     return {
         "findings": [finding.as_answer() for finding in findings],

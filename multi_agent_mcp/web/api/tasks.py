@@ -192,7 +192,7 @@ def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[
     paused = worker is not None and call.services.derived_notices.pause_of(worker) is not None
     return record | {
         "paused": paused,
-        "uncommitted": call.services.uncommitted_count(task),
+        "uncommitted": call.services.delivery_records.uncommitted_count(task),
         "rechecks": task.status == "review" and call.services.deliveries.is_pending(task),
         "targets": {status: refusal and sentence(refusal) for status, refusal in refusals.items()},
     }

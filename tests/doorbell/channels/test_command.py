@@ -60,7 +60,7 @@ def doorbell(services: Services, *command: str) -> Doorbell:
     settings = Settings("en", notify_command=command)
     return Doorbell(
         replace(services.session, settings=settings),
-        lambda: services.notifications,
+        services.contributions,
         default_chain(services.workspace, settings, services.texts),
     )
 

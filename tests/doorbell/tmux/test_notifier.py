@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.config import Settings
+from multi_agent_mcp.contributions import Contributions
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
@@ -35,6 +36,7 @@ from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import Panes as TeamPanes
 from multi_agent_mcp.doorbell.tmux.typing import SETTLE_SECONDS
 from multi_agent_mcp.errors import TmuxTimeout
+from multi_agent_mcp.features import Features
 from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
 from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
 from multi_agent_mcp.session import Session
@@ -78,10 +80,12 @@ def notifier(quiet: float = 0.0, kept: list[Screen] | None = None) -> TmuxNotifi
 def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
     """A doorbell as one process has it."""
     session = session_of(stage)
-    writer = NoticeWriter(session, lambda: lambda _: None)
-    interrupts = Interrupts(session, writer)
-    derived = DerivedNotices(session, writer, interrupts, lambda _: None, lambda: None, lambda _: None)
-    return Doorbell(session, lambda: Notifications(session, derived, writer, settle=lambda: None), chain)
+    notifications: list[Notifications] = []
+    alone = Contributions(replace(session, features=Features(())), lambda _: notifications[0])
+    writer = NoticeWriter(session, alone)
+    derived = DerivedNotices(session, writer, Interrupts(session, writer), lambda _: None, alone)
+    notifications.append(Notifications(session, derived, writer, alone))
+    return Doorbell(session, alone, chain)
 
 
 def session_of(stage: Stage) -> Session:

@@ -231,7 +231,7 @@ def test_what_was_kept_is_bounded_and_goes_with_the_receipts(services: Services,
     found = of(services, shared)
     assert found.text()[1]
     assert [file.added for file in found.of("a.txt")] == [600_000]
-    assert "reported.diff" not in str(services.examined())  # doctor takes it for what it is
+    assert "reported.diff" not in str(services.diagnosis.findings())  # doctor takes it for what it is
     pruning = Pruning(services.session)
 
     def prunable() -> list[str]:

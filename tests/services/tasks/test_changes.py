@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.contributions import Contributions
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Change, Task
 from multi_agent_mcp.errors import (
@@ -20,6 +21,7 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
     Unauthorized,
 )
+from multi_agent_mcp.features import Feature, Features
 from multi_agent_mcp.services.operations import Operations, Run
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.tasks.changes import MoveTask, TaskChanges
@@ -310,7 +312,10 @@ class TestBlocking:
 
         asked = services.task_changes
         given = {each.name: getattr(asked, each.name) for each in fields(asked) if each.init}
-        late = Late(**given | {"operations": Operations(services.session, lambda: [late])})
+        made: list[Late] = []
+        names = Features((Feature("late", operations=("late",)),))
+        alone = Contributions(replace(services.session, features=names), lambda _: made[0])
+        made.append(late := Late(**given | {"operations": Operations(services.session, alone)}))
         assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []

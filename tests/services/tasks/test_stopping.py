@@ -277,7 +277,7 @@ def test_a_parked_task_is_stopped_for_good_by_whoever_blocks_it(services: Servic
     assert (action["action"], "parked" in action["instruction"]) == ("exit", False)
     services.questions.answer(services.agents.get("admin"), question.id, "this one")
     late = forks.context(services.workspace.root)
-    late.follow_questions()
+    late.contributions.tell("looked")
     found = again(late, task)
     assert (previous, found.status, found.blocked_reason) == ("blocked", "blocked", "not at all")
     assert not late.notifications.refresh("worker-a", "task").interrupts

@@ -1,0 +1,130 @@
+"""What the features contribute to one session: their services, what follows when something happens, and the answers to
+what the core asks without knowing who answers.
+
+It is the one way from a service to others that it does not name as neighbours, and the only one that leads to optional
+features: `multi_agent_mcp` can lack the folder of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from multi_agent_mcp.features import called
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.features import Feature, Features
+    from multi_agent_mcp.session import Session
+
+EVENTS = {
+    "sent": "messages that were stored (messages)",
+    "marked_read": "messages that an agent has read (messages, when)",
+    "notified": "a notification that was stored (notification)",
+    "task_changed": "tasks that have changed (tasks)",
+    "task_done": "a task has just become done (task)",
+    "task_reported": "its assignee has said that it is over (task, summary, whether it failed)",
+    "execution_ended": "an execution has just ended (execution)",
+    "task_session_ended": "a task session was ended by its own process (agent's id)",
+    "agent_settled": "what the agent's dead sessions left was put in order (agent's id)",
+    "looked": "somebody looks what follows from the files ()",
+    "edited": "an agent's host has edited files (agent's id, call, whether that is noted)",
+    "edits_arrived": "edits came from another machine (agent's id)",
+    "process_ends": "this process ends its session ()",
+}
+"""What happens, and what those to whom it matters (`Feature.on`) are told. They never raise."""
+QUESTIONS = {
+    "is_alive": "whether a program of an agent lives (agent's id)",
+    "has_lost_pane": "whether no program of the agent runs in its pane (agent)",
+    "is_at_work": "whether the agent's host works, by its screen (agent)",
+    "is_supervised": "whether a process supervises the team ()",
+    "opens_chat": "whether a chat window is opened for an agent to whom somebody speaks (agent's id)",
+    "next_deadline": "when something follows although no file changes ()",
+    "recorded": "a context in which a call is recorded (tool, its traceparent)",
+    "tools_of_hosts": "which tools of hosts edit files ()",
+    "shared_files": "the files that several agents edit, by agent ()",
+    "edited_for": "the paths that were edited for a task, by repository (task)",
+    "workplace": "the agent's own place (agent's id)",
+    "wants_workplace": "whether the agent is to have one (agent)",
+    "make_workplace": "makes it (agent)",
+    "variables": "the variables that the agent's programs get for it (agent's id)",
+    "commit_place": "where our server commits for the agent (agent's id)",
+    "refusal": "why git does not work in the project as this user ()",
+    "delivered": "what a task delivered, and whether it is merged (task's id)",
+}
+"""What a feature can be asked (`Feature.answers`)."""
+
+
+class Contributions:
+    """The contributions of the features of one session. Whatever is named is imported and made when it is called."""
+
+    def __init__(self, session: Session, service: Callable[[str], Any]) -> None:
+        self.features = session.features
+        self.service = service
+        """Returns the service of this name, made on first use. Raises `AttributeError` if no feature has it."""
+        self._session = session
+
+    def call(self, where: str, *arguments: Any, given: Any = None) -> Any:
+        """Calls what a feature names: `service.method`, or a function of a module, which gets `given`, by default the
+        session, before the arguments."""
+        if ":" in where:
+            return called(where, self._session if given is None else given, *arguments)
+        name, _, method = where.partition(".")
+        return getattr(self.service(name), method)(*arguments)
+
+    def each(self, field: str, *arguments: Any, given: Any = None) -> Iterator[Any]:
+        """Calls everything that this field of the features names; yields what is not None."""
+        for where in self.features.each(field):
+            if (found := self.call(where, *arguments, given=given)) is not None:
+                yield found
+
+    def tell(self, event: str, *arguments: Any) -> None:
+        """Tells the features that are on of one of the `EVENTS`."""
+        for where in self._told.get(event, ()):
+            self.call(where, *arguments)
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        """The answer to one of the `QUESTIONS`; None if nobody answers it. A feature that is off answers, too: what it
+        has made is still there."""
+        where = self._asked.get(question)
+        return None if where is None else self.call(where, *arguments)
+
+    @cached_property
+    def _told(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for event, where in (pair for one in self.features.on if self._is_wanted(one) for pair in one.on.items()):
+            found.setdefault(event, []).append(where)
+        return found
+
+    @cached_property
+    def _asked(self) -> Mapping[str, str]:
+        return {key: where for one in self.features.all if self._is_wanted(one) for key, where in one.answers.items()}
+
+    def _is_wanted(self, feature: Feature) -> bool:
+        """Whether the setting is there without which nothing is to be imported for the feature."""
+        if not feature.needs:
+            return True
+        return feature.name in self.features and getattr(self._session.settings, feature.needs) is not None
+
+    def operations(self) -> Iterator[Any]:
+        """The services that apply operations, which another process may have to finish, whatever is off by now."""
+        return (self.service(name) for feature in self.features.all for name in feature.operations)
+
+    def still_open(self, kept: Features) -> dict[str, Any]:
+        """The features that are known here and are not among those that are `kept`, of which something is open, with
+        its ids."""
+        left_out = (one for one in self.features.all if one.still_open and one.name not in kept)
+        found = {one.name: self.call(one.still_open) for one in left_out}
+        return {name: ids for name, ids in found.items() if ids}
+
+    def expiring(self) -> Iterator[tuple[Any, str]]:
+        """The collections of which something may end although no file changes, each with what ends it."""
+        for feature in self.features.on:
+            for kind in feature.kinds if feature.expires else ():
+                if where := feature.expires.get(kind.directory):
+                    yield self._session.workspace.collection(kind), where
+
+    def settle(self) -> None:
+        """Ends whatever has run out; a stat(2) for each kind where nothing is open."""
+        for collection, where in self.expiring():
+            if collection.open():
+                self.call(where)
