@@ -125,7 +125,7 @@ def open_session(
         )
     upgrade(workspace)
     settings = read_settings(workspace.settings_path, language)
-    features, wrong = chosen(settings.features)
+    features, wrong = chosen(settings.features, settings.switched)
     texts = Texts(settings.language, texts_of(features, settings.language)) | catalogue(settings.language)
     return Services(Session(workspace, settings, texts, clock, features, wrong), notifier)
 

@@ -159,6 +159,13 @@ class Settings:
     """What is on and off, as it is written there; see `features.chosen`."""
     created_at: str = ""
     """When the session was made, as it is written there: what tells it from an earlier one at the same place."""
+    pool: bool = False
+    """Whether agents may claim tasks that nobody has."""
+
+    @property
+    def switched(self) -> frozenset[str]:
+        """The keys that switch a feature on."""
+        return frozenset({"pool"} if self.pool else ())
 
 
 def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
@@ -424,6 +431,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_usage(data.get("statement"), "statement"),
         data.get("features"),
         str(data.get("created_at") or ""),
+        parse_pool(data.get("pool")),
     )
 
 
@@ -518,6 +526,11 @@ def parse_usage(given: Any, name: str = "usage") -> bool:
             "bad_settings", reason=Reason("no_choice", name=name, value=f"{given!r:.60}", allowed="on, off")
         )
     return given is not False
+
+
+def parse_pool(given: Any) -> bool:
+    """Parses `pool` of session.yaml or team.yaml: `on` or `off` (the default). Raises `InvalidArguments`."""
+    return given is not None and parse_usage(given, "pool")
 
 
 def parse_on_limit(given: Any, name: str = "on_limit") -> str:

@@ -24,7 +24,7 @@ from multi_agent_mcp.wiring import Services
 PACKAGE = Path(multi_agent_mcp.__file__).parent
 NAME = "multi_agent_mcp"
 
-OPTIONAL = ("repository", "telemetry")
+OPTIONAL = ("repository", "telemetry", "pool")
 """The folders of optional features: each has parts of every layer, and nothing outside imports it."""
 
 LAYERS = (

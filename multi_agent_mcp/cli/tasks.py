@@ -79,6 +79,9 @@ task.add_command(reject)
     "--depends-on", metavar="TASK_ID", type=Id("tsk"), multiple=True, help="A task that must be done first; repeatable."
 )
 @DONE_WHEN
+@click.option(
+    "--needs", metavar="SKILLS", default="", show_default=False, help="What whoever claims it must know (ui,python)."
+)
 @session_command(acting=True)
 def add(
     context: SessionContext,
@@ -89,6 +92,7 @@ def add(
     parent: str | None,
     depends_on: list[str] | None,
     done_when: str | None,
+    needs: str,
 ) -> None:
     """Make a task: `todo` with an assignee, else `backlog`.
 
@@ -103,6 +107,7 @@ def add(
         assignee_id=assignee,
         dependencies=depends_on or (),
         done_when=None if done_when is None else parse_done_when(done_when),
+        needs=[skill for skill in needs.split(",") if skill.strip()],
     )
     (task,) = context.services.task_creation.create(context.me, [new], parent)
     answer: dict[str, Any] = {"task_id": task.id, "status": task.status, "assignee_id": task.assignee_id}

@@ -18,7 +18,14 @@ from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
 from multi_agent_mcp.domain.proof import REVIEW, checks_in, commit_in, how_proven, reviewer_of, reviews_in
 from multi_agent_mcp.domain.text import newest_first, quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
+from multi_agent_mcp.errors import (
+    AgentNotFound,
+    AlreadyExists,
+    InvalidArguments,
+    InvalidStatusTransition,
+    NotProven,
+    Unauthorized,
+)
 
 Line = Mapping[str, Any]
 
@@ -258,6 +265,8 @@ BROUGHT_BY = "brought_by"
 """The key of a history entry that holds the id of the message that assigned the task."""
 WITH_ASSIGNEE = frozenset({"todo", "in_progress"})
 """The statuses in which it is the assignee's turn."""
+CLAIMABLE = frozenset({"backlog", "todo"})
+"""The statuses in which an unassigned task can be claimed."""
 INTERRUPT_ACTIONS: Mapping[str, str] = {"blocked": "blocked", "cancelled": "cancel"}
 INTERRUPT, INTERRUPTED = "interrupt_id", "interrupted"
 """The keys of a history entry that stopped somebody's work: the id of the interrupt, and whom it stopped."""
@@ -291,7 +300,7 @@ def history_entry(written: Any) -> Mapping[str, Any]:
 @dataclass(frozen=True, kw_only=True)
 class Task(Identified):
     BODY: ClassVar[str | None] = "description"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery", "traceparent", "reported_at", "base"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"delivery", "traceparent", "reported_at", "base", "needs"})
 
     id: str
     title: str = ""
@@ -330,6 +339,8 @@ class Task(Identified):
     """When its assignee reported its end, until that takes effect: the assignee has nothing more to do for it."""
     base: str | None = None
     """The commit at which its assignee's worktree was when its work began; None for work elsewhere."""
+    needs: tuple[str, ...] = ()
+    """The skills that an agent must have to claim it."""
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -610,6 +621,16 @@ class Task(Identified):
             change, assignee_id=[self.assignee_id, assignee_id]
         )
 
+    def claimed(self, agent_id: str, change: Change) -> Task:
+        """The unassigned task, taken by an agent: in `todo`, not begun. Raises `AlreadyExists` if somebody has it, and
+        `InvalidStatusTransition` for one that waits for nobody."""
+        if self.assignee_id is not None:
+            raise AlreadyExists("task_claimed", task_id=self.id, assignee_id=self.assignee_id)
+        if self.status not in CLAIMABLE:
+            raise InvalidStatusTransition("not_claimable", task_id=self.id, status=self.status)
+        task = self.move_to("todo", change) if self.status == "backlog" else self
+        return task.assigned(agent_id, change)
+
     def require_pending(self) -> None:
         """Raises `InvalidStatusTransition` for what is no request, or was decided."""
         if self.approval_status != "pending":
@@ -637,9 +658,10 @@ class Task(Identified):
 
     @property
     def given_by(self) -> str:
-        """Who gave it to its assignee: who assigned it, or approved that it be done."""
+        """Who gave it to its assignee: who assigned it, or approved that it be done; of a claimed one who made it."""
         found = self.latest("assignee_id", "approval_status")
-        return self.created_by if found is None else str(found[1].get("by"))
+        by = self.created_by if found is None else str(found[1].get("by"))
+        return self.created_by if by == self.assignee_id else by
 
     def given_away_by(self, agent_id: str) -> bool:
         """Whether this agent has made the task for another one."""

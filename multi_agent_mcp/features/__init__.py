@@ -68,6 +68,8 @@ class Feature(NamedTuple):
     """Its name in `features:` of session.yaml."""
     optional: bool = False
     """Whether a session can do without it."""
+    switch: str = ""
+    """The key of session.yaml, and team.yaml, without which it is off."""
     kinds: tuple[Kind, ...] = ()
     topics: Mapping[str, str] = {}
     """Directories or files of the session → what pages of the console look at again when something there changes."""

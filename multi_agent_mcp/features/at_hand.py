@@ -24,7 +24,8 @@ def features_at_hand(arguments: Sequence[str]) -> Features:
     cannot be told, or if its session.yaml names none; what is wrong there is said when the session is opened."""
     try:
         path = _settings_path(arguments)
-        if path is None or b"features" not in _own_bytes(path):
+        written = b"" if path is None else _own_bytes(path)
+        if path is None or not (b"features" in written or b"pool" in written):
             return ALL
     except (OSError, ValueError):
         return ALL
@@ -35,7 +36,8 @@ def features_at_hand(arguments: Sequence[str]) -> Features:
     from multi_agent_mcp.features.chosen import chosen
 
     try:
-        return chosen(read_settings(Path(path)).features)[0]
+        settings = read_settings(Path(path))
+        return chosen(settings.features, settings.switched)[0]
     except Refusal:
         return ALL
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -26,12 +26,13 @@ class Wrong(Exception):
         self.refusal = InvalidArguments("bad_features", reason=reason)
 
 
-def chosen(given: Any) -> tuple[Features, tuple[InvalidArguments, ...]]:
-    """The features of a session, and what is wrong with `features:`. A feature with which something is wrong is off."""
+def chosen(given: Any, switched: Collection[str] = ()) -> tuple[Features, tuple[InvalidArguments, ...]]:
+    """The features of a session, and what is wrong with `features:`. A feature with which something is wrong is off, as
+    is one with a switch that is not among those `switched` on."""
     if given is None:
-        return ALL, ()
+        return (_of({}, switched) if switched else ALL), ()
     if not isinstance(given, Mapping):
-        return ALL, (InvalidArguments("bad_features", reason=Reason("no_mapping_in", name="features")),)
+        return _of({}, switched), (InvalidArguments("bad_features", reason=Reason("no_mapping_in", name="features")),)
     off: set[str] = set()
     added: list[Feature] = []
     wrong: list[InvalidArguments] = []
@@ -45,8 +46,13 @@ def chosen(given: Any) -> tuple[Features, tuple[InvalidArguments, ...]]:
             wrong.append(found.refusal)
         if not is_on and name in OPTIONAL:
             off.add(name)
-    on, left_out = (tuple(one for one in OURS if (one.name in off) is is_off) for is_off in (False, True))
-    return Features((*on, *added), left_out), tuple(wrong)
+    return _of(off, switched, added), tuple(wrong)
+
+
+def _of(off: Collection[str], switched: Collection[str], added: Sequence[Feature] = ()) -> Features:
+    is_off = {one.name: one.name in off or bool(one.switch and one.switch not in switched) for one in OURS}
+    on, left_out = (tuple(one for one in OURS if is_off[one.name] is wanted) for wanted in (False, True))
+    return Features((*on, *added), left_out)
 
 
 def require_sound(given: Any) -> Features:

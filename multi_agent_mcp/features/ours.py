@@ -370,6 +370,7 @@ OURS = (
     *_of_folder("repository", "reservations"),
     *(SESSIONS, PROOF),
     *_of_folder("repository", "worktrees"),
+    *_of_folder("pool", "pool"),
     USAGE,
     *_of_folder("telemetry", "telemetry"),
     *(TIMELINE, MACHINES, MAINTENANCE),
@@ -379,5 +380,5 @@ SECTIONS = (
     MACHINERY,
 )
 """The sections of `--help`, in order; those of other packages follow."""
-ALL = Features(OURS)
-"""All of them, for whatever belongs to no session."""
+ALL = Features(tuple(one for one in OURS if not one.switch), tuple(one for one in OURS if one.switch))
+"""All of them but those that have to be switched on, for whatever belongs to no session."""

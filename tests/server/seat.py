@@ -9,7 +9,7 @@ import mcp_types as types
 
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Answer, Middleware, Tool
-from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.server.tools import tools_of
 from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
 from multi_agent_mcp.wiring import Services
 
@@ -23,7 +23,10 @@ class Seat:
         self.binding = Binding(services, purpose=purpose)
         if agent_id is not None:
             self.binding.bind_process(agent_id, None)
-        self._middleware = Middleware(self.binding, {**TOOLS, **{fn.__name__: Tool(fn, fn.__name__) for fn in extra}})
+        self._middleware = Middleware(
+            self.binding,
+            {**tools_of(services.session.features), **{fn.__name__: Tool(fn, fn.__name__) for fn in extra}},
+        )
 
     def result(self, tool: str, confirmation: Confirmation | None = None, **arguments: Any) -> types.CallToolResult:
         """The answer as MCP sends it. With a `confirmation` the test says what becomes of it, else it is written."""

@@ -205,6 +205,7 @@ class BatchTask(BaseModel):
     status: Literal["backlog", "todo"] | None = None
     dependencies: list[str] = []
     done_when: list[str] | None = None
+    needs: list[str] = []
 
 
 def create_tasks_batch(call: Call, tasks: list[BatchTask], parent_task_id: str | None = None) -> Answer:

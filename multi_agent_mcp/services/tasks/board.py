@@ -205,6 +205,7 @@ def summary_of(task: Task) -> dict[str, Any]:
 BATCH_MAX = 200
 LOCAL_IDS_CHARACTERS = 2_000  # of a batch in total: the answer names all of them
 
+SKILL_CHARACTERS = 64
 LEADERS = ("owner", "admin")
 _MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
 
@@ -223,6 +224,7 @@ class NewTask:
     local_id: str | None = None
     done_when: Sequence[str] | None = None
     """None: as session.yaml says for all tasks."""
+    needs: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,7 +402,7 @@ class TaskCreation(Service):
             self.agents.require_assignable(creator, self.agents.get(new.assignee_id))
         about = {"title": new.title, "description": new.description, "priority": new.priority}
         require_sound(about)
-        fields = {"done_when": self._conditions(creator, new), **fields}
+        fields = {"done_when": self._conditions(creator, new), "needs": require_skills(new.needs), **fields}
         status = new.status or ("todo" if new.assignee_id else "backlog")
         first = {"task_id": new_id("tsk"), "status": status}
         change = Change(by=creator.id, at=self.clock())
@@ -464,3 +466,12 @@ def require_title(title: str) -> None:
     require_one_line("title", title)
     if not title.strip() or len(title) > TITLE_CHARACTERS:
         raise InvalidArguments("title_length", limit=TITLE_CHARACTERS)
+
+
+def require_skills(needs: Sequence[str]) -> tuple[str, ...]:
+    """The names of skills, each once. Raises `InvalidArguments` for one that is blank, too long or not one line."""
+    for name in needs:
+        require_one_line("needs", name)
+        if not name.strip() or len(name) > SKILL_CHARACTERS:
+            raise InvalidArguments("skill_length", limit=SKILL_CHARACTERS)
+    return tuple(dict.fromkeys(name.strip() for name in needs))

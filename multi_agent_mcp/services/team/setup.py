@@ -79,6 +79,7 @@ class Team:
     shell: str = "sh"
     statement: bool = True
     features: Mapping[str, Any] = field(default_factory=dict)
+    pool: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -96,6 +97,7 @@ class Team:
             "shell": None if self.shell == "sh" else self.shell,
             "statement": None if self.statement else "off",
             "features": dict(self.features),
+            "pool": "on" if self.pool else None,
         }
         resume = {} if self.resume else {"resume": False}
         return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
@@ -178,6 +180,7 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
         "resume": config.parse_resume(data.get("resume")),
         "shell": config.parse_shell(data.get("shell")),
         "statement": config.parse_usage(data.get("statement"), "statement"),
+        "pool": config.parse_pool(data.get("pool")),
         "on_limit": config.parse_on_limit(data["on_limit"]) if "on_limit" in data else None,
         "done_when": require_conditions(wanted, config.parse_checks(data.get("checks"))),
     }
@@ -196,8 +199,9 @@ def _agent(record: Any) -> Agent:
             raise _Unusable(
                 Reason("no_choice", name=f"{agent_id}.{key}", value=value, allowed=", ".join(filter(None, allowed)))
             )
-    if not isinstance(record.get("ladder"), list | None):
-        raise _Unusable(Reason("no_list", name=f"{agent_id}.ladder"))
+    for key in ("ladder", "skills"):
+        if not isinstance(record.get(key), list | None):
+            raise _Unusable(Reason("no_list", name=f"{agent_id}.{key}"))
     parent = record.get("parent_id", record.get("parent"))
     return Agent(
         id=agent_id,

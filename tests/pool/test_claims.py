@@ -1,0 +1,130 @@
+"""Claiming tasks that nobody has (docs/protocol.md, Whoever is free)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from multi_agent_mcp.domain.agent import ROLES, Agent
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.server.tools import TOOLS, tools_for, tools_of
+from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.wiring import Services
+from tests.pool.conftest import SeatOf
+
+PROCESSES, TASKS = 16, 200
+BUDGET_BYTES = 12_288
+
+
+def made(services: Services, by: Agent, title: str = "part", **fields: object) -> Task:
+    (task,) = services.task_creation.create(by, [NewTask(title=title, **fields)])  # type: ignore[arg-type]
+    return task
+
+
+def test_the_most_urgent_task_of_a_superior_is_claimed_and_waits_to_be_begun(
+    pooled: Services, seat: SeatOf, owner: Agent, admin: Agent
+) -> None:
+    made(pooled, admin, "later")
+    urgent = made(pooled, owner, "first", priority="urgent")
+    answer = seat("worker-a").call("claim_task")
+    assert (answer["success"], answer["task_id"], answer["status"]) == (True, urgent.id, "todo")
+    task = pooled.workspace.tasks.get(urgent.id)
+    assert (task.status, task.assignee_id, task.given_by) == ("todo", "worker-a", "owner")
+    assert pooled.derived_notices.waiting("worker-a") == []
+    assert seat("worker-a").call("get_next_action")["task"]["task_id"] == urgent.id
+
+
+def test_what_somebody_has_is_not_claimed_again_and_nothing_to_claim_is_no_error(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    task = made(pooled, admin)
+    assert seat("worker-a").call("claim_task", task_id=task.id)["task_id"] == task.id
+    for agent_id in ("worker-b", "worker-a"):
+        refused = seat(agent_id).call("claim_task", task_id=task.id)
+        assert (refused["success"], refused["error"]) == (False, "already_exists")
+    nothing = seat("worker-b").call("claim_task")
+    assert (nothing["success"], nothing["task_id"]) == (True, None)
+    assert pooled.workspace.tasks.get(task.id).assignee_id == "worker-a"
+
+
+def test_only_what_a_superior_has_made_and_what_can_be_begun_is_claimed(
+    pooled: Services, seat: SeatOf, owner: Agent, admin: Agent, worker_a: Agent
+) -> None:
+    first = made(pooled, admin, "first")
+    behind = made(pooled, admin, "behind", dependencies=[first.id], priority="urgent")
+    own = made(pooled, worker_a, "own", priority="urgent")
+    for task, code in ((behind, "invalid_status_transition"), (own, "unauthorized")):
+        assert seat("worker-b").call("claim_task", task_id=task.id)["error"] == code
+    assert seat("admin").call("claim_task", task_id=first.id)["error"] == "unauthorized"
+    pooled.task_changes.set_status(admin, made(pooled, admin, priority="urgent").id, "cancelled")
+    reviewed = made(pooled, owner, done_when=["review:admin"], priority="low")
+    assert seat("admin").call("claim_task", task_id=reviewed.id)["error"] == "invalid_arguments"
+    assert seat("worker-b").call("claim_task")["task_id"] == first.id
+    assert seat("admin").call("claim_task")["task_id"] is None
+    assert seat("worker-a").call("claim_task", task_id=reviewed.id)["success"]
+
+
+def test_a_task_is_claimed_by_whoever_has_the_skills_that_it_needs(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    pooled.agents.registry.update("worker-b", skills=["UI", "python"])
+    created = seat("admin").call("create_tasks_batch", tasks=[{"title": "screen", "needs": ["ui", "ui"]}])
+    (task_id,) = [task["task_id"] for task in created["tasks"]]
+    assert pooled.workspace.tasks.get(task_id).needs == ("ui",)
+    assert seat("worker-a").call("get_next_action")["action"] == "wait"
+    assert seat("worker-a").call("claim_task", task_id=task_id)["error"] == "unauthorized"
+    assert seat("worker-b").call("claim_task")["task_id"] == task_id
+    for needs in (["  "], ["a\nb"], ["x" * 65]):
+        refused = seat("admin").call("create_tasks_batch", tasks=[{"title": "x", "needs": needs}])
+        assert refused["error"] == "invalid_arguments"
+
+
+def test_a_worker_with_nothing_to_do_is_offered_what_it_could_claim(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    task = made(pooled, admin)
+    offered = seat("worker-a").call("get_next_action")
+    assert (offered["action"], offered["task_id"], offered["task"]["title"]) == ("claim", task.id, "part")
+    assert task.id in offered["instruction"]
+    assert seat("admin").call("get_next_action")["action"] == "wait"
+    pooled.task_creation.create(admin, [NewTask(title="mine", assignee_id="worker-a")])
+    seat("worker-a").call("get_notifications")
+    assert seat("worker-a").call("get_next_action")["action"] == "work"
+    done = seat("worker-a").call("report_completed", result="success")
+    assert done["instruction"] == pooled.texts("next.exit.more")
+
+
+def test_its_tools_are_listed_where_there_is_a_pool_within_the_budget(services: Services, pooled: Services) -> None:
+    assert "claim_task" not in TOOLS
+    assert "claim_task" not in tools_of(services.session.features)
+    tools = tools_of(pooled.session.features)
+    for role in ROLES:
+        for purpose in ("task", "chat"):
+            listed = [
+                tool.described().model_dump(by_alias=True, exclude_none=True, mode="json")
+                for tool in tools_for(tools, role, purpose)
+            ]
+            assert (
+                len(json.dumps({"tools": listed}, ensure_ascii=False, separators=(",", ":")).encode()) <= BUDGET_BYTES
+            )
+            names = {tool["name"] for tool in listed}
+            assert ("claim_task" in names) == (role != "owner" and purpose == "task")
+
+
+def test_without_a_pool_nothing_is_offered(services: Services, admin: Agent) -> None:
+    made(services, admin)
+    assert services.contributions.ask("claimable", services.agents.get("worker-a")) is None
+
+
+def test_sixteen_processes_that_claim_two_hundred_tasks_have_two_hundred_winners(
+    pooled: Services, admin: Agent, root: Path
+) -> None:
+    with pooled.workspace.files.in_bulk(durable=False):
+        tasks = pooled.task_creation.create(admin, [NewTask(title=f"part {number}") for number in range(TASKS)])
+    command = [sys.executable, "-m", "tests.pool.claimer", str(root), str(PROCESSES)]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    won = [line.split() for line in ran.stdout.splitlines()]
+    assert sorted(task_id for _, task_id in won) == sorted(task.id for task in tasks)
+    assert {pooled.workspace.tasks.get(task_id).assignee_id == agent_id for agent_id, task_id in won} == {True}
