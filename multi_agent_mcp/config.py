@@ -155,6 +155,10 @@ class Settings:
     """What reads agents' commands: `sh`, or `default`, the shell of the person whose tmux it is."""
     statement: bool = True
     """Whether agents' hosts have the statement (docs/protocol.md, Statement)."""
+    protected: tuple[str, ...] = ()
+    """Patterns of files: what changes such a file needs a review, whatever its conditions are."""
+    roles: Mapping[str, Any] = field(default_factory=dict)
+    """The rules of agents by role; see `parse_rules`."""
     features: Any = None
     """What is on and off, as it is written there; see `features.chosen`."""
     created_at: str = ""
@@ -429,6 +433,8 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         parse_telemetry(data.get("telemetry")),
         parse_shell(data.get("shell")),
         parse_usage(data.get("statement"), "statement"),
+        parse_patterns(data.get("protected"), "protected"),
+        parse_roles(data.get("roles")),
         data.get("features"),
         str(data.get("created_at") or ""),
         parse_pool(data.get("pool")),
@@ -611,6 +617,50 @@ def parse_done_when(given: Any) -> tuple[str, ...]:
     if not isinstance(conditions, list) or not all(map(_is_argument, conditions)):
         raise InvalidArguments("bad_settings", reason=Reason("no_conditions"))
     return tuple(part.strip() for condition in conditions for part in condition.split(",") if part.strip())
+
+
+def parse_patterns(given: Any, name: str) -> tuple[str, ...]:
+    """Parses a list of patterns of files, or one, of session.yaml or team.yaml. Raises `InvalidArguments`."""
+    patterns = [given] if isinstance(given, str) else given or []
+    if not isinstance(patterns, list) or not all(map(_is_word, patterns)):
+        raise InvalidArguments("bad_settings", reason=Reason("no_list", name=name))
+    return tuple(patterns)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an agent may do: `edits`, patterns of the files that it may edit; `deny`, the first words of commands that
+    it may not run; `sandbox`, the command around its host's. Empty or None: not ruled."""
+
+    edits: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    sandbox: str | None = None
+
+
+RULES = ("edits", "commands", "sandbox")
+
+
+def parse_rules(given: Mapping[str, Any], name: str) -> Rules:
+    """Parses the keys `edits`, `commands` and `sandbox` of a role or an agent. Raises `InvalidArguments`."""
+    commands, sandbox = given.get("commands") or {}, given.get("sandbox")
+    if not isinstance(commands, dict) or not commands.keys() <= {"deny"}:
+        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name=f"{name}.commands"))
+    if sandbox is not None and (not _is_word(sandbox) or "{command}" not in sandbox):
+        raise InvalidArguments("bad_settings", reason=Reason("no_sandbox", name=f"{name}.sandbox"))
+    edits = parse_patterns(given.get("edits"), f"{name}.edits")
+    return Rules(edits, parse_patterns(commands.get("deny"), f"{name}.commands.deny"), sandbox)
+
+
+def parse_roles(given: Any) -> Mapping[str, Any]:
+    """Parses `roles` of session.yaml or team.yaml: rules by role, as they stand there. Raises `InvalidArguments`."""
+    roles = given or {}
+    if not isinstance(roles, dict) or not all(isinstance(rules, dict) for rules in roles.values()):
+        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="roles"))
+    for role, rules in roles.items():
+        if role not in ("owner", "admin", "worker") or not rules.keys() <= {*RULES}:
+            raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"roles.{role}"))
+        parse_rules(rules, f"roles.{role}")
+    return roles
 
 
 def parse_limits(given: Any) -> Limits:

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.team.approvals import Approvals
     from multi_agent_mcp.services.team.statement import Statements
     from multi_agent_mcp.services.team.workplaces import Workplaces
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction
@@ -120,6 +121,7 @@ class ByName:
     answer_budget: AnswerBudget = made(".services.answer_budget:AnswerBudget", limits="settings.limits")
     agents: Agents = made(".services.team.agents:Agents")
     signatures: Signatures = made(".services.team.agents:Signatures")
+    approvals: Approvals = made(".services.team.approvals:Approvals")
     statements: Statements = made(".services.team.statement:Statements")
     operations: Operations = made(".services.operations:Operations")
     outbox: Outbox = made(".services.mail:Outbox", announce="doorbell.announce")

@@ -78,7 +78,8 @@ def add(
         host=host,
         **place,
     )
-    added = context.services.agents.add(agent)
+    with context.services.approvals.following():
+        added = context.services.agents.add(agent)
     key = str(context.services.agents.key_file(added.id))
     line = context.texts("agent.added", agent_id=added.id, role=added.role, key=key)
     context.answer({"agent_id": added.id, "key_file": key, **place}, [line])

@@ -316,7 +316,8 @@ def _made(place: Place, session: str | None, language: str | None, *, new_team: 
     create_session(place.root, name, team, language)
     before = open_session(place.root, name)
     require_features(before, features_after(before.agents, team))
-    update = update_session(before.agents, team, language)
+    with before.approvals.following():
+        update = update_session(before.agents, team, language)
     services = open_session(place.root, name)  # in its language after the update
     agents = services.agents.all()
     for agent_id in update.added:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.proof import Receipt
     from multi_agent_mcp.services.sessions.session_records import Executions
+    from multi_agent_mcp.services.team.approvals import Approval
 
 ACTIONS = ("blocked", "cancel", "pause")
 
@@ -511,22 +512,51 @@ CHECKS = ("check", "found", "minutes", "directory", "command")
 FOUND = {True: "checks.found", False: "checks.missing", None: "checks.unknown"}
 
 
-@click.command()
+@click.group(invoke_without_command=True, subcommand_metavar="[approve]")
 @session_command()
 def checks(context: SessionContext) -> None:
-    """List what this machine runs when a task that names it is called done; runs nothing.
+    """List what this machine runs when a task that names it is called done, and whether a person has approved it; runs
+    nothing.
 
     Example: `multi-agent-mcp checks`
     """
+    if click.get_current_context().invoked_subcommand is not None:
+        return
     service, texts = context.services.checks, context.texts
     settings = service.settings()
     listed = [(check, service.is_found(check)) for check in settings.checks.values()]
     rows = [
         (check.name, texts(FOUND[found]), f"{check.minutes:g}", check.directory, check.shown) for check, found in listed
     ]
-    answer = {"checks": [_check_record(check, found) for check, found in listed], "done_when": list(settings.done_when)}
+    approval = context.services.approvals.look()
+    answer = {
+        "checks": [_check_record(check, found) for check, found in listed],
+        "done_when": list(settings.done_when),
+        "protected": list(settings.protected),
+        "approval": approval.as_answer(),
+    }
     always = texts("checks.always", conditions=", ".join(settings.done_when) or "-")
-    context.answer(answer, [*(titled_table(texts, CHECKS, rows) if rows else [texts("checks.none")]), always])
+    table = titled_table(texts, CHECKS, rows) if rows else [texts("checks.none")]
+    context.answer(answer, [*table, always, *_approval_lines(texts, approval)])
+
+
+def _approval_lines(texts: Texts, approval: Approval) -> Iterator[str]:
+    if approval.state == "approved":
+        yield texts("checks.approved", by=approval.by, at=approval.at)
+    else:
+        yield texts(f"checks.state.{approval.state}", names=", ".join(approval.changed))
+
+
+@checks.command("approve")
+@session_command()
+def approve_checks(context: SessionContext) -> None:
+    """Approve what session.yaml and team.yaml say now of checks, protected files, conditions, features, reservations
+    and what agents may do. Only a person can.
+
+    Example: `multi-agent-mcp checks approve`
+    """
+    approval = context.services.approvals.approve()
+    context.answer({"approval": approval.as_answer()}, _approval_lines(context.texts, approval))
 
 
 def _check_record(check: Check, found: bool | None) -> dict[str, Any]:

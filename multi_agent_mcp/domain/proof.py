@@ -37,7 +37,7 @@ class Receipt(Identified):
 
     BODY: ClassVar[str | None] = "output"
     BEGAN: ClassVar[str] = "started_at"
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"failure", "signature", "number", "elsewhere"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"failure", "signature", "number", "elsewhere", "protected"})
 
     id: str
     task_id: str = ""
@@ -56,6 +56,8 @@ class Receipt(Identified):
     signature: str | None = None
     number: int | None = None
     elsewhere: str | None = None
+    protected: str | None = None
+    """The protected files that the delivery changes."""
     output: str = ""
 
     @property
@@ -96,7 +98,9 @@ class Receipt(Identified):
         return is_data_signed_by(self._signed_bytes(), self.signature, public)
 
     def _signed_bytes(self) -> bytes:
-        added = (name for name in ("number", "elsewhere") if getattr(self, name) is None)  # later than signatures
+        added = (
+            name for name in ("number", "elsewhere", "protected") if getattr(self, name) is None
+        )  # later than signatures
         apart = {"signature", "extra", *added}
         named = [spec.name for spec in fields(self) if spec.name not in apart]
         return json.dumps(fields_of(self, *named), sort_keys=True).encode()

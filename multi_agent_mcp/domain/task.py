@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
-from multi_agent_mcp.domain.proof import REVIEW, checks_in, commit_in, how_proven, reviewer_of, reviews_in
+from multi_agent_mcp.domain.proof import REVIEW, checks_in, commit_in, how_proven, is_review, reviewer_of, reviews_in
 from multi_agent_mcp.domain.text import newest_first, quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import (
@@ -655,6 +655,12 @@ class Task(Identified):
             if any(key in entry and new_value(entry, key) == now[key] for key in keys):
                 return number, entry
         return None
+
+    def gated(self, change: Change, why: Mapping[str, Any]) -> Task:
+        """The task that waits for a review, too, when it is done; `why` stands in its history."""
+        if any(map(is_review, self.done_when)):
+            return self
+        return replace(self, done_when=(*self.done_when, REVIEW)).recorded(change, gate=dict(why))
 
     @property
     def given_by(self) -> str:

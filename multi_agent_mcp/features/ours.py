@@ -285,8 +285,9 @@ PROOF = Feature(
     },
     options={"task": ("verify",), "task add": ("done_when",), "send-task": ("done_when",)},
     checks={"checks": ".services.doctor.doctor:checks"},
-    attention={"review": 110},
-    items=(".services.attention:Attention.reviews",),
+    answers={"approval": "approvals.look"},
+    attention={"checks_changed": 85, "review": 110},
+    items=(".services.attention:Attention.checks_changed", ".services.attention:Attention.reviews"),
     briefing=("deliveries.section",),
     still_open="deliveries.still_open",
 )

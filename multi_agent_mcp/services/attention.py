@@ -13,6 +13,7 @@ from math import inf
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from multi_agent_mcp.config import read_settings
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.question import asking_order
@@ -20,7 +21,7 @@ from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.task import open_reviews
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import is_recent
-from multi_agent_mcp.errors import StorageError
+from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.services.doctor.tree import PROBLEM, Finding
 from multi_agent_mcp.services.overview.snapshot import (
@@ -346,6 +347,20 @@ class Attention(Service):
                 command=f"multi-agent-mcp task approve {task.id}",
                 machine=self.workspace.elsewhere(person),
             )
+
+    def checks_changed(self, _person: Agent) -> Iterator[Item]:
+        """The checks, or what else decides, are others than a person has approved."""
+        with suppress(Refusal):
+            settings = read_settings(self.workspace.settings_path)
+            approval = self.contributions.ask("approval") if settings.checks or settings.protected else None
+            if approval is not None and approval.state != "approved":
+                names = ", ".join(approval.changed) or "-"
+                yield Item(
+                    kind="checks_changed",
+                    agent_id=None,
+                    text=self.session.people(f"attention.checks_{approval.state}", names=names),
+                    command="multi-agent-mcp checks approve",
+                )
 
     def reviews(self, person: Agent) -> Iterator[Item]:
         agents = self.workspace.registry.all()

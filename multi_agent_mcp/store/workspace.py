@@ -395,6 +395,11 @@ class Workspace:
         """The record of the directory in which the agent's checks last ran, on this machine."""
         return Record(self.files, self.path / ".checks" / f"{agent_id}.json")
 
+    @property
+    def approval(self) -> Record:
+        """The record of what a person has approved of the settings."""
+        return Record(self.files, self.path / "approved.json")
+
     def reviews_shown(self, agent_id: str) -> Record:
         """The record of what tasks delivered when the agent was last asked to review them, on this machine."""
         return Record(self.files, self.path / ".checks" / "reviews" / f"{agent_id}.json")

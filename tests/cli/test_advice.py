@@ -703,6 +703,9 @@ def by(place: str, *keys: str) -> dict[str, str]:
 
 ON_WINDOWS = "end_to_end/test_advice_on_windows.py::test_what_is_said_of"
 ELSEWHERE: Mapping[str, str] = {
+    "attention:checks_changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
+    "checks.state.changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
+    "checks.state.missing": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
     **by(
         "cli/test_repository.py::test_a_repository_of_another_user_is_named_with_git_s_own_cure_which_helps",
         *("error.not_trusted", "repair.not_trusted"),
@@ -960,6 +963,7 @@ NO_ADVICE: Mapping[str, str] = {
     "guard.stash": "to an agent, of git's commands",
     "guard.switch": "to an agent, of git's commands",
     "up.newer": "a screen may be unknown; when one is, `answer` shows it",
+    "why.no_sandbox": "what team.yaml lacks; `{command}` stands there",
     "team.file": "the comments of a new team.yaml",
 }
 

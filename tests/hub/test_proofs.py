@@ -12,6 +12,7 @@ def test_what_is_checked_here_and_approved_there_is_done_here(desk: Machine, lap
     here, there = desk.services, laptop.services
     settings = here.workspace.settings_path
     settings.write_text(settings.read_text() + "checks: {tests: echo tested}\n")
+    here.approvals.approve()
     admin, owner = here.agents.get("admin"), here.agents.get("owner")
     new = NewTask(title="the house", assignee_id="admin", done_when=("tests", "review"))
     (task,) = here.task_creation.create(owner, [new])

@@ -120,6 +120,7 @@ def place(services: Services, directory: Path, conditions: tuple[str, ...] = ("t
     settings = services.workspace.settings_path
     if "checks:" not in settings.read_text():
         settings.write_text(settings.read_text() + CHECKS)
+        services.approvals.approve()
     (made,) = services.task_creation.create(
         admin, [NewTask(title="Build", assignee_id=worker.id, done_when=conditions)]
     )

@@ -270,6 +270,7 @@ class Checks(Service):
             machine=self._machine,
             failure=ended.failure or ("changed_twice" if changed and twice else None),
             elsewhere=None if ended.exit_code == 0 and ended.failure is None else site.lacks(),
+            protected=", ".join(map(str, (task.delivery or {}).get("protected", ()))) or None,
             number=1 + max((one.number or 0 for one in self.workspace.receipts.open(task.id)), default=0),
             output=ended.output,
         )

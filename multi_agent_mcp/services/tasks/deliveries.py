@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import report_recipient
 from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id, review_requests_of
-from multi_agent_mcp.domain.proof import reviews_in, state_name
+from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in, state_name
 from multi_agent_mcp.domain.task import Change, Task, new_value, old_value, open_reviews, reviews_by, reviews_given
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
+from multi_agent_mcp.services.tasks.diffs import ordered, shown_path
 from multi_agent_mcp.services.validation import require_text, words_or_none
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.git import head_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.checks import Checks, Verdict
     from multi_agent_mcp.services.tasks.delivered import Delivery
     from multi_agent_mcp.services.tasks.diffs import Diffs
+    from multi_agent_mcp.services.team.approvals import Approvals
     from multi_agent_mcp.store.records import Record
 
 PASSED, FAILED, CHECKING = "passed", "failed", "checking"
@@ -82,6 +84,7 @@ class Deliveries(Service):
     task_reports: TaskReports
     checks: Checks
     diffs: Diffs
+    approvals: Approvals
     executions: Executions
     owner_waits: OwnerWaits
     derived: DerivedNotices
@@ -90,7 +93,38 @@ class Deliveries(Service):
     def is_delivered(self, task: Task) -> bool:
         """Whether the assignee delivers the task by calling it done: one with conditions, or one that is done and could
         not be merged."""
-        return (bool(task.done_when) and not task.final) or self.checks.records.is_returned(task)
+        if task.final:
+            return self.checks.records.is_returned(task)
+        return bool(task.done_when) or self._gated(task) != task
+
+    def _gated(self, task: Task) -> Task:
+        """The task, from now on with a review, if what it delivers has to be looked at by somebody else whatever its
+        conditions are (docs/protocol.md, Approval)."""
+        if "proof" not in self.session.features or task.assignee_id is None:
+            return task
+        why = self._why_gated(task)
+        agents = self.workspace.registry.all()
+        if not why or reviews_in(task.done_when) or reviewer_of(REVIEW, task.assignee_id, agents) is None:
+            return task
+        change = Change(by=task.assignee_id, at=self.clock())
+        return self.workspace.tasks.update(task.id, lambda found: found.gated(change, why))
+
+    def _why_gated(self, task: Task) -> dict[str, Any]:
+        """Which `protected` files the task changes, and whether `checks_changed` since a person approved them."""
+        protected = self._protected(task)
+        changed = {"checks_changed": True} if task.checks and self.approvals.look().state != "approved" else {}
+        return ({"protected": protected} if protected else {}) | changed
+
+    def _protected(self, task: Task) -> list[str]:
+        if not (patterns := self.checks.settings().protected):
+            return []
+        try:
+            if self.checks.records.of(task) is None:
+                self.diffs.keep(task)
+            _, protected = ordered(self.diffs.of(task).files, patterns)
+            return sorted(map(shown_path, protected))
+        except Refusal:  # nobody knows what it changes: in a worktree that may be anything
+            return ["?"] if self.checks.records.workplaces.directory(str(task.assignee_id)) is not None else []
 
     def deliver(
         self,
@@ -108,14 +142,16 @@ class Deliveries(Service):
         self.task_reports.require_sendable(summary)
         require_text("next_steps", next_steps)
         change = Change(by=assignee.id, at=self.clock())
-        found = self.task_changes.get(task_id)
+        found = self._gated(self.task_changes.get(task_id))
         found.require_assignee(assignee.id)
+        why = self._why_gated(found) if "proof" in self.session.features else {}
         resolution = resolution or self.checks.records.resolution(found)
         head = None if found.final and resolution is None else self._head(found, change, summary, resolution)
 
         def deliver(task: Task) -> Task:
             task.require_assignee(assignee.id)
-            return task.delivered(change, summary, next_steps, current(), head, resolves=resolution is not None)
+            given = task.delivered(change, summary, next_steps, current(), head, resolves=resolution is not None)
+            return replace(given, delivery={**given.delivery, **why}) if why and given.delivery is not None else given
 
         return self.workspace.tasks.update(found.id, deliver)
 
@@ -340,6 +376,8 @@ class Deliveries(Service):
         """As `TaskChanges.set_status`. To move a task from `review` to `done` or back is a reviewer's decision; a task
         with conditions becomes `done` only as far as they are met."""
         task = self.task_changes.get(task_id)
+        if status == "done" and actor.id == task.assignee_id and not task.final and task.status != "review":
+            task = self._gated(task)
         previous = task.status
         if previous == "review" and status in ("done", "in_progress") and self._reviews(actor, task):
             return self.review(actor, task_id, approve=status == "done", reason=reason), previous

@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import working_directory
+from multi_agent_mcp.config import read_settings, working_directory
 from multi_agent_mcp.domain.patterns import matcher
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
@@ -211,4 +212,6 @@ class Diffs(Service):
 
     @property
     def _protected(self) -> Sequence[str]:
-        return getattr(self.session.settings, "protected", ())
+        with suppress(Refusal):  # a session.yaml that cannot be read
+            return read_settings(self.workspace.settings_path).protected
+        return ()

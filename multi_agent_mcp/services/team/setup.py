@@ -18,11 +18,13 @@ from multi_agent_mcp import config
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ON_DEMAND, ROLES, Agent
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.entity import session_name
+from multi_agent_mcp.domain.patterns import is_readable
 from multi_agent_mcp.domain.proof import require_conditions
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
 from multi_agent_mcp.features.chosen import require_sound
-from multi_agent_mcp.services.team.agents import Agents
+from multi_agent_mcp.services.team.agents import Agents, Signatures
+from multi_agent_mcp.services.team.approvals import Approvals
 from multi_agent_mcp.services.team.upgrade import upgrade
 from multi_agent_mcp.session import Session
 from multi_agent_mcp.store.aside import made_aside
@@ -78,6 +80,8 @@ class Team:
     telemetry: Mapping[str, Any] = field(default_factory=dict)
     shell: str = "sh"
     statement: bool = True
+    protected: tuple[str, ...] = ()
+    roles: Mapping[str, Any] = field(default_factory=dict)
     features: Mapping[str, Any] = field(default_factory=dict)
     pool: bool = False
 
@@ -96,6 +100,8 @@ class Team:
             "telemetry": dict(self.telemetry),
             "shell": None if self.shell == "sh" else self.shell,
             "statement": None if self.statement else "off",
+            "protected": list(self.protected),
+            "roles": dict(self.roles),
             "features": dict(self.features),
             "pool": "on" if self.pool else None,
         }
@@ -170,20 +176,31 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     require_sound(data.get("features"))
     for record in data["agents"]:
         config.parse_limits(record.get("limits"))
+        require_patterns(config.parse_rules(record, str(record["id"])).edits)
         for key, parse in _OF_AGENTS.items():
             if key in record:
                 parse(record[key], f"{record['id']}.{key}")
     wanted = config.parse_done_when(data.get("done_when"))
+    protected, roles = config.parse_patterns(data.get("protected"), "protected"), config.parse_roles(data.get("roles"))
+    require_patterns([*protected, *(one for rules in roles.values() for one in config.parse_rules(rules, "").edits)])
     return {
         **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry", "features")},
         "usage": config.parse_usage(data.get("usage")),
         "resume": config.parse_resume(data.get("resume")),
         "shell": config.parse_shell(data.get("shell")),
+        "protected": protected,
+        "roles": roles,
         "statement": config.parse_usage(data.get("statement"), "statement"),
         "pool": config.parse_pool(data.get("pool")),
         "on_limit": config.parse_on_limit(data["on_limit"]) if "on_limit" in data else None,
         "done_when": require_conditions(wanted, config.parse_checks(data.get("checks"))),
     }
+
+
+def require_patterns(patterns: Sequence[str]) -> None:
+    """Raises `InvalidArguments` for a pattern that cannot be read."""
+    if wrong := next((one for one in patterns if not is_readable(one.removeprefix("!"))), None):
+        raise InvalidArguments("bad_settings", reason=Reason("no_pattern", name=f"{wrong:.60}"))
 
 
 def _agent(record: Any) -> Agent:
@@ -298,7 +315,13 @@ def create_team(root: Path, session: str, team: Team) -> None:
 
 def add_missing(agents: Agents, team: Team) -> list[str]:
     """Registers the team's agents that are missing, and updates command, host, prompt and name of the others where
-    team.yaml says something else than it did before. Returns the ids that were added."""
+    team.yaml says something else than it did before. A new session is approved as it is written. Returns the ids that
+    were added."""
+    with Approvals(agents.session, agents, Signatures(agents)).following(first=not agents.known()):
+        return _add_missing(agents, team)
+
+
+def _add_missing(agents: Agents, team: Team) -> list[str]:
     added = []
     for agent in team.agents:
         wanted = {"command": agent.command, "host": agent.host, "prompt": agent.prompt, "name": agent.name or None}

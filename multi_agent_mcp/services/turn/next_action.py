@@ -480,7 +480,14 @@ def _to_decide(task: Task) -> dict[str, Any]:
         return shown
     said = {key: value and str(value) for key, value in (task.delivery or {}).items()}
     words = {key: clipped(said.get(key)) for key in ("summary", "next_steps")}
-    return {**shown, "assignee_id": task.assignee_id, **words, "head": said.get("head"), "receipts": task.receipts}
+    gate = {key: (task.delivery or {})[key] for key in ("protected", "checks_changed") if key in (task.delivery or {})}
+    return {
+        **shown,
+        "assignee_id": task.assignee_id,
+        **words,
+        "head": said.get("head"),
+        "receipts": task.receipts,
+    } | gate
 
 
 def full(task: Task) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def with_a_check(services: Services) -> Facts:
     """A task with a check that passes."""
     path = services.workspace.settings_path
     path.write_text(f"{path.read_text()}checks: {{tests: 'echo tested'}}\n")
+    services.approvals.approve()
     return {"task_id": _begun(services, "tests").id}
 
 

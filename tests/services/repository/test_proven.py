@@ -35,6 +35,7 @@ CHECK = 'test "$(cat a.txt)" = good'
 def worktree(services: Services, project: Path) -> Worktree:
     """The worktree of worker-a; the check of the session fails in it as yet."""
     services.workspace.settings_path.write_text(f"checks: {{tests: '{CHECK}'}}\n")
+    services.approvals.approve()
     return made(services)
 
 
@@ -136,6 +137,7 @@ def test_checks_of_what_was_reported_run_elsewhere_once_the_agent_goes_on(
 def delivered_and_gone_on(services: Services, worktree: Worktree, check: str) -> Task:
     """A delivered task whose agent goes on already, so that this check of it has to run elsewhere."""
     services.workspace.settings_path.write_text(yaml.safe_dump({"checks": {"tests": check}}))
+    services.approvals.approve()
     task = begun(services, "tests", "review")
     commit(worktree, "b.txt", "good\n")
     services.deliveries.deliver(services.agents.get("worker-a"), task.id, "good now")
@@ -165,6 +167,7 @@ def test_a_check_that_failed_elsewhere_says_where_and_which_files_are_not_there(
     assert services.texts("check.elsewhere", head=receipt.head[:12], files=".env") in said.splitlines()
     assert services.signatures.is_of("worker-a", receipt.is_signed_by)
     services.workspace.settings_path.write_text("checks: {tests: 'false'}\n")
+    services.approvals.approve()
     git(worktree.path, "checkout", "-q", "b.txt")
     says_done(services, task, tmp_path)
     assert services.checks.receipts_of(task.id)[-1].elsewhere is None, "it ran in the worktree itself"
@@ -242,6 +245,7 @@ def test_of_several_receipts_of_a_commit_the_newest_counts(
 ) -> None:
     flag = tmp_path / "outside"
     services.workspace.settings_path.write_text(f"checks: {{tests: 'test ! -e {flag}'}}\n")
+    services.approvals.approve()
     task = begun(services, "tests", "review")
     says_done(services, task, tmp_path)
     flag.touch()
@@ -258,6 +262,7 @@ def test_the_newest_receipt_counts_whatever_the_clock_says(
 ) -> None:
     flag = tmp_path / "outside"
     services.workspace.settings_path.write_text(f"checks: {{tests: 'test ! -e {flag}'}}\n")
+    services.approvals.approve()
     task = begun(services, "tests", "review")
     says_done(services, task, tmp_path)
     flag.touch()
@@ -276,9 +281,11 @@ def test_a_receipt_of_another_command_counts_nothing(
     services: Services, admin: Agent, worktree: Worktree, tmp_path: Path
 ) -> None:
     services.workspace.settings_path.write_text("checks: {tests: 'true'}\n")
+    services.approvals.approve()
     task = begun(services, "tests", "review")
     says_done(services, task, tmp_path)
     services.workspace.settings_path.write_text("checks: {tests: 'exit 3'}\n")
+    services.approvals.approve()
     assert services.deliveries.decide(admin, task.id, approve=True).status == "review"
 
 
@@ -302,9 +309,11 @@ def test_what_a_check_makes_is_in_nobody_s_way_and_what_it_changes_is(
     services.workspace.settings_path.write_text(
         "checks: {tests: 'echo 1 > report.xml; mkdir -p .cache; date +%N > .cache/last', lint: 'test -e report.xml'}\n"
     )
+    services.approvals.approve()
     task = begun(services, "tests", "lint")
     assert says_done(services, task, tmp_path).task.status == "done"
     services.workspace.settings_path.write_text("checks: {tests: 'date +%N >> a.txt'}\n")
+    services.approvals.approve()
     Path(worktree.path, "report.xml").unlink()
     (Path(worktree.path) / ".cache" / "last").unlink()
     task = begun(services, "tests")
@@ -466,6 +475,7 @@ def test_it_is_the_agent_s_worktree_whatever_git_is_told_by_its_surroundings(
         git(project, "config", "extensions.worktreeConfig", "true")
         git(project, "config", "--worktree", "core.worktree", str(project))
     services.workspace.settings_path.write_text(f"checks: {{tests: '{CHECK}'}}\n")
+    services.approvals.approve()
     worktree = made(services)
     task = begun(services, "tests")
     head = commit(worktree, "a.txt", "good\n")
@@ -512,3 +522,23 @@ def test_lines_of_a_hostile_title_and_file_stay_quoted_in_a_conflict_s_mail(
     for text in (mail["content"], mail["subject"]):
         assert not {line for line in text.splitlines() if line.startswith(("P.S.", "[IPC]"))}
         assert not set(text) & {"\x1b", "\u202e", "\u2028"}
+
+
+@pytest.mark.parametrize("conditions", [(), ("tests",)])
+def test_a_delivery_that_changes_a_protected_file_waits_for_a_review(
+    services: Services, worktree: Worktree, tmp_path: Path, conditions: tuple[str, ...]
+) -> None:
+    services.workspace.settings_path.write_text("checks: {tests: 'true'}\nprotected: ['tests/**', '!tests/free.txt']\n")
+    services.approvals.approve()
+    for number, (name, status) in enumerate({"tests/free.txt": "done", "tests/of.txt": "review"}.items()):
+        task = begun(services, *conditions)
+        (Path(worktree.path) / "tests").mkdir(exist_ok=True)
+        commit(worktree, name, f"{number}\n")
+        answer = Seat(services, "worker-a").call("report_completed", None, result="success", task_id=task.id)
+        services.deliveries.examine(task.id, tmp_path, lambda: False)
+        task = again(services, task)
+        assert task.status == status, answer
+    assert (task.delivery or {})["protected"] == ["tests/of.txt"]
+    assert "review" in task.done_when
+    assert [receipt.protected for receipt in services.checks.receipts_of(task.id)] == ["tests/of.txt"] * len(conditions)
+    assert services.deliveries.decide(services.agents.get("admin"), task.id, approve=True).status == "done"

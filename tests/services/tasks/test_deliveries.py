@@ -93,6 +93,7 @@ class TestConditions:
 
     def test_an_admin_adds_to_those_of_the_session_and_takes_none(self, services: Services) -> None:
         services.workspace.settings_path.write_text("checks: {tests: 'true', lint: 'true'}\ndone_when: [tests]\n")
+        services.approvals.approve()
         assert new(services, done_when=()).done_when == ("tests",)
         assert new(services, done_when=("lint", "tests")).done_when == ("tests", "lint")
         assert new(services, by="owner", done_when=()).done_when == ()
@@ -190,6 +191,7 @@ class TestSayingSo:
 
     def test_what_two_processes_find_done_is_done_once(self, services: Services, worker_a: Agent) -> None:
         services.workspace.settings_path.write_text("checks: {tests: 'true'}\n")
+        services.approvals.approve()
         task = moved(services, new(services, done_when=("tests",)), "in_progress")
         delivered = services.deliveries.deliver(worker_a, task.id, "all of it")
         services.deliveries.examine(task.id, services.root, lambda: False)
@@ -219,6 +221,7 @@ class TestSayingSo:
     ) -> None:
         settings = services.workspace.settings_path
         settings.write_text("checks: {tests: 'true'}\n")
+        services.approvals.approve()
         task = moved(services, new(services, done_when=("tests",)), "in_progress")
         settings.write_text("checks: {}\n")
         services.deliveries.set_status(worker_a, task.id, "done")

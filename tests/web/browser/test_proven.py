@@ -25,6 +25,7 @@ def services(team: Team) -> Services:
     settings = team.services.workspace.settings_path
     check = f"test -e mended || {{ echo '{LIES}'; exit 3; }}; echo all pass"
     settings.write_text(f'{settings.read_text()}\nchecks:\n  tests: "{check}"\n')
+    team.services.approvals.approve()
     return open_session(team.root, team.session)
 
 

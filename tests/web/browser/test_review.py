@@ -33,6 +33,7 @@ def services(team: Team) -> Services:
     git(project, "commit", "-q", "-m", "first")
     settings = team.services.workspace.settings_path
     settings.write_text(f"{settings.read_text()}\nchecks:\n  tests:\n    run: |-\n      {COLOURS}\n")
+    team.services.approvals.approve()
     return open_session(team.root, team.session)
 
 

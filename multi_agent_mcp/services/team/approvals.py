@@ -1,0 +1,153 @@
+"""What a person has approved of what decides when work is proven and what agents may do (docs/protocol.md, Approval): a
+signature by the person's key, beside session.yaml. Whoever is to be checked can write session.yaml; its approval it
+cannot, as far as its key is out of reach (docs/security.md, What a gate is worth)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from multi_agent_mcp.config import read_environment, read_settings
+from multi_agent_mcp.domain.message import is_data_signed_by, signed_data
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
+from multi_agent_mcp.session import Service
+from multi_agent_mcp.system.process import host_of, is_below
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.team.agents import Agents, Signatures
+
+State = Literal["approved", "changed", "missing"]
+OF_AGENTS = ("role", "edits", "commands", "sandbox")
+
+
+@dataclass(frozen=True)
+class Approval:
+    """The state of the approval, by whom and when it was given, and the keys that differ from what was approved, such
+    as `checks.tests` or `worker-a.role`."""
+
+    state: State
+    by: str | None = None
+    at: str | None = None
+    changed: tuple[str, ...] = ()
+
+    def as_answer(self) -> dict[str, Any]:
+        return asdict(self) | {"changed": list(self.changed)}
+
+
+@dataclass(eq=False)
+class Approvals(Service):
+    """The approval of one session, on this machine."""
+
+    agents: Agents
+    signatures: Signatures
+
+    def look(self) -> Approval:
+        """The approval as it stands. Never raises: what cannot be read is not approved."""
+        record = self.workspace.approval.read()
+        if not isinstance(record, dict) or not isinstance(record.get("content"), dict):
+            return Approval("missing")
+        by, at, content = str(record.get("by")), str(record.get("at")), record["content"]
+        person, data = self.agents.known().get(by), _signed(by, at, content)
+        is_genuine = self.signatures.is_of(by, lambda key: is_data_signed_by(data, record.get("signature"), key))
+        if person is None or not _is_persons(person) or person.removed or not is_genuine:
+            return Approval("missing")
+        try:
+            changed = tuple(_differing(content, self.content()))
+        except Refusal:  # session.yaml cannot be read
+            changed = ("session.yaml",)
+        return Approval("changed" if changed else "approved", by, at, changed)
+
+    def content(self) -> dict[str, Any]:
+        """What is signed, as JSON values. Raises as `read_settings`."""
+        settings = read_settings(self.workspace.settings_path)
+        checks = {
+            name: {"run": c.run, "minutes": c.minutes, "directory": c.directory} for name, c in settings.checks.items()
+        }
+        found = {
+            "checks": checks,
+            "protected": settings.protected,
+            "done_when": settings.done_when,
+            "features": settings.features,
+            "reservations": settings.repository.enforces,
+            "roles": settings.roles,
+            "agents": {agent.id: _of(agent) for agent in self.agents.all().values()},
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
+        return plain
+
+    def approve(self) -> Approval:
+        """Signs what is there now with the key of a person of this machine. Raises `Unauthorized` in an agent's hands,
+        `InvalidArguments` where no person's key is."""
+        self.require_person()
+        person = self._person()
+        key = None if person is None else self.agents.known_key(person.id)
+        if person is None or key is None:
+            raise InvalidArguments("no_persons_key")
+        at, content = format_time(self.clock()), self.content()
+        signature = signed_data(_signed(person.id, at, content), key)
+        self.workspace.approval.write({"by": person.id, "at": at, "content": content, "signature": signature})
+        self.session.audit("checks approve", by=person.id)
+        return self.look()
+
+    @contextmanager
+    def following(self, *, first: bool = False) -> Iterator[None]:
+        """What a person's command changes within stays approved, if it was before, or at the `first` time; what an
+        agent's does is not."""
+        stands = first or self.look().state == "approved"
+        yield
+        if stands:
+            with suppress(Unauthorized, InvalidArguments):
+                self.approve()
+
+    def require_person(self) -> None:
+        """Raises `Unauthorized` if this process acts for an agent: its host started it, or it was told who it is."""
+        acting = self.agents.known().get(read_environment().agent or "")
+        if acting is not None and acting.type != "human":
+            raise Unauthorized("only_people_approve", agent_id=acting.id)
+        for session in self.workspace.sessions.open():
+            agent = self.agents.known().get(session.agent_id)
+            hosts = {pid for pid in (session.pid, host_of(session.pid)) if pid > 1}
+            if agent is not None and agent.type != "human" and hosts and is_below(os.getpid(), hosts):
+                raise Unauthorized("only_people_approve", agent_id=agent.id)
+        for agent in self.agents.all().values():
+            if agent.type != "human" and agent.pane_pid and is_below(os.getpid(), {agent.pane_pid}):
+                raise Unauthorized("only_people_approve", agent_id=agent.id)
+
+    def _person(self) -> Agent | None:
+        """Whose key signs on this machine: a person's who is an owner, else another person's, else an owner's."""
+        here = [agent for agent in self.agents.at_home().values() if _is_persons(agent)]
+        return max(here, key=lambda agent: (agent.type == "human", agent.role == "owner"), default=None)
+
+
+def _is_persons(agent: Agent) -> bool:
+    """Whether the agent's key is a person's; a team may have nobody but an owner of whom that is not said."""
+    return agent.type == "human" or agent.role == "owner"
+
+
+def _of(agent: Agent) -> dict[str, Any]:
+    known = {"role": agent.role, **{key: agent.extra[key] for key in OF_AGENTS if key in agent.extra}}
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def _signed(by: str, at: str, content: Mapping[str, Any]) -> bytes:
+    facts = {"approval": 1, "by": by, "at": at, "content": content}
+    return json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode(errors="surrogatepass")
+
+
+def _differing(approved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The keys that differ. An agent that has gone, or a worker without rules of its own that has come, decides
+    nothing."""
+    for key, value in now.items():
+        before = approved.get(key)
+        if key in ("checks", "agents") and isinstance(before, dict):
+            for name in sorted({*before, *value} if key == "checks" else value):
+                if before.get(name, {"role": "worker"} if key == "agents" else None) != value.get(name):
+                    yield f"{key}.{name}" if key == "checks" else name
+        elif before != value:
+            yield key

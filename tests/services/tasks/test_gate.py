@@ -1,0 +1,138 @@
+"""The gate that its author cannot move: what a person has approved decides, and a change of it waits for a review."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.message import signed_data
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.errors import InvalidArguments, Unauthorized
+from multi_agent_mcp.wiring import Services
+from tests.services.tasks_support import agent, new, open_session
+
+CHECKS = "checks: {tests: 'true'}\n"
+
+
+@pytest.fixture
+def gated(services: Services) -> Services:
+    _write(services, CHECKS)
+    services.approvals.approve()
+    return services
+
+
+def _write(services: Services, text: str) -> None:
+    services.workspace.settings_path.write_text(f"language: en\n{text}")
+
+
+def _delivered(services: Services, place: Path, *done_when: str) -> Task:
+    task = new(services, done_when=list(done_when))
+    services.task_changes.start(agent(services, "worker-a"), task.id)
+    services.deliveries.deliver(agent(services, "worker-a"), task.id, "built")
+    services.deliveries.examine(task.id, place, lambda: False)
+    return services.task_changes.get(task.id)
+
+
+def test_a_new_session_is_approved_as_it_was_written(services: Services) -> None:
+    assert services.approvals.look().state == "approved"
+
+
+def test_what_a_person_approved_proves_without_a_review(gated: Services, tmp_path: Path) -> None:
+    assert _delivered(gated, tmp_path, "tests").status == "done"
+    assert [item.kind for item in gated.attention.checks_changed(gated.agents.owner())] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("checks: {tests: 'echo mended'}\n", "checks.tests"),
+        ("checks: {tests: {run: 'true', directory: sub}}\n", "checks.tests"),
+        ("checks: {tests: 'true', lint: 'true'}\n", "checks.lint"),
+        (f"{CHECKS}protected: [a/**]\n", "protected"),
+        (f"{CHECKS}done_when: [tests]\n", "done_when"),
+        (f"{CHECKS}features: {{questions: off}}\n", "features"),
+        (f"{CHECKS}reservations: enforce\n", "reservations"),
+        (f"{CHECKS}roles: {{worker: {{edits: [a/**]}}}}\n", "roles"),
+        ("checks: [\n", "session.yaml"),
+    ],
+)
+def test_each_setting_that_decides_is_part_of_what_is_approved(gated: Services, text: str, changed: str) -> None:
+    _write(gated, text)
+    found = gated.approvals.look()
+    assert (found.state, found.changed) == ("changed", (changed,))
+
+
+def test_a_changed_check_is_run_and_waits_for_a_review(gated: Services, tmp_path: Path) -> None:
+    _write(gated, "checks: {tests: 'echo easier'}\n")
+    task = _delivered(gated, tmp_path, "tests")
+    assert (task.status, task.done_when) == ("review", ("tests", "review"))
+    assert [receipt.passed for receipt in gated.checks.receipts_of(task.id)] == [True]
+    assert (task.delivery or {})["checks_changed"] is True
+    (item,) = gated.attention.checks_changed(gated.agents.owner())
+    assert (item.kind, item.command) == ("checks_changed", "multi-agent-mcp checks approve")
+    assert gated.deliveries.decide(agent(gated, "admin"), task.id, approve=True).status == "done"
+    gated.approvals.approve()
+    assert _delivered(gated, tmp_path, "tests").status == "done"
+
+
+def test_an_approval_that_is_missing_or_forged_is_none(gated: Services, tmp_path: Path) -> None:
+    record = gated.workspace.approval
+    known = record.read()
+    assert isinstance(known, dict)
+    forgeries: list[Any] = [
+        None,
+        [],
+        {**known, "by": "admin"},
+        {**known, "at": "2020-01-01T00:00:00.000000Z"},
+        {**known, "content": {**known["content"], "done_when": ["x"]}},
+        {**known, "signature": signed_data(b"{}", "another key")},
+    ]
+    for forged in forgeries:
+        gated.workspace.files.replace(gated.workspace.path / "approved.json", json.dumps(forged).encode())
+        assert gated.approvals.look().state == "missing"
+        assert _delivered(gated, tmp_path, "tests").status == "review"
+
+
+def test_who_has_come_or_gone_decides_nothing_but_another_role_does(gated: Services) -> None:
+    gated.agents.add(Agent(id="worker-c", parent_id="admin"))
+    gated.agents.remove("worker-b")
+    assert gated.approvals.look().state == "approved"
+    gated.agents.registry.update("worker-a", role="admin")
+    gated.agents.add(Agent(id="friend", role="admin", parent_id="admin"))
+    gated.agents.registry.update("worker-c", edits=["**"])
+    assert gated.approvals.look().changed == ("friend", "worker-a", "worker-c")
+
+
+def test_an_agents_process_cannot_approve(gated: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MULTI_AGENT_MCP_AGENT", "worker-a")
+    with pytest.raises(Unauthorized):
+        gated.approvals.approve()
+    monkeypatch.delenv("MULTI_AGENT_MCP_AGENT")
+    gated.agents.registry.update("worker-a", pane_pid=os.getppid())
+    with pytest.raises(Unauthorized):
+        gated.approvals.approve()
+    gated.agents.registry.update("worker-a", pane_pid=None)
+    open_session(gated, "worker-a")  # this process is its server
+    with pytest.raises(Unauthorized):
+        gated.approvals.approve()
+
+
+def test_where_no_person_is_at_home_nothing_can_be_signed(gated: Services) -> None:
+    gated.workspace.key_path("owner").unlink()
+    with pytest.raises(InvalidArguments):
+        gated.approvals.approve()
+
+
+def test_what_a_persons_command_changes_stays_approved_only_if_it_was(gated: Services) -> None:
+    with gated.approvals.following():
+        _write(gated, f"{CHECKS}done_when: [tests]\n")
+    assert gated.approvals.look().state == "approved"
+    _write(gated, CHECKS)
+    with gated.approvals.following():
+        _write(gated, f"{CHECKS}reservations: enforce\n")
+    assert gated.approvals.look().state == "changed"
