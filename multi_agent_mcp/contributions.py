@@ -42,6 +42,7 @@ QUESTIONS = {
     "recorded": "a context in which a call is recorded (tool, its traceparent)",
     "tools_of_hosts": "which tools of hosts edit files ()",
     "shared_files": "the files that several agents edit, by agent ()",
+    "approval": "what a person has approved of what decides ()",
     "edited_for": "the paths that were edited for a task, by repository (task)",
     "workplace": "the agent's own place (agent's id)",
     "wants_workplace": "whether the agent is to have one (agent)",
