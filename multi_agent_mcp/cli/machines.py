@@ -119,8 +119,8 @@ def _begin(sharing: Sharing, name: str | None, listen: str, own: tuple[str | Non
 def _share_lines(texts: Texts, sharing: Sharing, token: str, account: str | None, exports: str | None) -> Iterator[str]:
     yield texts("share.done", machine=sharing.membership.machine)
     if account is not None and exports is not None:
-        yield texts("share.exports", line=exports)
-        yield texts("share.account", line=account)
+        yield texts("share.exports", path=sharing.configured("exports", exports))
+        yield texts("share.account", path=sharing.configured("account", account))
     yield texts("share.join")
     yield ""
     yield f"    multi-agent-mcp join {token}"
@@ -136,7 +136,8 @@ def _share_lines(texts: Texts, sharing: Sharing, token: str, account: str | None
 @ROOT
 @JSON
 def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: bool) -> None:
-    """Take part in a session of another machine, with the token that `share` printed there.
+    """Take part in a session of another machine, with the token that `share` printed there. A machine that takes part
+    already takes the hub's new addresses and certificate from the token, which stays unused.
 
     For `-` the token is read from standard input, so that no other user of this machine can read it.
 
@@ -152,6 +153,12 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         with system_errors():
             where = find_root(root or read_environment().root, working_directory())
         sharing = Sharing(where / session_name(parsed.session))
+        if sharing.renews(parsed):
+            machine, urls = sharing.membership.machine, list(parsed.urls)
+            sharing.move(parsed)
+            done = texts("join.renewed", machine=machine, urls=", ".join(urls))
+            print_answer({"machine": machine, "urls": urls}, [done], as_json=as_json)
+            return
         with _says_if_joined(sharing, parsed, texts):
             join_session(parsed, where, machine_name(name or sharing.share.former_machine), adopt=adopt)
             sharing.start_relay()
@@ -162,7 +169,7 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         refuse(refusal, texts, as_json=as_json)
     facts = {"session": parsed.session, "path": str(sharing.path)}
     done = texts("join.done", machine=sharing.membership.machine, **facts)
-    given = [texts("share.account", line=account)] if account is not None else []
+    given = [texts("share.account", path=sharing.configured("account", account))] if account is not None else []
     print_answer({**facts, "account": account}, [done, *given, texts("join.next")], as_json=as_json)
 
 
@@ -249,7 +256,8 @@ def machines(context: SessionContext) -> None:
 
 def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
     if seen.exchange != CONNECTED:
-        yield texts(f"machines.{seen.exchange}", since=_moment(seen.since), machine=seen.here, pid=seen.relay_pid)
+        facts = {"since": _moment(seen.since), "machine": seen.here, "pid": seen.relay_pid, **seen.tried}
+        yield texts(f"machines.{seen.exchange}", **facts)
     if seen.hub_finding is not None:
         yield texts(f"machines.{seen.hub_finding}", **seen.hub_words)
     if seen.queued:

@@ -296,7 +296,7 @@ class Following:
         while True:
             wake.clear()
             try:
-                if self.hub.usable:
+                if self.hub.usable and stream not in self.hub.silent:  # else it may be another one when it is back
                     await self._catch_up(stream)
                     self.disk.took(APPLYING)
             except HubUnreachable as refusal:
@@ -331,6 +331,8 @@ class Following:
             self.publishing.begin_anew(shared.first)
             self._begun = shared.identity
         if self.progress.is_new:
+            if self.hub.silent:
+                raise HubUnreachable  # all that there is has to be known
             self.progress.begin(states)
             await self.noticing.note_changed(0.0)  # before values are received
         self.hub.recognised = True
@@ -345,7 +347,7 @@ class Following:
 
     def _wake_followers(self, states: Mapping[str, StreamState]) -> None:
         """Has every stream followed that is further here."""
-        self._look_again_at = time.monotonic() + STREAMS_SECONDS
+        self._look_again_at = time.monotonic() + (0 if self.hub.silent else STREAMS_SECONDS)
         for stream, state in states.items():
             if state.last_sequence > self._place(stream):
                 self._follower(stream).set()
@@ -386,8 +388,9 @@ class Following:
 
     async def _look_around(self) -> None:
         """Looks for streams that are further, and in doubt whether this is still the known hub."""
+        was_silent = self.hub.silent
         newest, states = self.progress.newest, await self.hub.states()
-        if self._is_in_doubt and not await self.progress.recognises(self.hub, states, newest):
+        if (self._is_in_doubt or was_silent) and not await self.progress.recognises(self.hub, states, newest):
             self.synchronised = False
             self._found_older(states[self.hub.names.stream])
         self._is_in_doubt = False

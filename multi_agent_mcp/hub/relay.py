@@ -351,6 +351,7 @@ class Relay:
             "conflicts": len(self.workspace.conflicts.standing()),
             "version": self.hub.version if self.hub.connected else None,
             "urls": list(self.membership.urls),
+            "tried_at": self.hub.tried_at,
             "serves": self.membership.serves,
             "own_hub": self.membership.own_hub,
             "unwritten": self.disk.unwritten,

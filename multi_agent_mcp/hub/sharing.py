@@ -18,7 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -363,6 +363,28 @@ class Sharing:
         account = names.machine_account(known.machine, public_of(self.share.seed()))
         return f"{json.dumps(names.account(known.machine))}: {json.dumps(account)}"
 
+    def configured(self, name: str, text: str) -> Path:
+        """Writes a part of the configuration of the user's own hub to a file to be included there; returns its path."""
+        path = self.share.path / f"hub-{name}-{self.membership.machine}.conf"
+        self.share.files.replace(path, f"{text}\n".encode())
+        return path
+
+    def renews(self, token: Token) -> bool:
+        """Whether this machine takes part in the team of the token already, whose hub runs elsewhere."""
+        known = self.share.membership()
+        return known is not None and known.uuid == token.uuid and not known.serves
+
+    def move(self, token: Token) -> None:
+        """Uses the hub at the addresses in a token, with its certificate, once it was reached there with this machine's
+        key. Raises `HubUnreachable`, and changes nothing then."""
+        known = self.membership
+        if token.certificate is None:
+            require_protected(token.urls)
+        asyncio.run(_reached(token, self.share.seed(), known.machine))
+        self.share.join(replace(known, urls=token.urls), self.share.seed(), token.certificate)
+        self.stop_relay()
+        self.start_relay()
+
     def require_inviting(self) -> None:
         """Raises `InvalidArguments` if this machine cannot let others in."""
         if self.server is None and not self.membership.own_hub:
@@ -604,6 +626,16 @@ def require_machine(name: str) -> str:
     if not is_name(name):
         raise InvalidId(value=repr(name)[:80])
     return name
+
+
+async def _reached(token: Token, seed: str, machine: str) -> None:
+    """Raises `HubUnreachable` if no hub answers at a token's addresses, or does not know this machine."""
+    try:
+        await (await connected_once(token.urls, seed, token.certificate, machine)).close()
+    except HubUnreachable as refusal:
+        if is_key_refused(refusal.__cause__):
+            raise HubUnreachable("shut_out") from refusal
+        raise
 
 
 async def _prepare(

@@ -22,6 +22,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, Error, NoRespondersError
 
+from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.sizes import is_acceptable
 from multi_agent_mcp.hub.subjects import LANES, Names, inbox
@@ -105,6 +106,10 @@ class Hub:
     relay: str = field(default_factory=lambda: secrets.token_hex(8))
     used: set[str] = field(default_factory=set)
     """The streams that have values, or had some: of a hub that is made anew they may get some at any moment."""
+    tried_at: str | None = None
+    """The minute in which it was last tried in vain to connect."""
+    silent: frozenset[str] = frozenset()
+    """The streams that did not answer when all were last asked, as they had no leader."""
     _replicas: int = 1
     _lost_at: float = float("-inf")
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -155,9 +160,17 @@ class Hub:
         await self.client.close()
 
     async def states(self) -> dict[str, StreamState]:
-        """Returns the states of all streams of values and logs. Raises `HubUnreachable`."""
-        found = await asyncio.gather(*map(self.state, self.names.streams))
-        states = dict(zip(self.names.streams, found, strict=True))
+        """Returns the states of the streams of values and logs, without those that do not answer (`silent`). Raises
+        `HubUnreachable` if the shared one does not."""
+        asked = map(self.state, self.names.streams)
+        found = zip(self.names.streams, await asyncio.gather(*asked, return_exceptions=True), strict=True)
+        states: dict[str, StreamState] = {}
+        for stream, answer in found:
+            if isinstance(answer, StreamState):
+                states[stream] = answer
+            elif stream == self.names.stream or not isinstance(answer, HubUnreachable):
+                raise answer
+        self.silent = frozenset(self.names.streams) - states.keys()
         self.used |= {stream for stream, state in states.items() if state.last_sequence}
         return states
 
@@ -349,6 +362,8 @@ class Hub:
 
     async def _on_error(self, error: Exception) -> None:
         self.refused = is_key_refused(error)
+        if not self.connected:
+            self.tried_at = format_time(now().replace(second=0, microsecond=0))
         _, found, subject = str(error).partition('publish to "')
         if found:
             self.violations.add(subject.rstrip('"'))

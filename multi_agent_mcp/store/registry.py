@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 _FIELDS = {name: hint for name, hint in get_type_hints(Agent).items() if name != "extra"}
 
 
+NEWER = "newer_fields"
+"""The key of what a newer version shares of an agent, apart from the fields that are used here: none of it runs."""
 AGENTS_MAX = 1_000
 """The number of agents up to which those of other machines are added: every process reads all of them."""
 
@@ -200,8 +202,8 @@ class Registry:
         if known is not None and revision_in(known.get(HUB)) >= shared.revision:
             return False
         is_record = _json_object(shared.data) is not None
-        if known is None and (not is_record or len(agents) >= AGENTS_MAX):
-            return False
+        if known is None and (not is_record or len(agents) >= AGENTS_MAX or differing_in_case(agent_id, agents)):
+            return False  # a file system may take two ids that differ in case for one
         is_older = was is not None and known is not None and revision_in(known.get(HUB)) > was
         if known is not None and (is_older or not is_record):
             marked = {**known, HUB: mark(shared)}
@@ -334,8 +336,10 @@ class Registry:
 
 
 def shared_part(record: Mapping[str, Any]) -> bytes:
-    """Returns the shared fields of a record as JSON, as they are sent."""
-    return json.dumps({key: record[key] for key in SHARED if record.get(key) is not None}, ensure_ascii=False).encode()
+    """Returns the shared fields of a record as JSON, as they are sent, with those of a newer version."""
+    known = {key: record[key] for key in SHARED if record.get(key) is not None}
+    newer = record.get(NEWER)
+    return json.dumps({**(newer if isinstance(newer, dict) else {}), **known}, ensure_ascii=False).encode()
 
 
 def is_edited(record: Mapping[str, Any]) -> bool:
@@ -347,9 +351,12 @@ def taken_over(record: Mapping[str, Any] | None, shared: Shared) -> dict[str, An
     """Returns a record with its shared fields, unless the hub's value has none, and its mark replaced by the hub's
     value."""
     said = _json_object(shared.data)
-    kept = {key: value for key, value in (record or {}).items() if key not in SHARED or said is None}
-    said = said or {}
-    return {**{key: said[key] for key in SHARED if key in said}, **kept, HUB: mark(shared)}
+    if said is None:
+        return {**(record or {}), HUB: mark(shared)}
+    kept = {key: value for key, value in (record or {}).items() if key not in (*SHARED, NEWER)}
+    newer = {key: value for key, value in said.items() if key not in SHARED and key not in _FIELDS}
+    found = {**{key: said[key] for key in SHARED if key in said}, **({NEWER: newer} if newer else {}), **kept}
+    return {**found, HUB: mark(Shared(shared.revision, shared_part(found)))}
 
 
 def _json_object(data: bytes) -> dict[str, Any] | None:

@@ -12,9 +12,10 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import SessionName
+from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.applying import Applying, Disk
 from multi_agent_mcp.hub.following import Following
-from multi_agent_mcp.hub.stream import AFTER, OFFSET, Stored, StreamState
+from multi_agent_mcp.hub.stream import AFTER, OFFSET, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import LOG, READ, Names
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -30,6 +31,7 @@ class RestartedHub:
 
     names = SimpleNamespace(stream=SHARED, streams=(SHARED,))
     connected = usable = True
+    silent: frozenset[str] = frozenset()
 
     def __init__(self, *, in_question: int) -> None:
         self.following: Following | None = None
@@ -77,6 +79,24 @@ def test_a_hub_whose_connection_changed_while_it_was_asked_is_recognised_again()
         return found
 
     assert asyncio.run(follow()) == [(False, False), (True, True)]
+
+
+def test_a_stream_without_a_leader_stops_only_itself() -> None:
+    names = Names("0" * 32)
+    silent = names.streams[3]
+
+    class Leaderless(Hub):
+        async def state(self, stream: str) -> StreamState:
+            if stream == silent:
+                raise HubUnreachable
+            return StreamState("one", LAST)
+
+    hub = Leaderless(names, "desk")
+    assert asyncio.run(hub.states()).keys() == {*names.streams} - {silent}
+    assert hub.silent == {silent}
+    silent = names.stream  # without the shared one nothing is known of the hub
+    with pytest.raises(HubUnreachable):
+        asyncio.run(hub.states())
 
 
 def test_what_another_machine_says_of_the_hub_is_a_reason_to_look_and_a_hub_that_is_itself_again_is_used() -> None:

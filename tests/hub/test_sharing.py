@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.services.doctor.doctor import _filled
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
-from tests.hub.support import DESK, LAPTOP, SESSION, SHED, Machine, eventually, machines
+from tests.hub.support import DESK, LAPTOP, SESSION, SHED, Machine, Wire, eventually, machines
 from tests.hub.test_failures import new_task, same
 from tests.hub.test_looking import command, command_at, row, seen, states, waiting
 from tests.hub.test_machines import send
@@ -299,6 +300,29 @@ def away(machine: Machine) -> set[str]:
     """The agents whose machine is away, as this one's processes see it."""
     rows = [row.as_answer() for row in machine.services.snapshots.agents()]
     return {row["id"] for row in rows if row["away"]}
+
+
+def test_a_machine_takes_the_hubs_new_address_from_a_new_token(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        assert laptop.wire is not None
+        laptop.wire.close()
+        eventually(lambda: seen(laptop).exchange == "cut_off" and seen(laptop).tried_at is not None)
+        send(laptop, "worker-a", "admin", "while it looks for the hub")
+        for words in ("machines", "doctor"):
+            said = command(laptop, words).stdout
+            assert f"nats://127.0.0.1:{laptop.wire.port}" in said
+            assert "multi-agent-mcp join TOKEN" in said
+        nowhere = replace(made.token(), urls=("nats://127.0.0.1:1",))
+        refused = command_at(laptop.root, "join", str(nowhere))
+        assert (refused.returncode, "No hub answers" in refused.stderr) == (1, True)
+        laptop.wire = Wire(made.port)
+        token = made.token(wire=laptop.wire)
+        done = json.loads(command_at(laptop.root, "join", str(token), "--json").stdout)
+        assert done["urls"] == [f"nats://127.0.0.1:{laptop.wire.port}"]
+        eventually(lambda: desk.has("admin", "while it looks for the hub"))
+        assert desk.sharing.server is not None
+        assert not desk.sharing.server.users()["tokens"][token.id]["used"]
 
 
 def test_a_reseed_takes_what_a_machine_has_that_is_further_on(tmp_path: Path) -> None:

@@ -350,7 +350,7 @@ def machines(context: CheckContext) -> Iterator[Finding]:
         yield found(PROBLEM, seen.here, seen.exchange, pid=seen.relay_pid)
         return
     if seen.exchange != CONNECTED:
-        yield found(PROBLEM, seen.here, FINDINGS[seen.exchange], since=_moment(seen.since))
+        yield found(PROBLEM, seen.here, FINDINGS[seen.exchange], **seen.tried, since=_moment(seen.since))
     if seen.hub_finding is not None:
         yield found(PROBLEM, seen.here, seen.hub_finding, **seen.hub_words)
     yield from _here(seen, found)

@@ -394,6 +394,7 @@ class TeamOfMachines:
     own_hub: bool = False
     version: str | None = None
     urls: tuple[str, ...] = ()
+    tried_at: str | None = None
     position: int = 0
     queued: int | None = None
     pending: int | None = None
@@ -402,6 +403,11 @@ class TeamOfMachines:
     hub_trouble: Mapping[str, Any] | None = None
     filled: Mapping[str, Any] | None = None
     machines: tuple[MachineRow, ...] = ()
+
+    @property
+    def tried(self) -> dict[str, str]:
+        """Where the hub was looked for and when last, in words."""
+        return {"urls": ", ".join(self.urls) or "-", "tried_at": self.tried_at or "-"}
 
     @property
     def hub_words(self) -> dict[str, str]:
@@ -451,6 +457,7 @@ class Machines(Service):
             own_hub=bool(state.get("own_hub")),
             version=state.get("version"),
             urls=tuple(state.get("urls", ())),
+            tried_at=state.get("tried_at"),
             position=int(state.get("position", 0)),
             queued=counted.get("queued"),
             pending=counted.get("pending"),
