@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.chat import ChatTaskOperations, Conversations, Delegations, HumanConversations
     from multi_agent_mcp.services.doctor.doctor import Doctor
     from multi_agent_mcp.services.doctor.tree import Pruning
+    from multi_agent_mcp.services.glance import Glances
     from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch, Messages, Outbox
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
     from multi_agent_mcp.services.notifications.writing import Interrupts, Loops, NoticeWriter
@@ -180,6 +181,7 @@ class ByName:
         dialog="panes.dialog",
         derived="derived_notices",
     )
+    glances: Glances = made(".services.glance:Glances")
     recent_attention: RecentAttention = made(".services.attention:RecentAttention", examine="diagnosis.findings")
     unchanged: WhileUnchanged = made(".services.attention:WhileUnchanged")
     pruning: Pruning = made(".services.doctor.tree:Pruning")

@@ -72,6 +72,7 @@ SERVICES = (
     ("doctor",),
     ("upkeep",),
     ("attention",),
+    ("glance",),
 )
 """The layers inside `services/`, in the same form."""
 

@@ -273,7 +273,10 @@ def status() -> None:
         return
     with open_context(None, None) as context:
         seen = context.services.snapshots.take(messages=0)
-        for line in lines(seen, _waiting(context), context.texts):
+        items = _waiting(context)
+        if at_a_glance := context.services.glances.line(items):
+            print_line(at_a_glance)
+        for line in lines(seen, items, context.texts):
             print_line(line)
 
 

@@ -427,7 +427,8 @@ def watch(context: SessionContext, once: bool, messages: int) -> None:
         parts = parts_of(services)
         waits = [item.as_answer() for item in items]
         answer = seen.as_answer() | {"attention": waits} | {part.name: part.answer for part in parts}
-        context.answer(answer, _plain(seen, items, parts, services.people))
+        line = services.glances.line(items)
+        context.answer(answer, [*([line] if line else ()), *_plain(seen, items, parts, services.people)])
         return
 
     run(context.services, messages)

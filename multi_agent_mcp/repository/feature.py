@@ -53,6 +53,7 @@ WORKTREES = Feature(
         "variables": "worktrees.environment",
         "commit_place": "worktrees.commit_place",
         "delivered": "worktrees.delivered",
+        "to_merge": "worktrees.to_merge",
         "refusal": "worktrees.not_trusted",
     },
     operations=("worktrees", "merging"),

@@ -480,6 +480,17 @@ class Worktrees(Service):
             return True
         return False
 
+    def to_merge(self) -> list[str]:
+        """The done tasks whose delivered commit the project's branch does not have. One call of git. Raises
+        `GitFailed`."""
+        done = {task.id for task, _ in self.delivery_records.reported() if task.status == "done"}
+        found = [one for one in self.delivery_records.all() if one.task_id in done and one.ahead != 0] if done else []
+        if not found:
+            return []
+        commits = dict.fromkeys(one.commit for one in found)
+        left = git(self.project, "rev-list", "--no-walk", "--ignore-missing", *commits, "--not", "HEAD").split()
+        return [one.task_id for one in found if one.commit in left]
+
     # Operations
 
     def applied(self) -> Mapping[type[Operation], Apply]:

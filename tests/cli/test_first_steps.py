@@ -58,7 +58,7 @@ def test_with_a_session_it_tells_its_state_and_what_to_do_next(run: Run, ask: As
     assert counted == ["demo: 3 agents; running: -", "unread: owner 1", "tasks: blocked 1", ""]
     assert head.split() == ["for", "agent", "what", "says", "command"]
     assert blocked.split(maxsplit=3)[1:3] == ["worker-a", "blocked"]
-    assert blocked.endswith(f"no spade (“Dig”)  multi-agent-mcp task show {task_id}")
+    assert blocked.endswith(f"“no spade” (task “Dig”)  multi-agent-mcp task show {task_id}")
     assert last == "next: multi-agent-mcp read"
     ask("read")
     assert run().stdout.splitlines()[-1] == "next: multi-agent-mcp up"

@@ -68,9 +68,11 @@ def health(call: ApiRequest) -> dict[str, Any]:
 def attention(call: ApiRequest) -> dict[str, Any]:
     """All items, most serious first. Requests cause looks at the panes, at most every two seconds. `?seen=` is the
     `state` that the page already has: if nothing has changed, the answer has no more than that."""
-    items = [item.as_answer() for item in call.services.recent_attention.of(call.me)]
-    state = sha256(json.dumps(items).encode()).hexdigest()[:16]
-    return {"state": state} if state == call.parameter("seen") else {"state": state, "items": items}
+    found = call.services.recent_attention.of(call.me)
+    states = [state.as_answer() for state in call.services.glances.of(found)]
+    answer = {"items": [item.as_answer() for item in found], "states": states}
+    state = sha256(json.dumps(answer).encode()).hexdigest()[:16]
+    return {"state": state} if state == call.parameter("seen") else {"state": state, **answer}
 
 
 def machines(call: ApiRequest) -> dict[str, Any]:

@@ -10,6 +10,7 @@ const SNOOZED = "snoozed"; // key → until when, in milliseconds
 const shows = [];
 let all = null;
 let asked = 0;
+let states = [];
 let state = ""; // of what was seen last
 
 const DECISIONS = new Set(["dialog", "login", "question", "request", "review", "budget"]);
@@ -20,7 +21,7 @@ export const isDecision = ({ kind, approved }) => DECISIONS.has(kind) && !approv
 // Names the same thing in every answer.
 export const keyOf = (item) => [item.kind, item.agent_id, item.id, item.dialog?.id, item.kind === "doctor" && item.text].filter(Boolean).join(" ");
 
-// Calls `show` with everything that waits and with what was put off, now and after every change.
+// Calls `show` with everything that waits, what was put off, and how the team is, now and after every change.
 export function whenAttentionChanges(show) {
   shows.push(show);
   if (all) show(...sorted());
@@ -30,7 +31,7 @@ export const lookAtAttention = watch(["agents", "conversations", "machines", "me
   asked = Date.now();
   const found = await api(`/attention?seen=${state}`);
   if (found.state === state) return;
-  [all, state] = [found.items, found.state];
+  [all, state, states] = [found.items, found.state, found.states];
   tell();
 });
 
@@ -50,7 +51,7 @@ const snoozed = () => JSON.parse(localStorage.getItem(SNOOZED) ?? "{}");
 function sorted() {
   const until = snoozed();
   const isPutOff = (item) => until[keyOf(item)] > Date.now();
-  return [all.filter((item) => !isPutOff(item)), all.filter(isPutOff)];
+  return [all.filter((item) => !isPutOff(item)), all.filter(isPutOff), states];
 }
 
 // Puts items off until a time in milliseconds; 0 brings them back. What is over is forgotten.

@@ -18,13 +18,20 @@ const unfolded = new Set(); // kinds
 
 export function showAttention(section) {
   let whole = false;
+  let only = null; // the part of the line of states whose items are shown alone
+  const line = h("p", { class: "states" });
   const heading = h("h2", { id: "waiting" });
   const list = h("ul");
   const later = h("details", { class: "later" }, h("summary"), h("ul"));
   const more = h("button", { type: "button", class: "ghost more", hidden: true, onclick: () => { whole = true; draw(...last); } }, t("more"));
-  let last = [[], []];
-  const draw = (items, putOff) => {
-    last = [items, putOff];
+  let last = [[], [], []];
+  const choose = (state) => { only = only === state.name ? null : state.name; draw(...last); };
+  const draw = (all, putOff, states) => {
+    last = [all, putOff, states];
+    const chosen = states.find(({ name, kinds }) => name === only && kinds.length);
+    const items = chosen ? all.filter(({ kind }) => chosen.kinds.includes(kind)) : all;
+    keyed(line, states.map((state) => ({ ...state, isChosen: state === chosen })), ({ name }) => name, (state) => part(state, () => choose(state)));
+    line.hidden = !states.length;
     section.classList.toggle("calm", !items.length);
     heading.textContent = items.length ? t("attention.count", { n: items.length }) : t("attention.nothing");
     const entries = gathered(items);
@@ -37,8 +44,18 @@ export function showAttention(section) {
     keyed(later.lastChild, putOff, keyOf, (item) => row(item, [h("button", { type: "button", class: "ghost", onclick: () => snooze([item], 0) }, t("attention.wake"))]));
     section.setAttribute("aria-busy", "false");
   };
-  section.replaceChildren(h("header", null, heading, notifyButton()), list, more, later);
+  section.replaceChildren(line, h("header", null, heading, notifyButton()), list, more, later);
   whenAttentionChanges(draw);
+}
+
+const PAGES = { working: "/agents", spent: "/stats" };
+
+// A part of the line of states: it filters what waits, leads to its page, or lists its tasks.
+function part(state, choose) {
+  const words = [visible(state.words)];
+  if (PAGES[state.name]) return h("a", { class: "state", href: PAGES[state.name] }, words);
+  const list = (event) => menu(event.currentTarget, state.tasks.map((id) => ({ text: id, act: () => { location.href = `/#${id}`; } })), state.words);
+  return h("button", { type: "button", class: `state ${state.urgent ? "is-urgent" : ""}`, "data-mark": state.name, "aria-pressed": state.kinds.length ? String(state.isChosen) : undefined, onclick: state.kinds.length ? choose : list }, words);
 }
 
 const DECIDED = new Set(["dialog", "request", "review", "question"]); // each of them is answered by itself

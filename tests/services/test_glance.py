@@ -1,0 +1,52 @@
+"""The line that says how the team is: nothing that is zero, and each part about what it names."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from multi_agent_mcp.domain.times import duration_words
+from multi_agent_mcp.services.questions import Asking
+from multi_agent_mcp.system.git import git
+from multi_agent_mcp.wiring import Services
+from tests.conftest import Clock
+from tests.services.repository.conftest import project  # noqa: F401 - a fixture
+from tests.services.tasks_support import moved, new, running
+
+
+def line(services: Services) -> str:
+    return services.glances.line(services.attention.of(services.agents.owner()))
+
+
+def test_it_names_who_works_asks_and_waits_and_what_is_to_be_merged(
+    services: Services,
+    clock: Clock,
+    project: Path,  # noqa: F811
+) -> None:
+    assert line(services) == ""
+    place = Path(services.worktrees.ensure(services.agents.get("worker-a")).path)
+    task = running(services)
+    for minutes in (20, 50):
+        services.questions.ask(
+            services.agents.get("admin"), Asking(question=f"{minutes}?", to_id="owner", minutes=minutes), None
+        )
+    words = services.people
+    asking = words("glance.asking", count=2)
+    soon = words("glance.next", time=duration_words(timedelta(minutes=20), words))
+    assert line(services).startswith(words("glance.working", count=1))
+    assert words("glance.with", said=asking, more=soon) in line(services)
+    clock.advance(1_800)
+    assert words("glance.overdue", count=1) in line(services)
+    (place / "a.txt").write_text("two\n")
+    git(place, "commit", "-qam", "two")
+    task = moved(services, task, "done")
+    clock.advance(40)
+    assert words("glance.merge", count=1) in line(services)
+    assert words("glance.working", count=1) not in line(services)
+    services.merging.merge(services.agents.owner(), task)
+    clock.advance(40)
+    assert words("glance.merge", count=1) not in line(services)
+    review = running(services, "again", done_when=("review:owner",))
+    services.deliveries.settle(services.deliveries.deliver(services.agents.get("worker-a"), review.id, None))
+    assert words("glance.reviews", count=1) in line(services)
+    assert new(services).status == "todo"
