@@ -43,6 +43,7 @@ QUESTIONS = {
     "tools_of_hosts": "which tools of hosts edit files ()",
     "shared_files": "the files that several agents edit, by agent ()",
     "approval": "what a person has approved of what decides ()",
+    "to_merge": "the done tasks whose delivery the project does not have yet ()",
     "edited_for": "the paths that were edited for a task, by repository (task)",
     "workplace": "the agent's own place (agent's id)",
     "wants_workplace": "whether the agent is to have one (agent)",

@@ -14,7 +14,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import Memory
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.features.contributions import Contributions
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.usage.limits import Limits
     from multi_agent_mcp.services.usage.usage import Usage

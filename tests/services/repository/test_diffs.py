@@ -127,8 +127,7 @@ def test_protected_files_come_first_in_list_and_text(
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text("new\n")
     commit(place)
-    object.__setattr__(services.session.settings, "protected", ("tests/**",))
-    found = of(services, task)
+    found = of(reopened(protected=["tests/**"]), task)
     assert [file.path for file in found.files] == ["tests/test_app.py", "src/app.py", "zoo.txt"]
     assert found.protected == {"tests/test_app.py"}
     text = words(found)
