@@ -181,8 +181,9 @@ NUMBERS = frozenset(
     }
 )
 """The columns whose cells stand at the right."""
-NAMED = frozenset({"ahead", "behind", "changes", "delivered", "minutes", "directory"})
-"""The columns whose cells say nothing without their title, which each gets where a row becomes a few lines."""
+NAMED = frozenset({"delivered", "directory"})
+"""The columns whose cells say nothing without their title, which each gets where a row becomes a few lines; so does
+every number: `179  0  1 h` says nothing."""
 LARGEST, LEAST = 32, 16
 """The most columns of a cell that is no free text, and the least of one that is."""
 EASY = 40
@@ -309,7 +310,7 @@ def _entries(
             yield Painted("")
         first = _text("")
         for name in (name for name in kept if name not in WORDS and cells[name] not in ("", "-")):
-            if name in NAMED:
+            if name in NAMED or (first.plain and any(map(str.isdigit, cells[name]))):
                 first.append(f"{heads[names.index(name)]} ", "dim")
             first.append_text(_text(cells[name], getattr(cells[name], "style", "") or ("" if first.plain else "bold")))
             first.append("  ")

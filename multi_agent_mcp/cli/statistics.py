@@ -276,7 +276,7 @@ def usage(context: SessionContext, days: int, by: str | None) -> None:
     """
     rows = context.services.usage.rows(days, local_zone())
     prices = context.services.usage.prices()
-    costs = sum((prices.cost(row.model, row.tokens) or 0.0 for row in rows), 0.0) if prices else 0.0
+    costs = sum((row.cost_at(prices) or 0.0 for row in rows), 0.0) if prices else 0.0
     total, off = total_of(rows), not context.services.settings.usage
     shown = rows if by is None else grouped(rows, BY[by], prices)
     answer = {
@@ -313,10 +313,11 @@ def _lines(
         return
     head = ["agent", "task", "model", *COUNTED, *(["cost"] if prices else []), *(["title"] if titles else [])]
     known = [row for row in rows if row.tokens is not None]
-    total = UsageRow(texts("usage.total"), "", "", total_of(known) if known else None)
+    paid = [cost for row in rows if (cost := row.cost_at(prices)) is not None]
+    total = UsageRow(texts("usage.total"), "", "", total_of(known) if known else None, cost=sum(paid) if paid else None)
     named = [titles.get(row.task_id or "", "") for row in shown]
     costs = 1 if prices else 0  # the cells end with the cost
-    cells = [*_cells(shown, prices, texts), *_cells([total], None, texts)]
+    cells = [*_cells(shown, prices, texts), *_cells([total], prices, texts)]
     rows_shown = [[*row[: len(row) - 1 + costs], title] for row, title in zip(cells, [*named, ""], strict=True)]
     yield from titled_table(texts, head, [row[: len(head)] for row in rows_shown])
     if len(known) < len(rows):

@@ -113,3 +113,11 @@ def test_the_end_of_a_path_is_never_cut_off(busy: Path) -> None:
     services.edits.note("worker-a", [f"/nowhere/{'deep/' * 20}app.py"], "/nowhere")
     said = in_terminal(80, "edits", session=busy)
     assert any(line.endswith("deep/app.py") and "…" in line for line in said), said
+
+
+def test_no_number_stands_without_its_name_where_a_row_becomes_a_few_lines(busy: Path) -> None:
+    said = in_terminal(60, "stats", session=busy)
+    at = next(number for number, line in enumerate(said) if line.startswith("owner"))
+    _, *cells = re.split(r" {2,}", " ".join(said[at : said.index("", at)]).replace(" \n", " "))
+    assert len(cells) > 1
+    assert [cell for cell in cells if re.match(r"\d", cell)] == [], said

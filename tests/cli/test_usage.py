@@ -52,7 +52,8 @@ def test_costs_are_shown_where_prices_are_said(counted: Path, ask: Ask, run: Run
     prices.write_text("currency: EUR\nper_million:\n  gpt-*: {input: 1000, output: 0, cache_read: 0}\n")
     answer = ask("usage", "--days", "3650", "--by", "model")
     assert rows(answer)[0]["cost"] == pytest.approx(6.021)
-    assert "6.02 EUR" in run("usage", "--days", "3650").stdout
+    printed = run("usage", "--days", "3650").stdout.splitlines()
+    assert [line.endswith("6.02 EUR") for line in printed if "EUR" in line] == [True, True]  # the row, and all of it
     no_numbers = [f"currency: EUR\nper_million: {{gpt-*: {{input: {value}}}}}" for value in (".inf", ".nan", "1e300")]
     for wrong in ("currency: [", *no_numbers):
         prices.write_text(wrong)
