@@ -129,7 +129,7 @@ class Destination(NamedTuple):
         return self.file or self.otlp or ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """One session's settings."""
 
@@ -420,24 +420,24 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
     return Settings(
-        chosen,
-        parse_limits(data.get("limits")),
-        _notify_command(data),
-        parse_console(data.get("console")),
-        parse_usage(data.get("usage")),
-        parse_on_limit(data.get("on_limit")),
-        parse_resume(data.get("resume")),
-        parse_checks(data.get("checks")),
-        parse_done_when(data.get("done_when")),
-        parse_repository(data),
-        parse_telemetry(data.get("telemetry")),
-        parse_shell(data.get("shell")),
-        parse_usage(data.get("statement"), "statement"),
-        parse_patterns(data.get("protected"), "protected"),
-        parse_roles(data.get("roles")),
-        data.get("features"),
-        str(data.get("created_at") or ""),
-        parse_pool(data.get("pool")),
+        language=chosen,
+        limits=parse_limits(data.get("limits")),
+        notify_command=_notify_command(data),
+        console_answers=parse_console(data.get("console")),
+        usage=parse_usage(data.get("usage")),
+        on_limit=parse_on_limit(data.get("on_limit")),
+        resume=parse_resume(data.get("resume")),
+        checks=parse_checks(data.get("checks")),
+        done_when=parse_done_when(data.get("done_when")),
+        repository=parse_repository(data),
+        telemetry=parse_telemetry(data.get("telemetry")),
+        shell=parse_shell(data.get("shell")),
+        statement=parse_usage(data.get("statement"), "statement"),
+        protected=parse_patterns(data.get("protected"), "protected"),
+        roles=parse_roles(data.get("roles")),
+        features=data.get("features"),
+        created_at=str(data.get("created_at") or ""),
+        pool=parse_pool(data.get("pool")),
     )
 
 

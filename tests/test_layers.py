@@ -274,6 +274,35 @@ def calls(module: str) -> Iterator[str]:
                 yield node.func.id
 
 
+POSITIONAL = 6
+"""As many arguments of one call a reader can tell apart by their places."""
+
+
+def constructors() -> frozenset[str]:
+    return frozenset(node.name for module in modules() for node in nodes(module) if isinstance(node, ast.ClassDef))
+
+
+def positional(call: ast.Call) -> int:
+    """How many arguments stand at their places, those of an unpacked display included."""
+    return sum(
+        len(part.value.elts) if isinstance(part, ast.Starred) and isinstance(part.value, ast.Tuple | ast.List) else 1
+        for part in call.args
+    )
+
+
+def test_a_constructor_with_many_arguments_is_called_by_keywords() -> None:
+    made = constructors() | {"cls"}
+    wrong = {
+        f"{module}:{node.lineno}"
+        for module in modules()
+        for node in nodes(module)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] in made
+        and positional(node) > POSITIONAL
+    }
+    assert wrong == set()
+
+
 def may_touch_files(module: str) -> bool:
     inside = module.removeprefix(f"{NAME}.")
     return any(inside == name or inside.startswith(f"{name}.") for name in TOUCH_FILES)

@@ -132,7 +132,7 @@ class Place:
     root: Path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Made:
     """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`.
     `instructions`: the files of the project to which our block was added, or from which it was taken."""
@@ -325,7 +325,16 @@ def _made(place: Place, session: str | None, language: str | None, *, new_team: 
     if (refused := services.contributions.ask("refusal")) is not None:
         print_error(services.texts.sentence(refused))
     first = next(filter(None, map(services.host_configurations.missing_settings, agents.values())), None)
-    return Made(place, new_team, name, agents, update, first, services.people, services.session.features)
+    return Made(
+        place=place,
+        new_team=new_team,
+        session=name,
+        agents=agents,
+        update=update,
+        first=first,
+        texts=services.people,
+        features=services.session.features,
+    )
 
 
 def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent], texts: Texts) -> None:

@@ -137,9 +137,14 @@ class UnreadNotification(NamedTuple):
 
     @classmethod
     def of(cls, notice: Notification) -> UnreadNotification:
-        purposes = tuple(filter(notice.meant_for, PURPOSES))
         return cls(
-            *(notice.id, notice.sender_id, notice.type, notice.action, purposes, notice.created_at), notice.question_id
+            id=notice.id,
+            sender_id=notice.sender_id,
+            type=notice.type,
+            action=notice.action,
+            purposes=tuple(filter(notice.meant_for, PURPOSES)),
+            created_at=notice.created_at,
+            question_id=notice.question_id,
         )
 
 

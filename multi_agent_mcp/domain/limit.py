@@ -38,7 +38,7 @@ class LimitSeen:
     window: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Limit:
     """The limit of an agent. `until` is its reset, None if unknown; `grace` how long after it the host may go on by
     itself; `rung_at` the last ring after it, `probes` the rings while the reset is unknown."""
@@ -62,12 +62,12 @@ class Limit:
         window, host = (str(value) if (value := record.get(name)) is not None else None for name in ("window", "host"))
         grace, probes = record.get("grace_seconds"), record.get("probes")
         return cls(
-            agent_id,
-            seen_at,
-            str(record.get("source") or "file"),
-            parse_time(record.get("until")),
-            window,
-            host,
+            agent_id=agent_id,
+            seen_at=seen_at,
+            source=str(record.get("source") or "file"),
+            until=parse_time(record.get("until")),
+            window=window,
+            host=host,
             began_at=parse_time(record.get("began_at")),
             rung_at=parse_time(record.get("rung_at")),
             grace=timedelta(seconds=grace if isinstance(grace, (int, float)) and 0 <= grace <= 86_400 else 0),

@@ -170,7 +170,16 @@ class HookState:
                 str(key): [*files][:2] for key, files in (facts.get("transcripts") or {}).items() if len(files) > 1
             }
             host = HostMemory.of(facts.get("host"))
-            return cls(announced, stopped, ring, facts.get("host_session"), until, urgent, transcripts, host)
+            return cls(
+                announced=announced,
+                stopped=stopped,
+                ring=ring,
+                host_session=facts.get("host_session"),
+                until=until,
+                urgent=urgent,
+                transcripts=transcripts,
+                host=host,
+            )
         except (AttributeError, TypeError, ValueError, OverflowError):
             return cls()
 

@@ -113,7 +113,7 @@ class Resume(NamedTuple):
         return any(re.search(self.refusal, line) for line in lines)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Host:
     """One host. `command` is what `up` runs for an agent; the first prompt is added to it in the form of the field
     `prompt`. `channels` are the ways of ringing its agents, the strongest first; `briefed_at` are the sources of its
@@ -222,15 +222,15 @@ def _configuration(statement: Mapping[str, Any] | None = None, **fields: Any) ->
 def _host(name: str) -> Host:
     fields = description(name)
     return Host(
-        name,
-        fields["title"],
-        fields["install"],
-        fields["proven"],
-        fields["command"],
-        _configuration(**fields["configuration"]),
-        tuple(fields.get("channels", WITHOUT_A_HOST)),
-        HookAnswers(**fields.get("hook_answers", {})),
-        tuple(fields.get("briefed_at", ())),
-        Resume(**fields["resume"]) if "resume" in fields else None,
-        tuple(fields.get("inherited", ())),
+        name=name,
+        title=fields["title"],
+        install=fields["install"],
+        proven=fields["proven"],
+        command=fields["command"],
+        configuration=_configuration(**fields["configuration"]),
+        channels=tuple(fields.get("channels", WITHOUT_A_HOST)),
+        hook_answers=HookAnswers(**fields.get("hook_answers", {})),
+        briefed_at=tuple(fields.get("briefed_at", ())),
+        resume=Resume(**fields["resume"]) if "resume" in fields else None,
+        inherited=tuple(fields.get("inherited", ())),
     )

@@ -177,7 +177,7 @@ class Consequences(Protocol):
         """Called for an agent whose home is this machine, newly or already before."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Applying:
     """Writes values to the files of one session."""
 

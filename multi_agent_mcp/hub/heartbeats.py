@@ -31,7 +31,7 @@ OLDER, LOGS = "older", "logs"
 looks whole here; its logs occupy as much as they may."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Beat:
     """One heartbeat. `position`: how many of the hub's values have passed there; `time`: its clock (seconds since the
     epoch); `queued`: the number of messages that wait there; `conflicts`: the number of edits set aside there;
@@ -62,16 +62,21 @@ class Beat:
         if len(data) > BEAT_BYTES:
             raise ValueError(len(data))
         facts = json.loads(data)
-        known = int(facts["position"]), float(facts["time"])
-        if not isfinite(known[1]):  # a browser's JSON has no such number
+        sent_at = float(facts["time"])
+        if not isfinite(sent_at):  # a browser's JSON has no such number
             raise ValueError(facts["time"])
-        counts = int(facts.get("queued", 0)), int(facts.get("conflicts", 0))
-        asking = tuple(map(Asked.parse, facts.get("asking", ())[:ASKING_MAX]))
-        troubles = tuple(item for item in TROUBLES if item in facts.get("troubles", ()))
-        ends, relay = bool(facts.get("ends")), str(facts.get("relay", ""))
-        members = tuple(filter(is_name, facts.get("members", ())))
-        replaced = facts.get("replaced") if is_name(facts.get("replaced")) else None
-        return cls(*known, *counts, replaced, ends, asking, troubles, relay, members)
+        return cls(
+            position=int(facts["position"]),
+            time=sent_at,
+            queued=int(facts.get("queued", 0)),
+            conflicts=int(facts.get("conflicts", 0)),
+            replaced=facts.get("replaced") if is_name(facts.get("replaced")) else None,
+            ends=bool(facts.get("ends")),
+            asking=tuple(map(Asked.parse, facts.get("asking", ())[:ASKING_MAX])),
+            troubles=tuple(item for item in TROUBLES if item in facts.get("troubles", ())),
+            relay=str(facts.get("relay", "")),
+            members=tuple(filter(is_name, facts.get("members", ()))),
+        )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self, dict_factory=json_values)

@@ -90,7 +90,13 @@ class Relay:
         self.hub.on_stored = self.progress.witnessed
         self.publishing = Publishing(workspace, self.names, self.machine, self.hub)
         applying = Applying(
-            workspace, self.names, self.machine, home, self.publishing.wrote, self.progress.early, self.hub.relay
+            workspace=workspace,
+            names=self.names,
+            machine=self.machine,
+            consequences=home,
+            on_written=self.publishing.wrote,
+            early=self.progress.early,
+            relay=self.hub.relay,
         )
         own = self.names.stream_of(self.names.own(self.machine, MESSAGE, self.machine))
         is_whole = partial(lambda: not self.progress.is_restoring(own))

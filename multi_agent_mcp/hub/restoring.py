@@ -114,7 +114,13 @@ def main() -> None:
     path, uuid, machine = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     workspace = Workspace(path.parent, path.name, relay_client_of(path) or ALONE)  # type: ignore[arg-type]
     written: list[tuple[int, int]] = []
-    applying = Applying(workspace, Names(uuid), machine, _Nothing(), lambda *file: written.append(file))
+    applying = Applying(
+        workspace=workspace,
+        names=Names(uuid),
+        machine=machine,
+        consequences=_Nothing(),
+        on_written=lambda *file: written.append(file),
+    )
     # The relay has ended, perhaps in the middle of a batch, or before it took the answer.
     with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):
         while True:

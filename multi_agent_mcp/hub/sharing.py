@@ -60,7 +60,7 @@ USED_AGAIN_SECONDS = 5.0
 """The time for which a used token may still ask, in case its answer was lost."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Token:
     """All that a machine needs to join, as one word with a checksum, as people copy it. `seed` is a key that permits
     one request to join; for a hub of the user's own there is none, and `lane` is that of the machine."""
@@ -113,7 +113,14 @@ def new_token(server: Server, session: str, *, replaces: str | None = None) -> T
             raise InvalidArguments("no_such_machine", name=replaces)
         facts = {"nkey": public_of(seed), "created_at": format_time(now()), "replaces": replaces, "used": False}
         server.let({**users, "tokens": {**users["tokens"], token_id: facts}})
-    return Token(server.names.uuid, session, tuple(server.urls()), server.certificate, token_id, seed)
+    return Token(
+        uuid=server.names.uuid,
+        session=session,
+        urls=tuple(server.urls()),
+        certificate=server.certificate,
+        id=token_id,
+        seed=seed,
+    )
 
 
 def _free_slot(tokens: Mapping[str, Mapping[str, Any]]) -> str:
@@ -396,7 +403,15 @@ class Sharing:
         membership, server = self.membership, self.server
         if server is not None:
             return new_token(server, self.path.name, replaces=replaces)
-        return Token(membership.uuid, self.path.name, membership.urls, None, "", "", self._next_lane())
+        return Token(
+            uuid=membership.uuid,
+            session=self.path.name,
+            urls=membership.urls,
+            certificate=None,
+            id="",
+            seed="",
+            lane=self._next_lane(),
+        )
 
     def _next_lane(self) -> str:
         """Returns a lane on a hub of the user's own that this machine has not given away."""

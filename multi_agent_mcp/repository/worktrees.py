@@ -110,7 +110,7 @@ class State:
     is_there: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Holdings:
     """What would be lost with a worktree: a command of git that is not finished, files that are not committed, commits
     that the project's branch does not have (with the branches that lead to them), submodules with something of their
@@ -230,17 +230,17 @@ class Worktrees(Service):
         """What would be lost with the worktree. Raises `GitFailed`."""
         project, path = self.project, worktree.path
         if not Path(path, ".git").exists():
-            return Holdings(worktree, unmerged(project, None, worktree.branch))
+            return Holdings(worktree=worktree, unmerged=unmerged(project, None, worktree.branch))
         files = files_of(path)
         return Holdings(
-            worktree,
-            unmerged(project, path, worktree.branch),
-            in_progress(path),
-            tuple(files.changed),
-            tuple(lost_in_submodules(path, project)),
-            tuple(only_here(path, files.ignored, project)),
-            is_locked(path),
-            tuple(one.id for one in self.workspace.tasks.open(worktree.agent_id) if one.status in _HELD),
+            worktree=worktree,
+            unmerged=unmerged(project, path, worktree.branch),
+            in_progress=in_progress(path),
+            dirty=tuple(files.changed),
+            submodules=tuple(lost_in_submodules(path, project)),
+            ignored=tuple(only_here(path, files.ignored, project)),
+            is_locked=is_locked(path),
+            tasks=tuple(one.id for one in self.workspace.tasks.open(worktree.agent_id) if one.status in _HELD),
         )
 
     def head(self, worktree: Worktree) -> str:

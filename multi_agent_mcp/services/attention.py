@@ -105,7 +105,7 @@ class Item:
         return known | place | asked | approved | {"dialog": self.dialog.as_answer() if self.dialog else None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Panes:
     """The agents' panes at time `at`. `ended`: agents whose program has ended in a pane that was kept; `unseen`: agents
     whose tmux does not answer; `others`: agents in panes that no profile describes or that are not the registered ones;
@@ -160,7 +160,15 @@ class Attention(Service):
         ended = [name for name in dead if name not in others]
         asking = [name for name, look in looks.items() if look.state == DIALOG]
         dialogs = {name: self.dialog(seen[name]) for name in asking}
-        return Panes(at, looks, ended, unseen, others, dialogs, self._since(before, looks, dialogs))
+        return Panes(
+            at=at,
+            looks=looks,
+            ended=ended,
+            unseen=unseen,
+            others=others,
+            dialogs=dialogs,
+            since=self._since(before, looks, dialogs),
+        )
 
     def _runs_elsewhere(self, agent: Agent) -> bool:
         """Returns whether a program runs in another pane that was opened for the agent, as for its chat session."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.directory import Directory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stillness:
     """That nothing is to be done for an agent, and what is `pending` for it, with what both depend on: the modification
     times `seen`, the team as it was, and the time `until` which no deadline passes. `works`: an execution of the agent
@@ -150,7 +150,15 @@ class Upkeep(Service):
         if len(seen) < len(good_for):
             return None
         pause, deadline = self.derived.pause_of(agent_id), self.questions.next_deadline()
-        return Stillness(pending, seen, self._empty(agent_id), agents, deadline, works, pause)
+        return Stillness(
+            pending=pending,
+            seen=seen,
+            empty=self._empty(agent_id),
+            agents=agents,
+            until=deadline,
+            works=works,
+            pause=pause,
+        )
 
     def _empty(self, agent_id: str) -> dict[str, int] | None:
         """The modification times of the intents' directory and the agent's limit, if there are no intents and no limit

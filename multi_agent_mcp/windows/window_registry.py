@@ -186,7 +186,7 @@ class TeamWindows:
     def _opened(self, slot: Slot, pane: OwnPane | None, failures: int) -> OwnPane | None:
         """Records the pane that was opened for a slot, or the failures if its program has ended at once."""
         if pane is None or pane.dead:
-            self.records.record_failure(slot, Window({}, self.services.clock(), failures))
+            self.records.record_failure(slot, Window(pane={}, opened_at=self.services.clock(), failures=failures))
         else:
             self.living[slot] = pane
             self.records.record_pane(slot, pane.place)

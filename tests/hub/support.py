@@ -193,7 +193,14 @@ class Machines:
     def token(self, *, replaces: str | None = None, wire: Wire | None = None) -> Token:
         token = self[DESK].sharing.invite(replaces=replaces)
         urls = token.urls if wire is None else (f"nats://127.0.0.1:{wire.port}",)
-        return Token(token.uuid, token.session, urls, token.certificate, token.id, token.seed)
+        return Token(
+            uuid=token.uuid,
+            session=token.session,
+            urls=urls,
+            certificate=token.certificate,
+            id=token.id,
+            seed=token.seed,
+        )
 
     def add(self, name: str, *, delay: float | None = 0.0, replaces: str | None = None) -> Machine:
         """Adds a machine with the agents whose home it is, and starts its relay."""

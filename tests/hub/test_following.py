@@ -168,7 +168,13 @@ def test_what_an_agent_wrote_is_applied_when_its_record_is_here(
     async def follow() -> list[bool]:
         following = _following(SharedHub(in_question=0))
         following._wakes[NAMES.stream] = asyncio.Event()
-        following.applying = Applying(workspace, NAMES, "laptop", cast("Any", None), lambda *_: None)
+        following.applying = Applying(
+            workspace=workspace,
+            names=NAMES,
+            machine="laptop",
+            consequences=cast("Any", None),
+            on_written=lambda *_: None,
+        )
         progress: Any = following.progress
         progress.place = lambda stream: places[SHARED] if stream == NAMES.stream else 0
         progress.is_restoring = lambda _: restoring and places[SHARED] < 7

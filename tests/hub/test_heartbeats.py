@@ -71,7 +71,7 @@ def test_a_machine_is_there_until_it_says_goodbye_and_does_not_hear_itself() -> 
 def test_an_older_program_counts_nothing() -> None:
     heard: list[Beat] = []
     says(heartbeats(heard), "laptop", json.dumps({"position": 7, "last": 5, "time": 1.0, "replaced": None}).encode())
-    assert heard == [Beat(7, 1.0)]
+    assert heard == [Beat(position=7, time=1.0)]
 
 
 def test_who_is_asked_something_there_is_known_as_long_as_it_is_there() -> None:

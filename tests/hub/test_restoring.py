@@ -186,7 +186,10 @@ def test_a_mark_that_came_before_its_letter_is_set_when_another_process_has_writ
     workspace, names = Workspace(tmp_path, SessionName("demo")), Names("0" * 32)
     workspace.make()
     workspace.registry.create()
-    relay, process = (Applying(workspace, names, DESK, _Nothing(), lambda *_: None) for _ in range(2))
+    relay, process = (
+        Applying(workspace=workspace, names=names, machine=DESK, consequences=_Nothing(), on_written=lambda *_: None)
+        for _ in range(2)
+    )
     inbox = workspace.mailbox("admin")
     first, second = (message(number, receiver_id="admin") for number in (1, 2))
 

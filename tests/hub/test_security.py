@@ -301,7 +301,13 @@ def test_the_logs_of_another_machine_occupy_no_more_than_they_may(
 ) -> None:
     monkeypatch.setattr(applying_module, "LOGS_BYTES", 5 * BLOCK_BYTES)
     names = Names("0" * 32)
-    applying = Applying(services.workspace, names, DESK, restoring._Nothing(), lambda *_: None)
+    applying = Applying(
+        workspace=services.workspace,
+        names=names,
+        machine=DESK,
+        consequences=restoring._Nothing(),
+        on_written=lambda *_: None,
+    )
     parts = [
         Stored(names.log(LAPTOP, "audit", f"202601{day:02}"), day, {"Mam-Offset": "0", "Mam-Time": "1"}, b"x")
         for day in range(1, 10)
@@ -684,7 +690,7 @@ def test_a_token_says_nothing_but_how_to_ask(two: Machines) -> None:
     assert json.loads(asked(names.join(token.id)) or b"")["refused"] == "invalid_arguments"
 
 
-TOKEN = Token("0" * 32, "demo", ("nats://127.0.0.1:4222",), None, "0" * 12, "SU")
+TOKEN = Token(uuid="0" * 32, session="demo", urls=("nats://127.0.0.1:4222",), certificate=None, id="0" * 12, seed="SU")
 
 
 def test_a_printed_line_is_a_token() -> None:

@@ -136,13 +136,16 @@ def _answer(event: dict[str, Any], options: dict[str, str]) -> dict[str, Any] | 
         _print_error(refusal)
     from multi_agent_mcp.hooks.answers import Event
 
-    transcript, source = (
-        _short(event.get("transcript_path"), PATH_CHARACTERS),
-        _short(event.get("source"), ID_CHARACTERS),
+    said = Event(
+        name,
+        host_session,
+        options.get("host"),
+        transcript=_short(event.get("transcript_path"), PATH_CHARACTERS),
+        source=_short(event.get("source"), ID_CHARACTERS),
+        is_subagents=event.get("subagent") is True,
+        facts=event,
+        is_noted=noted.is_noted,
     )
-    is_subagents = event.get("subagent") is True
-    call = (event, noted.is_noted)
-    said = Event(name, host_session, options.get("host"), transcript, source, is_subagents, *call)
     return services.hooks.answer(agent_id, purpose, said)
 
 

@@ -227,7 +227,9 @@ class TmuxNotifier(Channel):
         if isinstance(profile, str):
             return profile
         shown = classify(profile, snapshot.screen)
-        return typing.Attempt(pane, agent, self.profiles, profile, snapshot, shown, began)
+        return typing.Attempt(
+            pane=pane, agent=agent, profiles=self.profiles, profile=profile, snapshot=snapshot, shown=shown, began=began
+        )
 
     def _is_typing(self, snapshot: PaneSnapshot) -> bool:
         """Whether a human pressed a key within `quiet_seconds`. A key time further in the future is from before the

@@ -50,7 +50,7 @@ class Screen:
         return next((number for number, row in enumerate(self.rows, 1) if seek(row)), 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Composer:
     """The composer on a screen: its rows `first` to `last`, its whole text, and the part of it that was typed; the
     cursor's column while it is empty (`left`), and the row and column where its text ends."""
@@ -189,7 +189,15 @@ def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode:
         if len(typed) == 1 and len(text) > 1 and screen.cursor_x == left:
             typed = ""  # the drawn cursor stands on a placeholder's first letter, which is not faint then
     lowest = max((row for row, part in enumerate(texts) if part.strip(_BLANKS)), default=0)
-    return Composer(first, last, text, typed, left, (first + lowest, columns(rows[lowest])), mode)
+    return Composer(
+        first=first,
+        last=last,
+        text=text,
+        typed=typed,
+        left=left,
+        end=(first + lowest, columns(rows[lowest])),
+        mode=mode,
+    )
 
 
 def _indent(row: str) -> int:

@@ -32,7 +32,7 @@ ENDING_SERVERS = 3
 _SIZE = ("-x", "160", "-y", "48")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OwnPane:
     """A pane that we opened and that still has its first process. `dead`: that process has ended, and the pane was
     opened to remain."""
@@ -180,7 +180,15 @@ class Panes:
         label, _, pid = rest.rpartition(":")
         if project != self.project or not _LABEL.fullmatch(label) or pid != pane_pid:
             return None
-        return OwnPane(label, self.socket_path, pane_id, int(pid), dead == "1", int(server), made_for)
+        return OwnPane(
+            label=label,
+            socket_path=self.socket_path,
+            pane_id=pane_id,
+            pane_pid=int(pid),
+            dead=dead == "1",
+            tmux_pid=int(server),
+            made_for=made_for,
+        )
 
     def _run(self, *arguments: str) -> None:
         done = self._server.cmd(*arguments)

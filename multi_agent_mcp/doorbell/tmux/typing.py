@@ -142,7 +142,7 @@ POLL_SECONDS = 0.01
 VERIFY_PAUSES = (0.01, 0.03, 0.06, 0.15, 0.3)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Attempt:
     """One attempt to ring in a pane: the snapshot it is based on and its classification."""
 

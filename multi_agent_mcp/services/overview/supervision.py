@@ -83,7 +83,7 @@ OWN_SLOTS = (SUPERVISOR, OWNER)
 """The team's windows that are no agent's session: the supervisor's and the Owner's view."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Window:
     """The window opened for a slot: its pane, when it was opened, and the number of attempts before it that died at
     once. A window that `stays` was opened by `up`: a logout does not close it."""
@@ -218,12 +218,20 @@ class MissingSessions(Service):
         """Records a window. A pane with only a `socket_path` records the intent to open a window there, an empty pane a
         failure."""
         earlier = frozenset(session.id for session in self._sessions(slot))
-        window = Window(pane, self.clock(), failures, stays, earlier, prompted=prompted, continues=continues)
+        window = Window(
+            pane=pane,
+            opened_at=self.clock(),
+            failures=failures,
+            stays=stays,
+            earlier=earlier,
+            prompted=prompted,
+            continues=continues,
+        )
         self._write(slot, window)
 
     def record_pane(self, slot: Slot, pane: Mapping[str, Any]) -> None:
         """Records the pane of an intended window; one without a record stays open until `down`."""
-        self._write(slot, replace(self.window(slot) or Window({}, self.clock(), stays=True), pane=pane))
+        self._write(slot, replace(self.window(slot) or Window(pane={}, opened_at=self.clock(), stays=True), pane=pane))
 
     def record_failure(self, slot: Slot, window: Window) -> None:
         """Keeps only the number of failures of a window that was not opened, or is gone."""
@@ -252,7 +260,7 @@ class MissingSessions(Service):
     def put_down(self, agent_id: str) -> None:
         """Records that nothing is to be opened for the agent until `put_up`."""
         for purpose in PURPOSES:
-            self._write(Slot(agent_id, purpose), Window({}, self.clock(), is_down=True))
+            self._write(Slot(agent_id, purpose), Window(pane={}, opened_at=self.clock(), is_down=True))
 
     def put_up(self, agent_id: str) -> None:
         for slot in (Slot(agent_id, purpose) for purpose in PURPOSES):
@@ -293,7 +301,17 @@ class MissingSessions(Service):
             prompted, continues = record.get("prompted") is True, record.get("continues")
             continues = continues if isinstance(continues, str) else None
             failures = int(record["failures"])
-            return Window(pane, opened_at, failures, stays, earlier, known, is_down, prompted, continues)
+            return Window(
+                pane=pane,
+                opened_at=opened_at,
+                failures=failures,
+                stays=stays,
+                earlier=earlier,
+                directory=known,
+                is_down=is_down,
+                prompted=prompted,
+                continues=continues,
+            )
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived: a damaged record may be ignored
 

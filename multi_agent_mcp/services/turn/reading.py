@@ -58,7 +58,7 @@ class Query:
     polling: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadBatch:
     """The messages chosen for one answer at the time `at`: the `slices`, the names of the files that were `unread`
     before it, and whether there are `more` messages than fit."""
@@ -156,7 +156,15 @@ class Reading(Service):
             self.owner_waits.checked(agent, len(unread))
         slices, more = self._choose(mailbox, query, unread)
         judged = [self._judged(item, agent.id) for item in slices]
-        return ReadBatch(agent, query, mailbox.path, {name for name, _ in unread}, judged, more, self.clock())
+        return ReadBatch(
+            reader=agent,
+            query=query,
+            mailbox=mailbox.path,
+            unread={name for name, _ in unread},
+            slices=judged,
+            more=more,
+            at=self.clock(),
+        )
 
     def _judged(self, item: Slice, reader_id: str) -> Slice:
         """With what its signature says. A second file of one message has no authority: it is to be read once."""

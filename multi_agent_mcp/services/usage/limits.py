@@ -157,14 +157,14 @@ class Limits(Service):
         host = host or self._host_of(agent_id)
         rules = _rules_of(host)
         return Limit(
-            agent_id,
-            seen.at,
-            seen.source,
-            ahead(seen.until, now),
-            seen.window,
-            host,
-            timedelta(seconds=rules.grace_seconds if rules is not None else 0),
-            before.beginning if before is not None and is_same else seen.at,
+            agent_id=agent_id,
+            seen_at=seen.at,
+            source=seen.source,
+            until=ahead(seen.until, now),
+            window=seen.window,
+            host=host,
+            grace=timedelta(seconds=rules.grace_seconds if rules is not None else 0),
+            began_at=before.beginning if before is not None and is_same else seen.at,
         )
 
     def _tell(self, limit: Limit) -> Notification | None:

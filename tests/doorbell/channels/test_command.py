@@ -57,7 +57,7 @@ def channel(services: Services, command: Sequence[str], seconds: float = 30.0) -
 
 def doorbell(services: Services, *command: str) -> Doorbell:
     """A doorbell with every channel, for a session whose session.yaml has this command."""
-    settings = Settings("en", notify_command=command)
+    settings = Settings(language="en", notify_command=command)
     return Doorbell(
         replace(services.session, settings=settings),
         services.contributions,

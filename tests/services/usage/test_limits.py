@@ -311,9 +311,11 @@ def test_a_damaged_record_is_no_limit(services: Services) -> None:
 
 def test_a_reset_that_has_passed_or_is_too_far_away_is_unknown() -> None:
     seen = LimitSeen(NOW, "hook", NOW - timedelta(minutes=1))
-    known = Limit(AGENT, NOW, "hook", NOW + timedelta(hours=1))
+    known = Limit(agent_id=AGENT, seen_at=NOW, source="hook", until=NOW + timedelta(hours=1))
     assert known.again(seen, NOW) is None
-    again = Limit(AGENT, NOW, "hook", None).again(LimitSeen(NOW, "file", NOW + timedelta(days=400)), NOW)
+    again = Limit(agent_id=AGENT, seen_at=NOW, source="hook", until=None).again(
+        LimitSeen(NOW, "file", NOW + timedelta(days=400)), NOW
+    )
     assert again is not None
     assert again.until is None
 
