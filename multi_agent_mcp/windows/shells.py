@@ -55,6 +55,21 @@ def started(command: str, shell: str, *, directory: str | None, environment: Map
     return (SH, "-c", "; ".join([*steps, f"{place}exec {run}"]))
 
 
+LONGEST_BYTES = 4_000
+"""Of the words of a window: tmux takes 16 kB of a command (its `MAX_IMSGSIZE`), in which each of their quotation marks
+may take four."""
+
+
+def are_too_long(words: tuple[str, ...]) -> bool:
+    """Whether tmux would not take them: a statement in Japanese, long paths or a person's instructions are long."""
+    return sum(len(word.encode("utf-8", "surrogateescape")) for word in words) > LONGEST_BYTES
+
+
+def read_from(path: Path) -> tuple[str, ...]:
+    """The words that run what `started` returned, its last word, from a file."""
+    return (SH, "-c", f'{BEGINS}. "$0"', str(path))
+
+
 def _without_inherited() -> str:
     """Shell commands that drop the variables of a host that somebody's shell runs in, and those of git's hooks."""
     marks = sorted(name for host in hosts().values() for name in host.inherited)

@@ -16,13 +16,13 @@ from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
 from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, is_reached, last_lines, tmux_session
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.host_config import MCP_CONFIG, program_name
+from multi_agent_mcp.host_config import MCP_CONFIG, own_file, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
 from multi_agent_mcp.system.process import end, is_child
 from multi_agent_mcp.trace import current, variables
 from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted
-from multi_agent_mcp.windows.shells import SH, started
+from multi_agent_mcp.windows.shells import SH, are_too_long, read_from, started
 from multi_agent_mcp.wiring import Services
 
 
@@ -173,6 +173,11 @@ class TeamWindows:
         words = started(
             command, self.shell_of(slot), directory=directory, environment=environment_of(self.services, slot)
         )
+        if are_too_long(words):
+            workspace = self.services.workspace
+            path = own_file(workspace, slot.label, "window.sh")
+            workspace.files.replace(path, words[-1].encode("utf-8", "surrogateescape"), durable=False)
+            words = read_from(path)
         return NewWindow(slot.label, slot.window_name, words, remains, directory)
 
     def shell_of(self, slot: Slot) -> str:

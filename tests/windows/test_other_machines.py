@@ -153,7 +153,7 @@ def test_hosts_start_as_they_should_whatever_shell_configuration_and_path(
     startup = Startup(windows)
     try:
         startup.open(supervisor=False, owner=False)
-        assert [state.state for state in startup.states] == ["no_command", "starting", "starting"]
+        assert [state.state for state in startup.states] == ["no_command", "starting", "starting"], startup.states
         for agent_id in commands:
             words = home / f"{agent_id}.words"
             wait_until(words.exists, f"{agent_id} has started")
