@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.team.approvals import Approvals
+    from multi_agent_mcp.services.team.rules import AgentRules
     from multi_agent_mcp.services.team.statement import Statements
     from multi_agent_mcp.services.team.workplaces import Workplaces
     from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction
@@ -123,6 +124,7 @@ class ByName:
     agents: Agents = made(".services.team.agents:Agents")
     signatures: Signatures = made(".services.team.agents:Signatures")
     approvals: Approvals = made(".services.team.approvals:Approvals")
+    agent_rules: AgentRules = made(".services.team.rules:AgentRules")
     statements: Statements = made(".services.team.statement:Statements")
     operations: Operations = made(".services.operations:Operations")
     outbox: Outbox = made(".services.mail:Outbox", announce="doorbell.announce")

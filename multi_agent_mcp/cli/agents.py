@@ -145,6 +145,7 @@ def list_agents(context: SessionContext) -> None:
         **({} if context.services.machine is None else {"machine": lambda record: display_id(record["machine"])}),
         "alive": lambda record: _alive(record, texts),
         "unread": itemgetter("unread"),
+        **({"rules": _held_words} if any("rules" in record for record in records) else {}),
         "pane": lambda record: record["pane_id"] or "-",
     }
     context.answer({"agents": records}, column_table(texts, records, columns))
@@ -217,7 +218,13 @@ def agent_facts(context: SessionContext, agent: Agent) -> dict[str, Any]:
         now["limited_until"] = limit.until_said
     if services.pane_looks.is_offline(agent.id):
         now["offline"] = True
+    if held := services.agent_rules.held(agent):
+        now["rules"] = held
     return {name: getattr(agent, name) for name in WHO} | home | now | {name: getattr(agent, name) for name in WHERE}
+
+
+def _held_words(record: dict[str, Any]) -> str:
+    return ", ".join(f"{name}: {hold}" for name, hold in record.get("rules", {}).items()) or "-"
 
 
 def _alive(record: dict[str, Any], texts: Texts) -> str:

@@ -69,11 +69,13 @@ TEAM = Feature(
         "hierarchy": ".services.doctor.doctor:hierarchy",
         "panes": ".services.doctor.doctor:panes",
         "hosts": ".services.doctor.doctor:hosts",
+        "rules": ".services.doctor.doctor:rules",
         "host_files": ".services.doctor.doctor:host_files",
         "hooks": ".services.doctor.doctor:hooks",
         "notify_command": ".services.doctor.doctor:notify_command",
         "features": ".services.doctor.doctor:features",
     },
+    judges=(".hooks.rules:judge",),
     attention={"dialog": 10, "login": 30, "tmux": 60, "stuck": 80, "paused": 140},
     items=(".services.attention:Attention.paused",),
 )

@@ -220,12 +220,27 @@ def look_at_call(session_path: str, agent_id: str, event: Mapping[str, Any]) -> 
     """Notes the edits of a call that was made, or checks one that is to be made, as far as that is possible quickly."""
     if event.get("hook_event_name") not in ("PreToolUse", "PostToolUse") or "tool_input" not in event:
         return Noted(is_done=True)
+    if event["hook_event_name"] == "PreToolUse" and _may_be_ruled(session_path):
+        return Noted(is_done=False)
     try:
         look = __import__(REPOSITORY, fromlist=["look"]).look
     except ModuleNotFoundError:  # that folder is not here, and nobody else looks at calls
         return Noted(is_done=True)
     noted: Noted = look(session_path, agent_id, event)
     return noted
+
+
+def _may_be_ruled(session_path: str) -> bool:
+    """Whether agents of the session may have rules (`services/team/rules.py`)."""
+    for name, words in (("session.yaml", (b"roles",)), ("agents.json", (b'"edits"', b'"commands"'))):
+        try:
+            with open(f"{session_path}/{name}", "rb", opener=careful) as file:
+                data = file.read()
+        except OSError:
+            continue
+        if any(word in data for word in words):
+            return True
+    return False
 
 
 def relative_paths(call: ToolCall) -> list[str]:

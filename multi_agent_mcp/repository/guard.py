@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from multi_agent_mcp.domain.shell import (
+    GIT_OPTIONS_WITH_VALUE,
+    IN_QUOTES,
+    NESTED_MAX,
+    SHELLS,
+    SUBSTITUTED,
+    given_to_shell,
+    simple_commands,
+    without_documents,
+)
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.repository.worktrees import same_repository
@@ -100,28 +108,13 @@ class GitCall(NamedTuple):
     words: Sequence[str]
 
 
-_QUOTED_MAX = 10_000
-"""Longer commands are split at blanks alone, as a host does not wait long."""
-_WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
-_KEYWORDS = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until", "do", "time"})
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
-_RUNNERS = frozenset({"command", "doas", "env", "exec", "find", "nice", "nohup", "setsid", "sudo", "timeout", "xargs"})
-"""Programs that run the one that their arguments name."""
-_SEPARATORS = "();<>|&\n`"
-_ASSIGNED = re.compile(r"\w+=")
-_IN_QUOTES = re.compile(r"""'[^']*'|\\.|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
-_SUBSTITUTED = re.compile(r"\$\((.+)\)|`([^`]+)`", re.DOTALL)
-_HERE_DOCUMENT = re.compile(r"<<-?[ \t]*(['\"\\]?)(\w+)")
-_NESTED_MAX = 4
-
-
 def git_calls(command: str, cwd: str, depth: int = 0) -> Iterator[GitCall]:
     """Yields the calls of git in a shell command, as far as they can be told: also those in substitutions, and in
     what another shell is given (`bash -c`)."""
-    text = "\n".join(_without_documents(command.replace("\\\n", "")))
-    if depth < _NESTED_MAX:
-        for quoted in _IN_QUOTES.finditer(text):
-            for inner in _SUBSTITUTED.finditer(quoted[1] or ""):
+    text = "\n".join(without_documents(command.replace("\\\n", "")))
+    if depth < NESTED_MAX:
+        for quoted in IN_QUOTES.finditer(text):
+            for inner in SUBSTITUTED.finditer(quoted[1] or ""):
                 yield from git_calls(inner[1] or inner[2], cwd, depth + 1)
     for words in simple_commands(text):
         program, rest = os.path.basename(words[0]), words[1:]  # noqa: PTH119 - a word
@@ -129,65 +122,19 @@ def git_calls(command: str, cwd: str, depth: int = 0) -> Iterator[GitCall]:
             cwd = str(Path(cwd, Path(rest[-1]).expanduser()))
         elif program == "git":
             yield from _git_call(rest, cwd)
-        elif program in _SHELLS or program == "eval":
-            given = " ".join(rest) if program == "eval" else _given_to_shell(rest)
-            if given and depth < _NESTED_MAX:
+        elif program in SHELLS or program == "eval":
+            given = " ".join(rest) if program == "eval" else given_to_shell(rest)
+            if given and depth < NESTED_MAX:
                 yield from git_calls(given, cwd, depth + 1)
-
-
-def simple_commands(text: str) -> Iterator[list[str]]:
-    """Yields the words of each simple command, beginning with the program."""
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=_SEPARATORS)
-    lexer.whitespace, lexer.commenters = " \t\r", ""
-    lexer.whitespace_split = True
-    try:
-        found = list(lexer) if len(text) <= _QUOTED_MAX else text.replace("\n", " \n ").split(" ")
-    except ValueError:  # a quote without an end
-        found = re.sub(f"([{_SEPARATORS}])", r" \1 ", text).split(" ")
-    words: list[str] = []
-    for word in [*found, ";"]:
-        if word.strip(_SEPARATORS):
-            words.append(word)
-        elif word and (program := _program(words)):
-            yield program
-        if word and not word.strip(_SEPARATORS):
-            words = []
-
-
-def _program(words: Sequence[str]) -> list[str]:
-    """The words from the program on that is really run."""
-    rest = [*dropwhile(lambda word: word in _KEYWORDS or _ASSIGNED.match(word), words)]
-    if rest and os.path.basename(rest[0]) in _RUNNERS:  # noqa: PTH119 - a word
-        known = _SHELLS | {"git"}
-        rest = [*dropwhile(lambda word: os.path.basename(word) not in known, rest)]  # noqa: PTH119
-    return rest
 
 
 def _git_call(words: Sequence[str], cwd: str) -> Iterator[GitCall]:
     while words and words[0].startswith("-"):
         if words[0] == "-C" and len(words) > 1:
             cwd = str(Path(cwd, Path(words[1]).expanduser()))
-        words = words[2:] if words[0] in _WITH_VALUE else words[1:]
+        words = words[2:] if words[0] in GIT_OPTIONS_WITH_VALUE else words[1:]
     if words:
         yield GitCall(cwd, words)
-
-
-def _given_to_shell(words: Sequence[str]) -> str | None:
-    """The command that a shell is given (`-c`, `-lc`)."""
-    return next((after for word, after in pairwise(words) if re.fullmatch(r"-[a-z]*c", word)), None)
-
-
-def _without_documents(command: str) -> Iterator[str]:
-    """The lines of a command without its here-documents, except those that a shell reads."""
-    end: str | None = None
-    for line in command.split("\n"):
-        if end is not None:
-            end = end if line.strip() != end else None
-            continue
-        yield line
-        found = _HERE_DOCUMENT.search(line)
-        if found is not None and not _SHELLS & set(re.split(r"\W+", line)):
-            end = found[2]
 
 
 def switched_to(words: Sequence[str]) -> str | None:

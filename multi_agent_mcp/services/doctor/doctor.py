@@ -8,6 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -266,6 +267,15 @@ def hosts(context: CheckContext) -> Iterator[Finding]:
     for host in newer_hosts(agent.command for agent in context.agents.at_home().values()):
         facts = {"title": host.title, "version": host.version, "proven": host.proven}
         yield context.found("hosts", NOTE, host.host, "newer_host", **facts)
+
+
+def rules(context: CheckContext) -> Iterator[Finding]:
+    """Rules of agents that their hosts are not held to."""
+    with suppress(Refusal):  # of a session.yaml that cannot be read something else is said
+        for agent in context.agents.at_home().values():
+            for name, hold in context.contributions.service("agent_rules").held(agent).items():
+                if hold != "enforced":
+                    yield context.found("rules", NOTE, agent.id, f"rule_{hold}", rule=name)
 
 
 def host_files(context: CheckContext) -> Iterator[Finding]:

@@ -1,0 +1,38 @@
+"""Judges a host's call by the rules of its agent (docs/protocol.md, Rules)."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from multi_agent_mcp.domain.patterns import matcher
+from multi_agent_mcp.domain.shell import denied_by, written_by
+from multi_agent_mcp.domain.text import named, quoted
+from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths
+from multi_agent_mcp.system.file_status import tree_of
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.hooks.answers import ToolCalls
+    from multi_agent_mcp.services.team.rules import AgentRules
+
+PATTERNS_SHOWN = 200
+
+
+def judge(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
+    """Why a call must not be made: it runs a command that is denied, or edits what the agent may not edit."""
+    rules: AgentRules = calls.contributions.service("agent_rules")
+    ruled = rules.of(agent)
+    if call.command and ruled.deny and (found := denied_by(call.command, ruled.deny)) is not None:
+        return calls.texts("hook.ruled_out", command=quoted(found))
+    if not ruled.edits:
+        return None
+    is_allowed = matcher(ruled.edits)
+    written = [os.path.join(call.cwd, os.path.expanduser(path)) for path in written_by(call.command)]  # noqa: PTH111, PTH118
+    for path in (*call.paths, *written):
+        each = relative_paths(ToolCall((path,), "", call.cwd))  # as it is named, and what links lead to
+        is_within = tree_of(os.path.realpath(path)) is not None
+        if not is_within or not each or not all(map(is_allowed, each)):
+            patterns = ", ".join(ruled.edits)[:PATTERNS_SHOWN]
+            return calls.texts("hook.not_yours", path=named(path), patterns=quoted(patterns))
+    return None

@@ -1,0 +1,45 @@
+"""What an agent may do (docs/protocol.md, Rules): its own keys `edits`, `commands` and `sandbox`, else those of its
+role, and how far its host holds it to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from multi_agent_mcp.config import RULES, Rules, parse_rules, read_settings
+from multi_agent_mcp.hosts import host_named
+from multi_agent_mcp.session import Service
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+
+Hold = Literal["enforced", "advised", "impossible"]
+NEEDS_TRUST = "codex"
+"""The host that skips hooks silently until its person has trusted them."""
+
+
+@dataclass(eq=False)
+class AgentRules(Service):
+    """The rules of one session's agents."""
+
+    def of(self, agent: Agent) -> Rules:
+        """The agent's rules; its own take the place of its role's, key by key. Raises as `read_settings`."""
+        roles = read_settings(self.workspace.settings_path).roles
+        own = {key: agent.extra[key] for key in RULES if key in agent.extra}
+        return parse_rules({**roles.get(agent.role, {}), **own}, agent.id)
+
+    def held(self, agent: Agent) -> dict[str, Hold]:
+        """How far the agent is held to each of its rules, as far as that is known here. Raises as `of`."""
+        rules, command = self.of(agent), agent.command or ""
+        host = host_named(Path(next(iter(command.split()), "")).name) or host_named(agent.declared_host)
+        has_hooks = host is not None and "{mcp_config}" in command
+        by_hook: Hold = "enforced" if has_hooks and host is not None and host.name != NEEDS_TRUST else "advised"
+        by_hook = by_hook if has_hooks else "impossible"
+        edits: Hold = "advised" if has_hooks else "impossible"  # no hook can tell all that a shell writes
+        found: dict[str, tuple[object, Hold]] = {
+            "edits": (rules.edits, edits),
+            "commands": (rules.deny, by_hook),
+            "sandbox": (rules.sandbox, "enforced" if command else "impossible"),
+        }
+        return {name: hold for name, (ruled, hold) in found.items() if ruled}

@@ -1,0 +1,77 @@
+"""Which commands a line for a shell runs, and which files it writes, as far as that can be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from multi_agent_mcp.domain.shell import denied_by, written_by
+
+DENIED = ("git push", "rm -rf", "curl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git push",
+        "git push origin main",
+        "make && git push",
+        "git -C sub push",
+        "git -c a=b --no-pager push",
+        "/usr/bin/git push",
+        "A=1 git push",
+        "echo $(git push)",
+        'echo "done: $(git push)"',
+        "bash -c 'git push'",
+        "sudo bash -lc 'git push'",
+        "eval git push",
+        "if true; then git push; fi",
+        "env A=1 git push",
+        "sudo -u me rm -rf x",
+        "find . -name x | xargs rm -rf",
+        "timeout 5 curl http://example.org",
+        "curl",
+        "true | curl -s x",
+        "git \\\npush",
+        "`curl x`",
+        "bash <<EOF\ncurl x\nEOF",
+    ],
+)
+def test_a_denied_command_is_found_wherever_it_stands(line: str) -> None:
+    assert denied_by(line, DENIED) in DENIED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git status",
+        "git commit -m 'git push'",
+        "echo git push",
+        "rm x",
+        "rm -r x",
+        "grep curl x",
+        "cat <<EOF\ngit push\nEOF",
+        "git log push",
+        "",
+        "'",
+    ],
+)
+def test_what_only_names_it_is_none(line: str) -> None:
+    assert denied_by(line, DENIED) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "files"),
+    [
+        ("echo a > a.txt", ["a.txt"]),
+        ("echo a >> sub/a.txt; cat b", ["sub/a.txt"]),
+        ("make >out 2>&1", ["out"]),
+        ("make &> out", ["out"]),
+        ("echo a | tee -a x y", ["x", "y"]),
+        ("echo '> no' > 'a b'", ["a b"]),
+        ("ls > /dev/null", []),
+        ("cat < in", []),
+        ("echo a", []),
+    ],
+)
+def test_the_files_of_redirections_are_told(line: str, files: list[str]) -> None:
+    assert written_by(line) == files

@@ -1,0 +1,92 @@
+"""Roles bind: what the hook before a tool refuses, and what `agent list` says of how far that holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multi_agent_mcp.system.git import git
+from multi_agent_mcp.windows.agent_command import command_of
+from multi_agent_mcp.wiring import Services
+
+RULES = {"edits": ["src/**", "!src/vendor/**"], "commands": {"deny": ["git push"]}}
+
+
+@pytest.fixture
+def tree(services: Services, tmp_path: Path) -> Path:
+    place = tmp_path / "tree"
+    (place / "src" / "vendor").mkdir(parents=True)
+    git(place, "init", "-q")
+    services.agents.registry.update("worker-a", **RULES)
+    return place
+
+
+def judged(services: Services, tree: Path, tool: str, who: str = "worker-a", **given: str) -> str | None:
+    facts: dict[str, Any] = {"tool_name": tool, "tool_input": given, "cwd": str(tree)}
+    return services.tool_calls.look(services.agents.get(who), "PreToolUse", facts, is_noted=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_allowed"),
+    [
+        ("src/a.py", True),
+        ("src/deep/a.py", True),
+        ("src/vendor/a.py", False),
+        ("README.md", False),
+        ("src/../README.md", False),
+        ("src/link/a.py", False),
+        ("/etc/hosts", False),
+        ("../outside.txt", False),
+    ],
+)
+def test_only_its_own_files_are_edited(services: Services, tree: Path, path: str, is_allowed: bool) -> None:
+    (tree / "src" / "link").symlink_to(tree)
+    assert (judged(services, tree, "Edit", file_path=path) is None) == is_allowed
+    assert (judged(services, tree, "Bash", command=f"echo x > {path}") is None) == is_allowed
+    patch = f"*** Begin Patch\n*** Update File: {path}\n*** End Patch"
+    assert (judged(services, tree, "apply_patch", command=patch) is None) == is_allowed
+    assert judged(services, tree, "Edit", who="worker-b", file_path=path) is None
+
+
+def test_a_denied_command_is_not_run(services: Services, tree: Path) -> None:
+    assert "git push" in str(judged(services, tree, "Bash", command="make && git -C . push"))
+    assert judged(services, tree, "Bash", command="git status") is None
+
+
+def test_an_agents_own_rules_take_the_place_of_its_roles(services: Services, tree: Path) -> None:
+    settings = services.workspace.settings_path
+    settings.write_text("roles: {worker: {edits: ['docs/**'], commands: {deny: [curl]}}}\n")
+    assert judged(services, tree, "Edit", file_path="src/a.py") is None
+    assert judged(services, tree, "Bash", command="curl x") is None
+    assert judged(services, tree, "Edit", who="worker-b", file_path="src/a.py") is not None
+    assert judged(services, tree, "Bash", who="worker-b", command="curl x") is not None
+    assert judged(services, tree, "Bash", who="admin", command="curl x") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("claude --mcp-config {mcp_config}", {"edits": "advised", "commands": "enforced"}),
+        ("codex {mcp_config}", {"edits": "advised", "commands": "advised"}),
+        ("claude", {"edits": "impossible", "commands": "impossible"}),
+        ("python my_agent.py", {"edits": "impossible", "commands": "impossible"}),
+        (None, {"edits": "impossible", "commands": "impossible"}),
+    ],
+)
+def test_it_is_said_how_far_each_rule_holds(
+    services: Services, tree: Path, command: str | None, expected: object
+) -> None:
+    services.agents.change("worker-a", command=command or "")
+    assert services.agent_rules.held(services.agents.get("worker-a")) == expected
+    assert services.agent_rules.held(services.agents.get("worker-b")) == {}
+
+
+def test_a_sandbox_stands_around_the_hosts_command(services: Services) -> None:
+    services.agents.registry.update("worker-a", sandbox="env IN={agent} {command}", prompt="")
+    for command, expected in {
+        "cat a": "env IN=worker-a cat a",
+        "cd x && cat a": "env IN=worker-a /bin/sh -c 'cd x && cat a'",
+    }.items():
+        assert command_of(services, services.agents.change("worker-a", command=command)) == expected
