@@ -589,3 +589,23 @@ def test_the_timeline_says_times_by_this_machine_s_clock(
         time.tzset()
     assert " JST" in shown
     assert "UTC" not in shown
+
+
+def test_what_waits_is_sent_once_and_questions_by_their_deadlines(team: Team, visitor: Visitor) -> None:
+    services, owner = team.services, team.services.agents.owner()
+    for minutes in (None, 50, 20):
+        asking = Asking(question=f"{minutes}? {'why ' * 300}", to_id=owner.id, minutes=minutes)
+        services.questions.ask(services.agents.get("admin"), asking, None)
+    found = visitor.see("/attention")
+    asked = [item["question"]["question"].split("?")[0] for item in found["items"] if item["kind"] == "question"]
+    assert asked == ["20", "50", "None"]
+    assert [state["name"] for state in found["states"]] == ["asking"]
+    again = visitor.see(f"/attention?seen={found['state']}")
+    assert again.keys() <= {"success", "state"}
+    assert again["state"] == found["state"]
+
+
+@pytest.mark.parametrize(("path", "encoding"), [("/static/console.css", "gzip"), ("/", None), ("/timeline", None)])
+def test_what_has_no_secret_in_it_is_compressed(visitor: Visitor, path: str, encoding: str | None) -> None:
+    reply = visitor.get(path, **{"Accept-Encoding": "gzip"})
+    assert (reply.status, reply.headers.get("content-encoding")) == (200, encoding)
