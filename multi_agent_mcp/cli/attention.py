@@ -80,6 +80,7 @@ def answer(
         return
     if note is not None:
         raise InvalidArguments("option_of_questions", name="--note")
+    _answered_there(context, asked, choice, question, keys)
     agent = context.services.agents.here(asked)
     if keys is not None:
         if choice is not None or question is not None:
@@ -324,6 +325,18 @@ def _question_row(question: Question, now: datetime, texts: Texts) -> tuple[str,
     length = duration_words(max((question.answered_at or now) - question.created_at, timedelta(0)), texts)
     names = display_id(question.asker_id), display_id(question.to_id)
     return question.id, status, *names, length, until, one_line(words) if is_terminal() else excerpt(words)
+
+
+def _answered_there(
+    context: SessionContext, agent_id: str, choice: str | None, question: str | None, keys: str | None
+) -> None:
+    """Runs the same command where the agent is at home, if there is a way; see `machines set`."""
+    from multi_agent_mcp.cli.machines import run_there
+
+    options = {"--question": question, "--keys": keys}
+    given = [word for name, value in options.items() if value is not None for word in (name, value)]
+    words = ["answer", *given, *(["--json"] if context.as_json else [])]
+    run_there(context, agent_id, words, *([choice] if choice is not None else []), terminal=sys.stdin.isatty())
 
 
 def lines_of(question: Question, texts: Texts) -> Iterator[str]:

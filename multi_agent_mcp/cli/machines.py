@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import shlex
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from importlib.util import find_spec
@@ -242,16 +244,46 @@ def relay(context: SessionContext, action: str | None) -> None:
 
 
 @click.command()
+@click.argument("action", metavar="[set", required=False, type=click.Choice(["set"]))
+@click.argument("machine", metavar="MACHINE]", required=False)
+@click.option("--ssh", metavar="HOST", help="With set: reach MACHINE from here by ssh to HOST ('' for no more).")
+@click.option("--there", metavar="DIR", default="", help="With set: the root directory on MACHINE.")
 @session_command()
-def machines(context: SessionContext) -> None:
+def machines(context: SessionContext, action: str | None, machine: str | None, ssh: str | None, there: str) -> None:
     """List the machines of this session: who is there, what waits, how far behind each one is.
+
+    `machines set MACHINE --ssh HOST` is for this machine alone: `attach` and `answer` for an agent at home on MACHINE
+    then run there, over your own ssh.
 
     Example: `multi-agent-mcp machines`
     """
     seen = context.services.machines.look()
     if seen is None:
         raise InvalidArguments("not_shared")
-    context.answer(seen.as_answer(), _machine_lines(context.texts, seen))
+    if action is None:
+        context.answer(seen.as_answer(), _machine_lines(context.texts, seen))
+        return
+    if machine not in {row.name for row in seen.machines} - {seen.here}:
+        raise InvalidArguments("no_such_machine", name=machine or "-")
+    if ssh is None or not context.services.machines.set_way(machine, ssh, there):
+        raise InvalidArguments("bad_ssh", value=repr(ssh or "")[:80])
+    context.answer({"machine": machine, "ssh": ssh}, [context.texts("machines.ssh", machine=machine, host=ssh or "-")])
+
+
+def run_there(context: SessionContext, agent_id: str, words: Sequence[str], *arguments: str, terminal: bool) -> None:
+    """Runs one of our commands on an agent's home, if that is another machine for which there is a way by ssh, and ends
+    with its exit code; else returns."""
+    way = context.services.machines.way_to(agent_id)
+    if way is None:
+        return
+    where = ["--session", context.services.session.name, *(["--root", way.root] if way.root else [])]
+    asked = shlex.join(["multi-agent-mcp", *words, *where, "--", agent_id, *arguments])
+    call = ["ssh", *(["-t"] if terminal else []), "--", way.host, asked]
+    try:
+        code = subprocess.call(call)
+    except OSError as error:
+        raise InvalidArguments("no_ssh") from error
+    raise click.exceptions.Exit(code)
 
 
 def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:

@@ -270,11 +270,13 @@ def attach(context: SessionContext, agent_id: str | None, socket: str | None) ->
 
     Example: `multi-agent-mcp attach worker-a`
     """
+    from multi_agent_mcp.cli.machines import run_there
     from multi_agent_mcp.config import read_environment
     from multi_agent_mcp.windows.up_down import find_attachment
     from multi_agent_mcp.windows.window_registry import team_windows
 
     if agent_id is not None:
+        run_there(context, agent_id, ["attach"], terminal=True)
         context.services.agents.here(agent_id)
     found = find_attachment(team_windows(context.services, socket), agent_id)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -49,6 +50,31 @@ def look(
 
 
 @pytest.mark.tmux
+def test_what_is_run_for_an_agent_of_another_machine_goes_over_the_persons_own_ssh(
+    desk: Machine, laptop: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "said"
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >> {said}\nexit 7\n")
+    (tmp_path / "ssh").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for host in ("-oProxyCommand=evil", "host;evil", "a b", "$(evil)"):
+        assert "bad" not in (refused := command(desk, "machines", "set", LAPTOP, f"--ssh={host}")).stdout
+        assert (refused.returncode, "--ssh takes" in refused.stderr) == (1, True), host
+    assert command(desk, "machines", "set", DESK, "--ssh", "x").returncode == 1
+    assert command(desk, "machines", "set", LAPTOP, "--ssh", "me@laptop", "--there", "/srv/a b").returncode == 0
+    assert command(desk, "answer", "worker-a", "1", "--question", "q1").returncode == 7
+    remote = "multi-agent-mcp answer --question q1 --session demo --root '/srv/a b' -- worker-a 1"
+    assert said.read_text().splitlines() == ["--", "me@laptop", remote]
+    said.unlink()
+    assert command(desk, "attach", "worker-a").returncode == 7
+    assert said.read_text().splitlines()[:3] == ["-t", "--", "me@laptop"]
+    assert not (laptop.path / ".share" / "ssh.json").exists()
+    (desk.path / ".share" / "ssh.json").write_text(json.dumps({LAPTOP: {"host": "-oProxyCommand=evil"}}))
+    assert "The home of agent 'worker-a' is the machine laptop" in command(desk, "attach", "worker-a").stderr
+    assert command(desk, "machines", "set", LAPTOP, "--ssh", "").returncode == 0
+    assert "The home of agent 'worker-a' is the machine laptop" in command(desk, "answer", "worker-a", "1").stderr
+
+
 def test_a_question_in_a_pane_of_another_machine_is_listed_and_answered_there(two: Machines, tmp_path: Path) -> None:
     desk, laptop = two[DESK], two[LAPTOP]
     services = laptop.services

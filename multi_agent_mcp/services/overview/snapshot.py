@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice, takewhile
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.domain.agent import Agent, AgentSession, OwnerWait, in_tree_order
 from multi_agent_mcp.domain.entity import age, fields_of
@@ -19,6 +20,7 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time, from_timestamp, json_values, local_zone, parse_time
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.store.records import SHARE, Record
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
@@ -429,6 +431,17 @@ class TeamOfMachines:
         return answer | {"machines": {row.pop("name"): row for row in answer["machines"]}}
 
 
+class Way(NamedTuple):
+    """A host for ssh, and the root directory there; "" for the usual one."""
+
+    host: str
+    root: str
+
+
+_SSH_HOST = re.compile(r"[A-Za-z0-9_\[][\w.@:%\[\]-]{0,254}", re.ASCII)
+"""A host, an alias or `USER@HOST`: never an option of ssh, nor anything that a shell would read."""
+
+
 @dataclass(eq=False)
 class Machines(Service):
     """Reads the state of all machines from this machine's files."""
@@ -467,6 +480,32 @@ class Machines(Service):
             filled=counted.get("filled"),
             machines=tuple(self._rows(here, exchange, state, counted.get("queued"), len(edits))),
         )
+
+    # How this machine reaches others by ssh: a setting that is its own, and never travels.
+
+    def set_way(self, machine: str, host: str, root: str) -> bool:
+        """Sets the way to a machine, or takes it away with an empty `host`; returns False for what is no host."""
+        if host and not _SSH_HOST.fullmatch(host):
+            return False
+        ways = {name: way for name, way in self._known_ways().items() if name != machine}
+        self._ways.write(ways | ({machine: {"host": host, "root": root}} if host else {}))
+        return True
+
+    def way_to(self, agent_id: str) -> Way | None:
+        """The way to an agent's home; None if that is here, or no way is known."""
+        home = self.workspace.elsewhere(self.workspace.registry.active().get(agent_id))
+        way = self._known_ways().get(home or "")
+        if not isinstance(way, dict) or not _SSH_HOST.fullmatch(str(way.get("host"))):  # a hand may have written it
+            return None
+        return Way(str(way["host"]), str(way.get("root") or ""))
+
+    def _known_ways(self) -> dict[str, Any]:
+        found = self._ways.read()
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def _ways(self) -> Record:
+        return Record(self.workspace.files, self.workspace.path / SHARE / "ssh.json")
 
     def states(self) -> dict[str, str]:
         """The state of each machine, by name; empty for a session of one machine."""
