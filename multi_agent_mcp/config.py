@@ -54,6 +54,8 @@ class Limits:
     tokens_per_task: int = 0
     """Budgets of each agent; 0: none."""
     edit_overlap_minutes: float = 240.0
+    return_minutes: float = 0.0
+    """After how long what nobody takes, or whose agent is gone, is somebody else's; 0: never."""
 
 
 @dataclass(frozen=True)

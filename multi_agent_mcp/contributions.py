@@ -52,6 +52,8 @@ QUESTIONS = {
     "commit_place": "where our server commits for the agent (agent's id)",
     "refusal": "why git does not work in the project as this user ()",
     "delivered": "what a task delivered, and whether it is merged (task's id)",
+    "offer": "sends to whoever is free (sender, draft)",
+    "taken": "who has a message that was sent to whoever is free (its id)",
     "claimable": "the task that an agent with nothing to do could claim (agent)",
 }
 """What a feature can be asked (`Feature.answers`)."""

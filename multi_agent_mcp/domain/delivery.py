@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.times import parse_time
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
 
-DeliveryState = Literal["queued", "stored", "rung", "submitted", "read"]
+DeliveryState = Literal["waiting", "queued", "stored", "rung", "submitted", "read"]
 
 
 class Delivery(NamedTuple):

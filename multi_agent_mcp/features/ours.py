@@ -373,6 +373,7 @@ OURS = (
     *_of_folder("repository", "reservations"),
     *(SESSIONS, PROOF),
     *_of_folder("repository", "worktrees"),
+    *_of_folder("pool", "free"),
     *_of_folder("pool", "pool"),
     USAGE,
     *_of_folder("telemetry", "telemetry"),

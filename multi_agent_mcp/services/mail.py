@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.entity import age, id8, is_name, new_message_id
@@ -178,6 +178,12 @@ class Outbox(Service):
         return self.workspace.mailbox(message.receiver_id)
 
 
+WHOEVER = "@"
+"""What a receiver begins with who is not known yet: `@role`, `@any`."""
+UNTAKEN: Final = "waiting"
+"""The delivery state of a message that waits for whoever becomes free."""
+
+
 class Sent(NamedTuple):
     """The result of sending. For a broadcast, `message_id` is the broadcast's id."""
 
@@ -186,7 +192,7 @@ class Sent(NamedTuple):
 
     @property
     def receiver_ids(self) -> list[str]:
-        return list(self.delivery)
+        return [agent_id for agent_id, outcome in self.delivery.items() if outcome.state != UNTAKEN]
 
     def as_answer(self) -> dict[str, Any]:
         delivery = {agent_id: outcome.as_answer() for agent_id, outcome in self.delivery.items()}
@@ -208,6 +214,10 @@ class Messages(Service):
 
         Raises as `compose`, and `StorageError`: then nothing was written.
         """
+        if (draft.receiver_id or "").startswith(WHOEVER):
+            sent: Sent | None = self.contributions.ask("offer", sender, draft)
+            if sent is not None:
+                return sent
         prepared = self.compose(sender, draft)
         if prepared.single:
             stored = self.outbox.store(prepared.missing, None)
@@ -226,7 +236,7 @@ class Messages(Service):
         """
         draft.require_sound(self.session.settings.limits.content_bytes)
         receivers = self._receivers(sender, draft)
-        messages = missing = self._messages(sender, draft, receivers)
+        messages = missing = self.drafted(sender, draft, receivers)
         if draft.idempotency_key is not None:
             messages, is_new = claim(self.workspace.files, draft.idempotency_key, messages)
             missing = messages if is_new else [message for message in messages if self._is_missing(message)]
@@ -234,15 +244,20 @@ class Messages(Service):
 
     def announced(self, prepared: PreparedMessages, stored: Sequence[Message]) -> Sent:
         """Rings for the stored messages; returns the delivery of every message, including those stored earlier."""
+        delivery = self.rung(stored)
+        for message in prepared.messages:
+            delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
+        first = prepared.messages[0]
+        return Sent(first.metadata.get("broadcast_id", first.id), delivery)
+
+    def rung(self, stored: Sequence[Message]) -> dict[str, Delivery]:
+        """Rings for messages that are stored; returns the deliveries."""
         delivery = self.outbox.announce(stored)
         if self.workspace.authority.here is not None:
             parcels = (Parcel(item.receiver_id, item.id, self._mailbox(item).path / file_name(item)) for item in stored)
             delivery |= remote_delivery(self.workspace, parcels)
         self.contributions.tell("sent", stored)
-        for message in prepared.messages:
-            delivery.setdefault(message.receiver_id, Delivery("stored", "already_sent"))
-        first = prepared.messages[0]
-        return Sent(first.metadata.get("broadcast_id", first.id), delivery)
+        return delivery
 
     def _receivers(self, sender: Agent, draft: Draft) -> list[str]:
         if draft.receiver_id is not None:
@@ -255,7 +270,8 @@ class Messages(Service):
             raise InvalidArguments("nobody_else")
         return others
 
-    def _messages(self, sender: Agent, draft: Draft, receivers: list[str]) -> list[Message]:
+    def drafted(self, sender: Agent, draft: Draft, receivers: Sequence[str]) -> list[Message]:
+        """The messages, one per receiver, neither signed nor stored."""
         now = self.clock()
         whole = new_message_id()
         # Only a broadcast has this key: forwarded metadata must not make a message a copy of another broadcast.
@@ -333,11 +349,15 @@ class DeliveryTracking(Service):
     """The delivery states of messages and notifications, for their senders and for people."""
 
     agents: Agents
+    contributions: Contributions
 
     def status(self, sender: Agent, item_id: str) -> dict[str, Any]:
         """The state and the time of each step, per receiver, of a message or broadcast that this agent sent, or of a
         notification that it caused. Raises `MessageNotFound`, or `Unauthorized` for another sender's."""
         copies = [item for _, item in self._found(item_id)]
+        taken: Mapping[str, Any] | None = self.contributions.ask("taken", item_id)
+        if not copies and taken is not None and taken["sender_id"] == sender.id:
+            return {"message_id": item_id, "receivers": {}, "taken_by": None, **_untaken(taken)}
         if not copies:
             raise MessageNotFound(message_id=item_id)
         mine = [item for item in copies if item.sender_id == sender.id]
@@ -345,6 +365,7 @@ class DeliveryTracking(Service):
             raise Unauthorized("not_sender", message_id=item_id)
         receivers = dict(zip(map(_receiver, mine), self.progress(mine), strict=True))
         answer: dict[str, Any] = {"message_id": item_id, "receivers": receivers}
+        answer |= {} if taken is None else {"taken_by": taken["taken_by"]}
         if len(mine) == 1 and mine[0].id == item_id:
             answer |= {"receiver_id": _receiver(mine[0]), **receivers[_receiver(mine[0])]}
         return answer
@@ -355,11 +376,17 @@ class DeliveryTracking(Service):
         found = self._found(item_id) or self._about_question(item_id)
         if item_id.startswith("hnd_"):
             return self._hand_off(item_id)
+        taken: Mapping[str, Any] | None = self.contributions.ask("taken", item_id)
+        if not found and taken is not None:
+            facts = {name: taken[name] for name in ("sender_id", "to", "path")}
+            return [{"id": item_id, "receiver_id": taken["to"], "message_type": "-", **facts, **_untaken(taken)}]
+        whom = {} if taken is None else {name: taken[name] for name in ("to", "taken_by", "taken_at")}
         return [
             {
                 "id": item.id,
                 "sender_id": item.sender_id,
                 "receiver_id": _receiver(item),
+                **whom,
                 **_kind(item),
                 **self._machines(item, progress["steps"]),
                 "path": str(path.relative_to(self.workspace.path)),
@@ -452,6 +479,11 @@ class DeliveryTracking(Service):
     def steps(self, item: Message | Notification) -> Sequence[Mapping[str, Any]]:
         """The log entries about a message or notification, oldest first."""
         return delivery_steps(self.workspace)(_receiver(item), item.id)
+
+
+def _untaken(offered: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of a message that nobody has taken."""
+    return {"state": UNTAKEN, "steps": [{"state": UNTAKEN, "at": offered["at"]}]}
 
 
 def delivery_steps(workspace: Workspace) -> Callable[[str, str], list[Mapping[str, Any]]]:
