@@ -542,7 +542,7 @@ def checks(context: SessionContext) -> None:
 
 def _approval_lines(texts: Texts, approval: Approval) -> Iterator[str]:
     if approval.state == "approved":
-        yield texts("checks.approved", by=approval.by, at=approval.at)
+        yield texts("checks.approved", by=approval.by, at=local_time(str(approval.at), texts))
     else:
         yield texts(f"checks.state.{approval.state}", names=", ".join(approval.changed))
 

@@ -232,7 +232,8 @@ def look_at_call(session_path: str, agent_id: str, event: Mapping[str, Any]) -> 
 
 def _may_be_ruled(session_path: str) -> bool:
     """Whether agents of the session may have rules (`services/team/rules.py`)."""
-    for name, words in (("session.yaml", (b"roles",)), ("agents.json", (b'"edits"', b'"commands"'))):
+    own = (b'"edits"', b'"commands"')
+    for name, words in (("session.yaml", (b"roles",)), ("agents.json", own), ("approved.json", own)):
         try:
             with open(f"{session_path}/{name}", "rb", opener=careful) as file:
                 data = file.read()

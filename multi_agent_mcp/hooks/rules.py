@@ -12,6 +12,7 @@ from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths
 from multi_agent_mcp.system.file_status import tree_of
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.config import Rules
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.hooks.answers import ToolCalls
     from multi_agent_mcp.services.team.rules import AgentRules
@@ -22,7 +23,10 @@ PATTERNS_SHOWN = 200
 def judge(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
     """Why a call must not be made: it runs a command that is denied, or edits what the agent may not edit."""
     rules: AgentRules = calls.contributions.service("agent_rules")
-    ruled = rules.of(agent)
+    return next(filter(None, (_why_not(calls, one, call) for one in rules.of(agent))), None)
+
+
+def _why_not(calls: ToolCalls, ruled: Rules, call: ToolCall) -> str | None:
     if call.command and ruled.deny and (found := denied_by(call.command, ruled.deny)) is not None:
         return calls.texts("hook.ruled_out", command=quoted(found))
     if not ruled.edits:

@@ -360,8 +360,9 @@ class Attention(Service):
         """The checks, or what else decides, are others than a person has approved."""
         with suppress(Refusal):
             settings = read_settings(self.workspace.settings_path)
-            approval = self.contributions.ask("approval") if settings.checks or settings.protected else None
-            if approval is not None and approval.state != "approved":
+            approval = self.contributions.ask("approval")
+            decides = settings.checks or settings.protected or settings.roles
+            if approval.state == "changed" or (decides and approval.state == "missing"):
                 names = ", ".join(approval.changed) or "-"
                 yield Item(
                     kind="checks_changed",

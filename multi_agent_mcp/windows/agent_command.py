@@ -241,7 +241,7 @@ def command_of(
     if "{mcp_config}" in template:
         words["mcp_config"] = requoted(shell, services.host_configurations.argument(agent))
     command = filled(template, words)
-    if (sandbox := services.agent_rules.of(agent).sandbox) is not None:
+    if (sandbox := services.agent_rules.sandbox(agent)) is not None:
         within = f"/bin/sh -c {quoted(shell, command)}" if is_compound(command) else command
         command = filled(sandbox, words).replace("{command}", within)
     require_text("command", command)

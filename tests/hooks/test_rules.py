@@ -55,6 +55,20 @@ def test_a_denied_command_is_not_run(services: Services, tree: Path) -> None:
     assert judged(services, tree, "Bash", command="git status") is None
 
 
+@pytest.mark.parametrize("lifted", ["roles: {}\n", "roles: [\n", "roles: {worker: {edits: ['**']}}\n"])
+def test_a_rule_that_was_approved_is_not_lifted_by_a_change_of_the_file(
+    services: Services, tree: Path, lifted: str
+) -> None:
+    settings = services.workspace.settings_path
+    settings.write_text("roles: {worker: {edits: ['docs/**'], commands: {deny: [curl]}}}\n")
+    services.approvals.approve()
+    settings.write_text(lifted)
+    services.agents.registry.update("worker-b", edits=["**"], commands={})
+    assert judged(services, tree, "Edit", who="worker-b", file_path="src/a.py") is not None
+    assert judged(services, tree, "Bash", who="worker-b", command="curl x") is not None
+    assert judged(services, tree, "Edit", who="worker-b", file_path="docs/a.md") is None
+
+
 def test_an_agents_own_rules_take_the_place_of_its_roles(services: Services, tree: Path) -> None:
     settings = services.workspace.settings_path
     settings.write_text("roles: {worker: {edits: ['docs/**'], commands: {deny: [curl]}}}\n")

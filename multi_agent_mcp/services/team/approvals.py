@@ -49,19 +49,31 @@ class Approvals(Service):
 
     def look(self) -> Approval:
         """The approval as it stands. Never raises: what cannot be read is not approved."""
-        record = self.workspace.approval.read()
-        if not isinstance(record, dict) or not isinstance(record.get("content"), dict):
-            return Approval("missing")
-        by, at, content = str(record.get("by")), str(record.get("at")), record["content"]
-        person, data = self.agents.known().get(by), _signed(by, at, content)
-        is_genuine = self.signatures.is_of(by, lambda key: is_data_signed_by(data, record.get("signature"), key))
-        if person is None or not _is_persons(person) or person.removed or not is_genuine:
+        if (record := self._genuine()) is None:
             return Approval("missing")
         try:
-            changed = tuple(_differing(content, self.content()))
+            changed = tuple(_differing(record["content"], self.content()))
         except Refusal:  # session.yaml cannot be read
             changed = ("session.yaml",)
-        return Approval("changed" if changed else "approved", by, at, changed)
+        return Approval("changed" if changed else "approved", str(record["by"]), str(record["at"]), changed)
+
+    def rules_of(self, agent: Agent) -> dict[str, Any] | None:
+        """The keys of the agent's rules as they were last approved; None if nothing was."""
+        if (record := self._genuine()) is None:
+            return None
+        own = record["content"].get("agents", {}).get(agent.id, {})
+        return {**record["content"].get("roles", {}).get(own.get("role", agent.role), {}), **own}
+
+    def _genuine(self) -> Mapping[str, Any] | None:
+        record = self.workspace.approval.read()
+        if not isinstance(record, dict) or not isinstance(record.get("content"), dict):
+            return None
+        by, at, content = str(record.get("by")), str(record.get("at")), record["content"]
+        person, data = self.agents.known().get(by), _signed(by, at, content)
+        if person is None or not _is_persons(person) or person.removed:
+            return None
+        is_genuine = self.signatures.is_of(by, lambda key: is_data_signed_by(data, record.get("signature"), key))
+        return record if is_genuine else None
 
     def content(self) -> dict[str, Any]:
         """What is signed, as JSON values. Raises as `read_settings`."""

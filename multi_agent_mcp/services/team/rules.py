@@ -3,16 +3,19 @@ role, and how far its host holds it to them."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from multi_agent_mcp.config import RULES, Rules, parse_rules, read_settings
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.team.approvals import Approvals
 
 Hold = Literal["enforced", "advised", "impossible"]
 NEEDS_TRUST = "codex"
@@ -23,14 +26,28 @@ NEEDS_TRUST = "codex"
 class AgentRules(Service):
     """The rules of one session's agents."""
 
-    def of(self, agent: Agent) -> Rules:
-        """The agent's rules; its own take the place of its role's, key by key. Raises as `read_settings`."""
-        roles = read_settings(self.workspace.settings_path).roles
-        own = {key: agent.extra[key] for key in RULES if key in agent.extra}
-        return parse_rules({**roles.get(agent.role, {}), **own}, agent.id)
+    approvals: Approvals
+
+    def of(self, agent: Agent) -> tuple[Rules, ...]:
+        """The rules that hold for the agent, each by itself: those that are there now, in which its own take the place
+        of its role's, key by key; and those that a person approved last. So nobody lifts its own by a change of a file,
+        or by a session.yaml that cannot be read."""
+        found = []
+        with suppress(Refusal):
+            roles = read_settings(self.workspace.settings_path).roles
+            own = {key: agent.extra[key] for key in RULES if key in agent.extra}
+            found.append(parse_rules({**roles.get(agent.role, {}), **own}, agent.id))
+        if (approved := self.approvals.rules_of(agent)) is not None:
+            with suppress(Refusal):
+                found.append(parse_rules(approved, agent.id))
+        return tuple(dict.fromkeys(found))
+
+    def sandbox(self, agent: Agent) -> str | None:
+        """The command around its host's: the approved one before that which stands there."""
+        return next((rules.sandbox for rules in reversed(self.of(agent)) if rules.sandbox is not None), None)
 
     def held(self, agent: Agent) -> dict[str, Hold]:
-        """How far the agent is held to each of its rules, as far as that is known here. Raises as `of`."""
+        """How far the agent is held to each of its rules, as far as that is known here."""
         rules, command = self.of(agent), agent.command or ""
         host = host_named(Path(next(iter(command.split()), "")).name) or host_named(agent.declared_host)
         has_hooks = host is not None and "{mcp_config}" in command
@@ -38,8 +55,8 @@ class AgentRules(Service):
         by_hook = by_hook if has_hooks else "impossible"
         edits: Hold = "advised" if has_hooks else "impossible"  # no hook can tell all that a shell writes
         found: dict[str, tuple[object, Hold]] = {
-            "edits": (rules.edits, edits),
-            "commands": (rules.deny, by_hook),
-            "sandbox": (rules.sandbox, "enforced" if command else "impossible"),
+            "edits": (any(one.edits for one in rules), edits),
+            "commands": (any(one.deny for one in rules), by_hook),
+            "sandbox": (self.sandbox(agent), "enforced" if command else "impossible"),
         }
         return {name: hold for name, (ruled, hold) in found.items() if ruled}
