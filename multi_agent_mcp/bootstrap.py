@@ -24,9 +24,9 @@ from multi_agent_mcp.wiring import Services
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.domain.question import Asked
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.hub.relay import Relay

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.diagnosis import Diagnosis
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
+    from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.domain.question import Asked
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
@@ -68,7 +68,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.team.rules import AgentRules
     from multi_agent_mcp.services.team.statement import Statements
     from multi_agent_mcp.services.team.workplaces import Workplaces
-    from multi_agent_mcp.services.turn.next_action import AnswerAction, Briefings, ChatAction, NextAction
+    from multi_agent_mcp.services.turn.answering import AnswerAction
+    from multi_agent_mcp.services.turn.briefing import Briefings
+    from multi_agent_mcp.services.turn.chat_action import ChatAction
+    from multi_agent_mcp.services.turn.next_action import NextAction
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.turn.reminders import Reminders
     from multi_agent_mcp.services.upkeep import Upkeep
@@ -172,10 +175,10 @@ class ByName:
     )
     supervision: Supervision = made(".services.overview.supervision:Supervision")
     next_action: NextAction = made(".services.turn.next_action:NextAction")
-    answering: AnswerAction = made(".services.turn.next_action:AnswerAction")
-    briefings: Briefings = made(".services.turn.next_action:Briefings")
+    answering: AnswerAction = made(".services.turn.answering:AnswerAction")
+    briefings: Briefings = made(".services.turn.briefing:Briefings")
     reports: Reports = made(".services.turn.reading:Reports", derived="derived_notices")
-    chat_action: ChatAction = made(".services.turn.next_action:ChatAction")
+    chat_action: ChatAction = made(".services.turn.chat_action:ChatAction")
     attention: Attention = made(
         ".services.attention:Attention",
         look_at="pane_notifier.host",

@@ -25,7 +25,8 @@ from multi_agent_mcp.cli.rendering import (
 )
 from multi_agent_mcp.cli.watch import choice_words, choices, kind_words, likeness, said
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.question import Answered, Dialog, Question
+from multi_agent_mcp.domain.dialog import Answered, Dialog
+from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.text import display_id, one_line, shortened
 from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments, NotAnswered, Refusal

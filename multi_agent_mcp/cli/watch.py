@@ -37,7 +37,7 @@ from multi_agent_mcp.cli.rendering import (
     words_of_code,
 )
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.question import Choice, Dialog
+from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import local_zone

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 from zlib import crc32
 
+from multi_agent_mcp.domain.json_lines import name_of, value_at
 from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.domain.text import name_of, value_at
 from multi_agent_mcp.domain.times import format_time, moment_of, parse_time
 
 AGENT_LIMITED = "agent_limited"

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
+from multi_agent_mcp.domain.json_lines import newest_first
 from multi_agent_mcp.domain.proof import REVIEW, checks_in, commit_in, how_proven, is_review, reviewer_of, reviews_in
-from multi_agent_mcp.domain.text import newest_first, quoted
+from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import (
     AgentNotFound,

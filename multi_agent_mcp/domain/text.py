@@ -2,17 +2,13 @@
 
 Control characters command terminals; bidirectional and invisible characters, and Unicode's tags, display something
 other than what is written; look-alike letters make one name appear as another.
-
-Lines of JSON are read here, too.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 from unicodedata import category, east_asian_width, normalize
 
 from multi_agent_mcp.domain.entity import is_name
@@ -169,59 +165,3 @@ def width(character: str) -> int:
     if not character.isascii() and category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1
-
-
-# Lines of JSON: those of hosts' own files, which may hold anything, and ours, one object each, newer ones after older
-# ones.
-
-NAME_CHARACTERS = 100
-
-
-def parsed(line: bytes | str) -> Any:
-    """The value of a line of JSON; None for anything else."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-
-
-def value_at(line: object, path: str) -> Any:
-    """The value at a dotted path in nested mappings; None if there is none."""
-    for name in path.split("."):
-        if not isinstance(line, Mapping):
-            return None
-        line = line.get(name)
-    return line
-
-
-def name_of(value: object) -> str | None:
-    """A short name from a host's file, such as a model's; None for anything else."""
-    return value[:NAME_CHARACTERS] if isinstance(value, str) and value.isprintable() and value else None
-
-
-def newest_first(blocks: Iterable[bytes], *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:
-    """Yields the objects in a file, the last one first; `blocks` are its pieces, also the last one first, and are taken
-    only as far as needed. With `needles`, only those whose lines contain one of these bytes, and never those that
-    contain `without`. Other lines are not parsed. Invalid lines are skipped."""
-    for line in _last_line_first(blocks):
-        if (
-            not line
-            or (needles and not any(needle in line for needle in needles))
-            or (without is not None and without in line)
-        ):
-            continue
-        if isinstance(found := parsed(line), dict):
-            yield found
-
-
-def _last_line_first(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    pieces: list[bytes] = []  # of the line whose beginning has not come yet, the last one first
-    for block in blocks:
-        first, newline, rest = block.partition(b"\n")
-        if newline:
-            *lines, end = rest.split(b"\n")
-            yield b"".join((end, *reversed(pieces)))
-            yield from reversed(lines)
-            pieces = []
-        pieces.append(first)
-    yield b"".join(reversed(pieces))

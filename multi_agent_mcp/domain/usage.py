@@ -10,7 +10,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from multi_agent_mcp.domain.text import name_of, value_at
+from multi_agent_mcp.domain.json_lines import name_of, value_at
 from multi_agent_mcp.domain.times import moment_of
 
 COUNTED = ("input", "output", "cache_read", "cache_write")

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
     from multi_agent_mcp.contributions import Contributions
+    from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.message import Conversation
-    from multi_agent_mcp.domain.question import Asked
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
     from multi_agent_mcp.domain.delivery import Delivery, Due, FirstPrompt
-    from multi_agent_mcp.domain.question import Asked
+    from multi_agent_mcp.domain.dialog import Asked
 
 logger = logging.getLogger(__name__)
 

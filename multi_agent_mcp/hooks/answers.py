@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
-    from multi_agent_mcp.services.turn.next_action import Briefings
+    from multi_agent_mcp.services.turn.briefing import Briefings
     from multi_agent_mcp.services.usage.limits import Limits
 
 # What `hook` keeps between its runs: which mail and notifications it has announced, and what it knows of the agent's

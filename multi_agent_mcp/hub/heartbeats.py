@@ -14,8 +14,8 @@ from typing import Any
 
 from nats.aio.msg import Msg
 
+from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.entity import is_name
-from multi_agent_mcp.domain.question import Asked
 from multi_agent_mcp.domain.times import format_time, json_values, now
 from multi_agent_mcp.hub.sizes import BEAT_BYTES
 from multi_agent_mcp.hub.stream import Hub

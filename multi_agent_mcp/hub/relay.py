@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from filelock import Timeout
 
-from multi_agent_mcp.domain.question import Asked
+from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
 from multi_agent_mcp.hub.administration import shares_of

@@ -40,7 +40,8 @@ from multi_agent_mcp.system.file_status import Memory, TreeState, signature_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
-    from multi_agent_mcp.domain.question import Dialog, Question
+    from multi_agent_mcp.domain.dialog import Dialog
+    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.mail import DeliveryTracking
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.supervision import (

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from multi_agent_mcp.domain.entity import new_id
-from multi_agent_mcp.domain.text import newest_first
+from multi_agent_mcp.domain.json_lines import newest_first
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import Reason, StorageError
 from multi_agent_mcp.store.authority import HUB, NOW

@@ -16,7 +16,7 @@ from typing import Any
 from multi_agent_mcp.config import child_environment, expanded, python, read_environment
 from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSession
 from multi_agent_mcp.domain.delivery import OFFLINE
-from multi_agent_mcp.domain.question import Dialog
+from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.doorbell.tmux.client import Answer, Server, own_pane, pane_place, require_tmux, withheld
 from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, Profile, load_profiles, recognise
 from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topic

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from multi_agent_mcp.cli.main import app
-from multi_agent_mcp.domain.question import Dialog
+from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.wiring import Services

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.question import Asked, Choice, Dialog
+from multi_agent_mcp.domain.dialog import Asked, Choice, Dialog
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.services.attention import Item, Panes

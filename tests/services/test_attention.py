@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.question import Choice, Dialog
+from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.services.attention import Attention, Item, RecentAttention
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, Finding
 from multi_agent_mcp.services.overview.supervision import Slot

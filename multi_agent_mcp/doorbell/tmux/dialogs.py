@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from multi_agent_mcp.domain.question import Answered, Choice, Dialog
+from multi_agent_mcp.domain.dialog import Answered, Choice, Dialog
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT

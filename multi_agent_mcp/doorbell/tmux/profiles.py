@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from multi_agent_mcp.config import NOT_YAML, load_yaml
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.question import Choice
+from multi_agent_mcp.domain.dialog import Choice
 from multi_agent_mcp.hosts import descriptions
 from multi_agent_mcp.system.process import Foreground, Process, foreground
 

@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.agent import Agent, AgentSession, Execution
 from multi_agent_mcp.domain.entity import is_entity_id, new_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.question import Dialog, Question
+from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import Reason, StorageError
@@ -38,6 +38,7 @@ from multi_agent_mcp.system.ownership import is_trusted, own_users, user_name
 
 if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
+    from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.domain.entity import Entity
     from multi_agent_mcp.features import Kind
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices

@@ -13,8 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.domain.agent import Agent, AgentSession, OwnerWait, in_tree_order
+from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.entity import age, fields_of
-from multi_agent_mcp.domain.question import Asked, Question
 from multi_agent_mcp.domain.task import TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import format_time, from_timestamp, json_values, local_zone, parse_time
@@ -26,6 +26,7 @@ from multi_agent_mcp.texts import Texts, catalogue
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.notification import Notification
+    from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.stuck import Stuck
     from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import DIED, PURPOSES, Agent, AgentSession, nearest_superior
 from multi_agent_mcp.domain.delivery import FirstPrompt
-from multi_agent_mcp.domain.question import Asked, Dialog, owing_agents
+from multi_agent_mcp.domain.dialog import Asked, Dialog
+from multi_agent_mcp.domain.question import owing_agents
 from multi_agent_mcp.domain.stuck import (
     AGENT_STUCK,
     DIALOG,

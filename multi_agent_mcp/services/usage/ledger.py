@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.config import home_of
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.entity import is_name
+from multi_agent_mcp.domain.json_lines import parsed, value_at
 from multi_agent_mcp.domain.limit import LimitReader, LimitRules, LimitSeen
-from multi_agent_mcp.domain.text import parsed, value_at
 from multi_agent_mcp.domain.times import from_timestamp, local_zone
 from multi_agent_mcp.domain.usage import Response, Tokens, Unreadable, UsageRow, UsageRules
 from multi_agent_mcp.hosts import host_named

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
+from multi_agent_mcp.domain.json_lines import parsed, value_at
 from multi_agent_mcp.domain.limit import (
     OFF,
     ON_LIMIT,
@@ -22,7 +23,6 @@ from multi_agent_mcp.domain.limit import (
     limited_notice,
     until_said,
 )
-from multi_agent_mcp.domain.text import parsed, value_at
 from multi_agent_mcp.domain.times import in_zone, parse_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named

@@ -14,7 +14,7 @@ import pytest
 from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery, Due
-from multi_agent_mcp.domain.question import Asked
+from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.doorbell.channels import NotifyCommand, default_chain
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.environment import PASSKEY

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.question import Answered, Dialog
+from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.doorbell.tmux import dialogs
 from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.question import Dialog
+from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.doctor.tree import Finding

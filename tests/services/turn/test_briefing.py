@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from multi_agent_mcp.domain.agent import HAND_OFF_CHARACTERS
-from multi_agent_mcp.services.turn.next_action import BRIEFING_CHARACTERS
+from multi_agent_mcp.services.turn.briefing import BRIEFING_CHARACTERS
 from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
