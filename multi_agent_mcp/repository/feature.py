@@ -30,6 +30,11 @@ RESERVATIONS = Feature(
         ),
         "release": Command("Files", ".repository.commands:release", "End a reservation."),
     },
+    endpoints=(
+        Endpoint("GET", "/files", ".repository.page:files"),
+        Endpoint("POST", "/reservations/{reservation_id}/release", ".repository.page:release"),
+    ),
+    pages=("files",),
     checks={"reservations": ".repository.reservations:check"},
     judges=(".repository.reservations:judge",),
     watched=(".repository.views:watched",),
@@ -58,7 +63,10 @@ WORKTREES = Feature(
     },
     operations=("worktrees", "merging"),
     commands={"workspace": Command("Files", ".repository.commands:workspace", "Worktrees: add, list, merge, remove.")},
-    endpoints=(Endpoint("POST", "/tasks/{task_id}/merge", ".repository.views:merge"),),
+    endpoints=(
+        Endpoint("GET", "/worktrees", ".repository.page:worktrees"),
+        Endpoint("POST", "/tasks/{task_id}/merge", ".repository.page:merge"),
+    ),
     checks={"worktrees": ".repository.views:check_worktrees"},
     attention={"kept": 170, "uncommitted": 175},
     items=(".repository.views:kept", ".repository.views:uncommitted"),

@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.repository.edits import Edits
-    from multi_agent_mcp.repository.merging import Merging
     from multi_agent_mcp.repository.reservation import FileEdit
     from multi_agent_mcp.repository.reservations import Reservations
     from multi_agent_mcp.repository.worktrees import Worktrees
     from multi_agent_mcp.services.attention import Attention
     from multi_agent_mcp.services.doctor.tree import CheckContext, Finding
     from multi_agent_mcp.texts import Texts
-    from multi_agent_mcp.web.request import ApiRequest
     from multi_agent_mcp.wiring import Services
 
 WATCHED = 8
@@ -76,19 +74,6 @@ def worktree(services: Services, agent: Agent) -> dict[str, Any]:
     """An agent's worktree, if it has one."""
     known: Worktrees = services.worktrees
     return {"workspace": next((row for row in known.rows() if row["agent_id"] == agent.id), None)}
-
-
-def merge(call: ApiRequest) -> dict[str, Any]:
-    """Merges what a done task delivered; `merged` is false if that conflicts, in these files: its author is told."""
-    merging: Merging = call.services.merging
-    merged = merging.merge(call.me, call.services.task_changes.get(call.path["task_id"]))
-    return {
-        "merged": merged.commit is not None,
-        "was_there": merged.was_there,
-        "commit": merged.commit,
-        "conflicts": list(merged.conflicts),
-        "agent_id": merged.delivery.agent_id,
-    }
 
 
 def kept(attention: Attention, _person: Agent) -> Iterator[Item]:

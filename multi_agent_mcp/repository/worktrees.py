@@ -457,12 +457,14 @@ class Worktrees(Service):
         """All worktrees with their states and deliveries, for commands and the console. One whose state git does not
         tell has the reason as `problem`."""
         deliveries = self.delivery_records.all()
-        return [self._row(one, [done for done in deliveries if done.agent_id == one.agent_id]) for one in self.all()]
+        merged = self._merged(deliveries)
+        of: dict[str, list[dict[str, Any]]] = {}
+        for one in deliveries:
+            is_merged = one.ahead != 0 and one.commit in merged
+            of.setdefault(one.agent_id, []).append({"task_id": one.task_id, "commit": one.commit, "merged": is_merged})
+        return [self._row(one, of.get(one.agent_id, [])) for one in self.all()]
 
-    def _row(self, worktree: Worktree, deliveries: list[Delivery]) -> dict[str, Any]:
-        delivered = [
-            {"task_id": one.task_id, "commit": one.commit, "merged": self.is_merged(one)} for one in deliveries
-        ]
+    def _row(self, worktree: Worktree, delivered: list[dict[str, Any]]) -> dict[str, Any]:
         row = {**asdict(worktree), "delivered": delivered}
         try:
             state = self.state(worktree)
@@ -479,6 +481,16 @@ class Worktrees(Service):
             git(self.project, "merge-base", "--is-ancestor", delivery.commit, "HEAD")
             return True
         return False
+
+    def _merged(self, deliveries: list[Delivery]) -> set[str]:
+        """As `is_merged` of many by two calls of git: the commits that the project's branch has."""
+        commits = dict.fromkeys(one.commit for one in deliveries)
+        if not commits:
+            return set()
+        asked = ("rev-list", "--no-walk", "--ignore-missing", *commits)
+        with suppress(GitFailed):
+            return set(git(self.project, *asked).split()) - set(git(self.project, *asked, "--not", "HEAD").split())
+        return set()
 
     def to_merge(self) -> list[str]:
         """The done tasks whose delivered commit the project's branch does not have. One call of git. Raises

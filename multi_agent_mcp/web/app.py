@@ -352,6 +352,7 @@ PAGES = (
     "board",
     "agents",
     "machines",
+    "files",
     "messages",
     "conversations",
     "timeline",

@@ -13,7 +13,10 @@ from multi_agent_mcp.texts import CONSOLE, PEOPLE, catalogue
 from tests.end_to_end.support import PATIENCE_SECONDS
 from tests.web.support import Web
 
-PAGES = ("board", "agents", "messages", "conversations", "timeline", "executions", "stats", "health", "search")
+PAGES = (
+    *("board", "agents", "files", "messages", "conversations", "timeline"),
+    *("executions", "stats", "health", "search"),
+)
 DESK = (1280, 800)
 PHONE = (390, 844)
 Theme = Literal["light", "dark"]

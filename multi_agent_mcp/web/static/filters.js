@@ -9,7 +9,7 @@ const PAUSE = 250; // milliseconds of typing before the list follows
 // The chosen values, without those that are empty.
 export const chosen = (names) => Object.fromEntries([...new URLSearchParams(location.search)].filter(([name, value]) => value && names.includes(name)));
 
-// `fields` maps each name to ["words"], ["agent", label, empty], ["superior"] or ["choice", label, [[value, words], …]].
+// `fields` maps each name to ["words", label?], ["agent", label, empty], ["superior"] or ["choice", label, [[value, words], …]].
 export function filters(place, fields, changed) {
   const names = Object.keys(fields);
   const clear = h("button", { type: "button", class: "ghost", onclick: () => { for (const name of names) controls[name].value = ""; set(Object.fromEntries(names.map((name) => [name, ""]))); } }, icon("close"), t("filter.clear"));
@@ -36,7 +36,7 @@ export function filters(place, fields, changed) {
 }
 
 function control(name, [kind, label, given], value, set) {
-  if (kind === "words") return words(name, value, set);
+  if (kind === "words") return words(name, value, set, label ?? t("filter.words"));
   if (kind === "agent") return agentField({ name, value, label, empty: label, chosen: set });
   const select = h("select", { name, "aria-label": label, onchange: () => set(select.value) });
   const fill = (options) => {
@@ -54,9 +54,9 @@ function control(name, [kind, label, given], value, set) {
   return select;
 }
 
-function words(name, value, set) {
+function words(name, value, set, label) {
   let pause = null;
-  const field = h("input", { type: "text", name, value, placeholder: t("filter.words"), "aria-label": t("filter.words"), autocomplete: "off", maxlength: 200 });
+  const field = h("input", { type: "text", name, value, placeholder: label, "aria-label": label, autocomplete: "off", maxlength: 200 });
   field.addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(() => set(field.value.trim()), PAUSE); });
   return field;
 }

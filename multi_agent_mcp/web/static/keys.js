@@ -5,7 +5,7 @@ import { h, t } from "./core.js";
 import { dialog } from "./dialogs.js";
 import { openPalette } from "./palette.js";
 
-const EVERY_PAGE = { b: "board", a: "agents", m: "messages", c: "conversations", l: "timeline", e: "executions", s: "stats", h: "health" };
+const EVERY_PAGE = { b: "board", a: "agents", f: "files", m: "messages", c: "conversations", l: "timeline", e: "executions", s: "stats", h: "health" };
 export const PAGES = Object.fromEntries(Object.entries(EVERY_PAGE).filter(([, page]) => document.querySelector(`.rail [href="/${page === "board" ? "" : page}"]`)));
 const SOON = 1500; // milliseconds between `g` and the page's letter
 

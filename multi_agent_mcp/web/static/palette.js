@@ -11,6 +11,7 @@ import { compose } from "./writing.js";
 const PAUSE = 150; // milliseconds of typing before tasks are asked for
 const AGENTS = 6;
 const TASKS = 6;
+const FILES = 4;
 let team = [];
 whenTeamChanges((now) => { team = now; });
 
@@ -26,6 +27,15 @@ const actions = () => [
 
 const words = (text) => text.normalize("NFKC").toLowerCase();
 const fits = (item, sought) => words(sought).split(/\s+/).every((word) => words(`${item.text} ${item.also ?? ""}`).includes(word));
+
+// The files that are edited or reserved now, by words of their paths.
+async function files(sought) {
+  if (!facts.features.includes("reservations")) return [];
+  const found = await api(`/files${query({ words: sought, limit: FILES })}`);
+  const paths = [...found.files.map(({ path, edited_by }) => [path, edited_by.map(({ agent_id }) => agent_id).join(", ")]),
+    ...found.reservations.slice(0, FILES).map(({ patterns, agent_id }) => [patterns.join(", "), agent_id])];
+  return paths.map(([path, hint]) => ({ text: visible(path), sign: icon("files"), hint, act: go(`/files${query({ words: sought })}`) }));
+}
 
 export function openPalette() {
   if (document.querySelector("dialog[open]")) return;
@@ -66,9 +76,9 @@ export function openPalette() {
     clearTimeout(pause);
     if (sought.length < 2) return;
     pause = setTimeout(async () => {
-      const { columns } = await api(`/tasks${query({ words: sought, limit: TASKS })}`);
+      const [{ columns }, paths] = await Promise.all([api(`/tasks${query({ words: sought, limit: TASKS })}`), files(sought)]);
       const tasks = columns.flatMap((column) => column.tasks).slice(0, TASKS).map((task) => ({ text: visible(task.title), sign: statusChip(task.status), hint: task.assignee_id, act: go(`/#${task.task_id}`), closes: facts.page === "board" }));
-      if (mine === turn && box.isConnected) show([...found.slice(0, -1), ...tasks, found.at(-1)]);
+      if (mine === turn && box.isConnected) show([...found.slice(0, -1), ...tasks, ...paths, found.at(-1)]);
     }, PAUSE);
   };
   field.addEventListener("input", look);

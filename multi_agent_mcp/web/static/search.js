@@ -1,8 +1,9 @@
 // What was found of the words in the address: each result opens where it stands.
 
-import { age, api, chip, face, h, query, t, visible } from "./core.js";
+import { age, api, chip, face, facts, h, icon, query, t, visible } from "./core.js";
 
 const PAGE = 50;
+const FILES = 5;
 const AGAIN = 300; // milliseconds until the page asks again while the index is made: the first search reads everything
 const words = new URLSearchParams(location.search).get("q") ?? "";
 const list = document.getElementById("results");
@@ -23,8 +24,9 @@ async function look() {
   list.setAttribute("aria-busy", "true");
   try {
     const answer = await found();
-    list.replaceChildren(...answer.results.map((found) => result(found, answer.words)));
-    say(answer.results.length ? "" : t("search.nothing"));
+    const paths = await files(answer.words);
+    list.replaceChildren(...paths, ...answer.results.map((found) => result(found, answer.words)));
+    say(list.firstChild ? "" : t("search.nothing"));
     more.hidden = !answer.more || wanted > PAGE;
   } catch (error) {
     say(error.message);
@@ -41,6 +43,17 @@ async function found() {
     say(t(total ? "search.reading_of" : "search.reading", { count, total }));
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
   }
+}
+
+// The files whose path has the words, that are edited or reserved now.
+async function files(looked) {
+  if (!looked.length || !facts.features.includes("reservations")) return [];
+  const found = await api(`/files${query({ words: looked.join(" "), limit: FILES })}`);
+  const rows = [...found.files.map(({ path, at, edited_by }) => [path, edited_by.map(({ agent_id }) => agent_id), at]),
+    ...found.reservations.slice(0, FILES).map(({ patterns, agent_id, created_at }) => [patterns.join(", "), [agent_id], created_at])];
+  return rows.map(([path, agents, at]) => h("li", null, h("a", { href: `/files${query({ words: looked.join(" ") })}` }, icon("files"),
+    h("span", { class: "first" }, chip("kind", t("page.files")), h("bdi", null, marked(visible(path), looked))), age(at),
+    h("span", { class: "second" }, h("bdi", null, agents.join(", "))))));
 }
 
 function say(text) {

@@ -30,12 +30,13 @@ function tellOfDecision(task, approve) {
   else toast(t(task.status === "done" ? "review.done" : "review.approved", words));
 }
 
-async function merge(task) {
+// Merges what a task delivered, and says what became of it.
+export async function merge(task) {
   await attempt(async () => {
     const came = await api(`/tasks/${task.task_id}/merge`, {});
     const words = { title: titleOf(task), agent: came.agent_id, commit: came.commit?.slice(0, 10), files: visible(came.conflicts.join(", ")) };
     toast(t(came.merged ? (came.was_there ? "review.was_merged" : "review.merged") : "review.conflicts", words), came.merged ? "good" : "bad");
-    await lookAgain(["tasks"]);
+    await lookAgain(["tasks", "files"]);
   });
 }
 

@@ -1,0 +1,94 @@
+// The team's files: who edits what, what is reserved, the worktrees with what is to be merged.
+
+import { age, agentLink, api, at, attempt, chip, facts, h, query, statusChip, t, toast, visible } from "./core.js";
+import { chosen, filters } from "./filters.js";
+import { keyed } from "./lists.js";
+import { lookAgain, watch } from "./live.js";
+import { merge } from "./task_acts.js";
+
+const SHOWN = 100;
+const PAUSE = 5000; // milliseconds between two looks at the worktrees, each of which asks git about every one
+const place = document.getElementById("files");
+const words = () => chosen(["words"]).words ?? "";
+
+// A table that is there while it has rows; returns what fills it.
+function table(title, head, keyOf, row) {
+  const note = h("p", { class: "hint", hidden: true });
+  const body = h("tbody");
+  const titles = head.map(([text]) => text);
+  const section = h("section", { hidden: true }, h("h2", null, title), note, h("div", { class: "scroll" }, h("table", { class: "plain files" },
+    h("thead", null, h("tr", null, head.map(([text, hint]) => h("th", { scope: "col", title: hint }, text)))), body)));
+  place.append(section);
+  return (items, said = "") => {
+    section.hidden = !items.length;
+    note.hidden = !said;
+    note.textContent = said;
+    keyed(body, items, keyOf, (item) => h("tr", null, row(item).map((cell, index) => h("td", { "data-title": titles[index] }, cell))));
+    empty.hidden = [...place.querySelectorAll("section")].some((one) => !one.hidden);
+    empty.textContent = t(words() ? "files.not_found" : "files.nothing");
+    place.setAttribute("aria-busy", "false");
+  };
+}
+
+const path = (name) => h("bdi", { class: "path" }, visible(name));
+const task = (id, title) => h("a", { href: `/#${id}` }, h("bdi", null, visible(title)));
+
+const empty = h("p", { class: "empty", hidden: true });
+place.append(empty);
+
+const looks = [];
+
+if (facts.features.includes("reservations")) {
+  const edited = table(t("files.edited"), [[t("files.path")], [t("files.by")], [t("files.at")]], (file) => `${file.path} ${file.at}`, (file) => [
+    h("div", { class: "marks" }, path(file.path), file.shared_by.length > 0 && chip("pending", t("files.several"))),
+    h("div", { class: "marks" }, file.edited_by.map((one) => h("span", { class: file.shared_by.includes(one.agent_id) ? "at-work" : "" }, agentLink(one.agent_id)))),
+    age(file.at)]);
+  const reserved = table(t("files.reservations"), [[t("files.patterns")], [t("files.holder")], [t("files.until")], [t("files.reason")], [""]], (one) => one.reservation_id, (one) => [
+    one.patterns.map((pattern) => h("div", null, path(pattern))), agentLink(one.agent_id),
+    one.expires_at ? at(one.expires_at) : t("files.lasting"),
+    h("bdi", null, visible(one.reason)),
+    facts.acts && h("button", { type: "button", class: "ghost", "data-mark": "release", onclick: () => release(one) }, t("files.release"))]);
+  looks.push(watch(["files", "tasks"], async () => {
+    const found = await api(`/files${query({ words: words(), limit: SHOWN })}`);
+    edited(found.files, found.total > found.files.length ? t("files.edited_of", { n: found.files.length, total: found.total }) : "");
+    reserved(found.reservations);
+  }));
+}
+
+const release = (one) => attempt(async () => {
+  await api(`/reservations/${one.reservation_id}/release`, {});
+  toast(t("files.released", { patterns: one.patterns.join(", ") }));
+  await lookAgain(["files"]);
+});
+
+if (facts.features.includes("worktrees")) {
+  let all = [];
+  let looked = 0;
+  let later = null;
+  const worktrees = table(t("files.worktrees"), [[t("files.agent")], [t("files.branch")], [t("files.ahead"), t("files.ahead_hint")], [t("files.behind"), t("files.behind_hint")], [t("files.dirty")], [t("files.delivered")]], (one) => one.agent_id, (one) => [
+    agentLink(one.agent_id), h("bdi", { class: "path", title: visible(one.path) }, visible(one.branch)),
+    ...(one.problem ? [h("span", { class: "reason" }, visible(one.problem)), "", ""] : [number(one.ahead), number(one.behind), number(one.dirty.length, one.dirty.join("\n"))]),
+    [h("ul", { class: "links" }, one.delivered.map(delivered)), one.merged > 0 && h("small", { class: "hint" }, t("files.merged", { n: one.merged }))]]);
+  const draw = () => worktrees(all.filter(fits));
+  const delivered = (one) => h("li", { class: "marks" }, statusChip(one.status), task(one.task_id, one.title),
+    one.is_ready && facts.acts && h("button", { type: "button", class: "good", "data-mark": `merge-${one.task_id}`, onclick: async () => { looked = 0; await merge(one); } }, t("review.merge")));
+  const look = watch(["files", "tasks"], async () => {
+    clearTimeout(later);
+    const rest = looked + PAUSE - Date.now();
+    if (rest > 0) { later = setTimeout(look, rest); return; }
+    looked = Date.now();
+    all = (await api("/worktrees")).worktrees;
+    draw();
+  });
+  looks.push(draw);
+  addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") look(); }); // git tells nobody
+}
+
+const number = (value, names = "") => h("span", { class: value ? "" : "none", title: visible(names) || undefined }, value || "–");
+
+function fits(one) {
+  const said = [one.agent_id, one.branch, one.path, ...one.dirty, ...one.delivered.map(({ title }) => title)].join(" ").toLowerCase();
+  return words().toLowerCase().split(/\s+/).every((word) => said.includes(word));
+}
+
+filters(document.getElementById("filters"), { words: ["words", t("files.words")] }, () => { for (const look of looks) look(); });

@@ -1,0 +1,62 @@
+"""The page Files in a real browser: who edits what, reservations, worktrees, and what can be done about them."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.wiring import Services
+from tests.web.browser.test_review import TITLE, delivered, services  # noqa: F401 - fixtures
+from tests.web.browsing import DESK, PHONE, Person
+
+
+def edit(services: Services, agent_id: str, *paths: str) -> None:  # noqa: F811
+    project = services.workspace.root.parent
+    services.edits.note(agent_id, [str(project / path) for path in paths], str(project))
+
+
+def test_files_show_conflicts_first_are_found_by_words_released_and_merged(
+    services: Services,  # noqa: F811
+    delivered: Task,  # noqa: F811
+    person: Person,
+) -> None:
+    owner, page = services.agents.owner(), person.page
+    services.deliveries.decide(owner, delivered.id, approve=True)
+    edit(services, "worker-a", "pyproject.toml", "src/one.py")
+    edit(services, "admin", "src/one.py", "src/<img src=x onerror=alert(1)>.py")
+    services.reservations.reserve(services.agents.get("admin"), ["src/db/**"], reason="The schema changes.")
+    person.visit("files")
+    edited, reserved, worktrees = (page.locator("#files section").nth(index) for index in range(3))
+    expect(edited.locator("tbody tr")).to_have_count(3)
+    expect(reserved.locator("tbody tr")).to_contain_text("src/db/**")
+    for size in (DESK, PHONE):
+        person.turn(size)
+        person.leave_picture(f"files-{person.width}")
+        assert person.look("sideways") <= 0
+    person.turn(DESK)
+    reserved.locator('[data-mark="release"]').click()
+    expect(reserved).to_be_hidden()
+    assert services.reservations.open() == []
+    row = worktrees.locator("tbody tr")
+    expect(row).to_contain_text("mam/")
+    expect(row).to_contain_text(TITLE)
+    row.locator(f'[data-mark="merge-{delivered.id}"]').click()
+    expect(page.locator(".toast").last).to_contain_text(TITLE)
+    expect(row).to_contain_text(person.words("files.merged", n=1))
+    page.locator('input[name="words"]').fill("PYPROJECT")
+    expect(edited.locator("tbody tr")).to_have_count(1)
+    expect(worktrees).to_be_hidden()
+
+
+def test_search_and_palette_find_who_edits_a_path(services: Services, person: Person) -> None:  # noqa: F811
+    page = person.page
+    edit(services, "worker-a", "pyproject.toml")
+    page.keyboard.press("Control+k")
+    page.locator(".palette input").fill("pyproj")
+    entry = page.locator(".palette li", has_text="pyproject.toml")
+    expect(entry).to_contain_text("worker-a")
+    entry.click()
+    expect(page.locator("#files tbody tr")).to_contain_text("worker-a")
+    page.locator("#sought").fill("pyproject")
+    page.locator("#sought").press("Enter")
+    expect(page.locator("#results li").first).to_contain_text("worker-a")
