@@ -169,6 +169,11 @@ class Settings:
     """Whether agents may claim tasks that nobody has."""
 
     @property
+    def return_minutes(self) -> float | None:
+        """After how long work comes back; None: never."""
+        return self.limits.return_minutes or None
+
+    @property
     def switched(self) -> frozenset[str]:
         """The keys that switch a feature on."""
         return frozenset({"pool"} if self.pool else ())

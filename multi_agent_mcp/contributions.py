@@ -27,6 +27,7 @@ EVENTS = {
     "task_session_ended": "a task session was ended by its own process (agent's id)",
     "agent_settled": "what the agent's dead sessions left was put in order (agent's id)",
     "looked": "somebody looks what follows from the files ()",
+    "supervised": "the supervisor looks after the team ()",
     "edited": "an agent's host has edited files (agent's id, call, whether that is noted)",
     "edits_arrived": "edits came from another machine (agent's id)",
     "process_ends": "this process ends its session ()",

@@ -374,6 +374,7 @@ OURS = (
     *(SESSIONS, PROOF),
     *_of_folder("repository", "worktrees"),
     *_of_folder("pool", "free"),
+    *_of_folder("pool", "returns"),
     *_of_folder("pool", "pool"),
     USAGE,
     *_of_folder("telemetry", "telemetry"),

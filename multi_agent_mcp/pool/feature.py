@@ -21,3 +21,10 @@ FREE = Feature(
     answers={"offer": "offers.send", "taken": "offers.taken"},
     expires={"offers": "offers.became_free"},
 )
+RETURNS = Feature(
+    name="returns",
+    needs="return_minutes",
+    services={"returns": ".pool.returns:Returns"},
+    on={"looked": "returns.look", "supervised": "returns.look"},
+    operations=("returns",),
+)

@@ -128,6 +128,7 @@ class Supervisor:
             limited = list(self.host_looks.look())
             told = self.services.stuck_agents.tell()
             self.services.contributions.settle()
+            self.services.contributions.tell("supervised")
         except Refusal as refusal:
             return [self.services.texts.sentence(refusal)]
         facts = [

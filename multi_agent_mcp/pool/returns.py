@@ -1,0 +1,157 @@
+"""Work comes back: a task whose agent is gone for too long is in `todo` again, for somebody else
+(docs/protocol.md, Whoever is free)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from multi_agent_mcp.domain.agent import Agent, nearest_superior
+from multi_agent_mcp.domain.notification import Notification, derived_id
+from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.times import duration_words
+from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
+from multi_agent_mcp.services.overview.supervision import Slot
+from multi_agent_mcp.services.tasks.changes import TaskChange
+from multi_agent_mcp.session import Service
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+    from multi_agent_mcp.services.overview.supervision import MissingSessions
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.sessions.session_records import HandOffs
+    from multi_agent_mcp.services.team.workplaces import Workplaces
+
+WORK_RETURNED = "work_returned"
+"""The action of the notifications that a task came back, to a superior and to the agent that had it."""
+SYSTEM = "system"
+LOOK_EVERY = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnTask(TaskChange):
+    """A task comes back from an agent that is gone; `superior_id` is told, if there is one."""
+
+    KIND = "return_task"
+
+    agent_id: str
+    superior_id: str | None
+
+
+@dataclass(eq=False)
+class Returns(Service):
+    """Takes tasks in progress from agents that have had no server for `limits.return_minutes`."""
+
+    sessions: Sessions
+    derived_notices: DerivedNotices
+    missing_sessions: MissingSessions
+    hand_offs: HandOffs
+    workplaces: Workplaces
+    operations: Operations
+    _looked_at: datetime | None = field(default=None, init=False)
+
+    def look(self) -> None:
+        """Takes back what has to be, every few seconds. Never raises: the next look tries again."""
+        minutes, now = self.session.settings.limits.return_minutes, self.clock()
+        patience = timedelta(minutes=minutes)
+        if not minutes:
+            return
+        if self._looked_at is not None and timedelta(0) <= now - self._looked_at < min(LOOK_EVERY, patience / 4):
+            return
+        self._looked_at = now
+        with suppress(Refusal):
+            for task in [task for task in self.workspace.tasks.open() if _is_in_hand(task)]:
+                agent = self.workspace.registry.active().get(str(task.assignee_id))
+                if agent is not None and self._is_gone(agent, task, patience):
+                    self._take_back(agent, task)
+
+    def _is_gone(self, agent: Agent, task: Task, patience: timedelta) -> bool:
+        """Whether the agent has had no server for so long, in which others of the team had one. An agent whose windows
+        `down` has closed is not gone, nor one that never had a server."""
+        if agent.may_be_human or not self.workspace.is_here(agent) or self.sessions.alive(agent.id):
+            return False
+        if self.missing_sessions.is_down(Slot(agent.id, "task")):
+            return False
+        self.sessions.recover(agent.id)
+        last = self.workspace.sessions.closed(agent.id, limit=1)
+        if not last or last[0].ended_at is None:
+            return False
+        since = max(last[0].ended_at, task.status_since)
+        return self.clock() - since >= patience and self._time_of_others(agent.id, since) >= patience
+
+    def _time_of_others(self, agent_id: str, since: datetime) -> timedelta:
+        """For how long since then anybody else of the team had a server."""
+        known = self.workspace.sessions
+        running = [(one.created_at, self.clock()) for one in self.sessions.everywhere() if one.agent_id != agent_id]
+        ended = (one for one in known.closed(since=since) if one.agent_id != agent_id and one.ended_at is not None)
+        return covered([*running, *((one.created_at, one.ended_at or since) for one in ended)], since)
+
+    def _take_back(self, agent: Agent, task: Task) -> None:
+        superior = nearest_superior(agent.id, self.workspace.registry.all())
+        change = Change(by=SYSTEM, at=self.clock(), reason=self._reason(agent, task))
+        told = superior.id if superior is not None else None
+        with suppress(InvalidStatusTransition):  # another process was faster
+            self.operations.run(ReturnTask(task_id=task.id, change=change, agent_id=agent.id, superior_id=told))
+
+    def _reason(self, agent: Agent, task: Task) -> str:
+        """Why it came back, and where what was done of it lies."""
+        words = duration_words(timedelta(minutes=self.session.settings.limits.return_minutes), self.session.people)
+        said = [self.texts("returned.reason", agent_id=agent.id, length=words)]
+        if (kept := self.hand_offs.about(task.id)) is not None:
+            said.append(self.texts("returned.hand_off", path=str(kept.path.absolute())))
+        if (place := self.workplaces.of(agent.id)) is not None:
+            said.append(self.texts("returned.worktree", path=place.path, branch=place.branch))
+        return " ".join(said)
+
+    def applied(self) -> Mapping[type[Operation], Apply]:
+        return {ReturnTask: self.apply}
+
+    def apply(self, operation: ReturnTask, run: Run) -> Task:
+        """Puts the task back, and notifies both. Raises `InvalidStatusTransition` if it is not in its agent's hands."""
+        change = operation.change.within(run.intent_id)
+
+        def give_back(found: Task) -> Task:
+            if found.has_taken(run.intent_id):
+                return found
+            if not _is_in_hand(found) or found.assignee_id != operation.agent_id:
+                raise InvalidStatusTransition("not_claimable", task_id=found.id, status=found.status)
+            return found.assigned(None, change)
+
+        task = self.workspace.tasks.update(operation.task_id, give_back)
+        for target, text in ((operation.superior_id, "notice.work_returned"), (operation.agent_id, "notice.work_gone")):
+            if target is not None:
+                self.derived_notices.writer.put_new(_notice(task, target, change, run.intent_id), text)
+        self.derived_notices.follow_up(task)
+        self.derived_notices.settle(operation.agent_id)
+        return task
+
+
+def _is_in_hand(task: Task) -> bool:
+    return task.is_worked_on and not task.is_examined and task.assignee_id is not None
+
+
+def _notice(task: Task, target_id: str, change: Change, intent_id: str) -> Notification:
+    return Notification(
+        id=derived_id(WORK_RETURNED, intent_id, target_id),
+        target_agent_id=target_id,
+        target_purpose="task",
+        type="status_change",
+        action=WORK_RETURNED,
+        task_id=task.id,
+        created_at=change.at,
+        reason=change.reason,
+    )
+
+
+def covered(spans: Iterable[tuple[datetime, datetime]], since: datetime) -> timedelta:
+    """How much of the time since then lies within one of the spans."""
+    total, reached = timedelta(0), since
+    for begin, end in sorted(spans):
+        begin = max(begin, reached)
+        if end > begin:
+            total, reached = total + (end - begin), end
+    return total

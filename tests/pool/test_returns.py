@@ -1,0 +1,102 @@
+"""Work that comes back from agents that are gone (docs/protocol.md, Whoever is free)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.pool.returns import covered
+from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.wiring import Services
+from tests.conftest import Clock
+from tests.server.seat import Seat
+
+
+@pytest.fixture
+def returning(services: Services, clock: Clock) -> Services:
+    """The session with work that comes back after half a minute."""
+    path = services.path / "session.yaml"
+    path.write_text(path.read_text().replace("limits: {}", "limits: {return_minutes: 0.5}"))
+    return open_session(services.root, "demo", clock=clock, notifier=Recorder())
+
+
+@pytest.fixture
+def gone(returning: Services, admin: Agent) -> Task:
+    """A task of worker-a in progress, whose server has ended."""
+    (task,) = returning.task_creation.create(admin, [NewTask(title="part", assignee_id="worker-a")])
+    seat = Seat(returning, "worker-a")
+    seat.call("get_notifications")
+    seat.call("get_next_action")
+    seat.call("hand_off", content="half of it is done")
+    seat.binding.close()
+    return task
+
+
+def now(services: Services, task: Task) -> tuple[str, str | None]:
+    found = services.workspace.tasks.get(task.id)
+    return found.status, found.assignee_id
+
+
+def test_a_task_comes_back_once_its_agent_is_gone_for_too_long(returning: Services, gone: Task, clock: Clock) -> None:
+    admin = Seat(returning, "admin")
+    clock.advance(29)
+    returning.returns.look()
+    assert now(returning, gone) == ("in_progress", "worker-a")
+    clock.advance(10)
+    for _ in range(2):
+        returning.returns.look()
+        clock.advance(10)
+    assert now(returning, gone) == ("todo", None)
+    (told,) = admin.call("get_notifications")["notifications"]
+    assert (told["action"], told["task_id"]) == ("work_returned", gone.id)
+    assert "worker-a" in told["reason"]
+    assert "handoffs/worker-a" in told["reason"]
+    (told,) = Seat(returning, "worker-a").call("get_notifications")["notifications"]
+    assert (told["action"], told["task_id"]) == ("work_returned", gone.id)
+    assert Seat(returning, "worker-a").call("get_next_action")["action"] == "wait"
+
+
+def put_down(services: Services) -> None:
+    services.missing_sessions.put_down("worker-a")
+
+
+def alone(services: Services) -> None:
+    for session in services.sessions.everywhere():
+        services.workspace.sessions.update(session.id, lambda found: found.end(services.clock()))
+
+
+def back(services: Services) -> None:
+    Seat(services, "worker-a")
+
+
+@pytest.mark.parametrize("what", [put_down, alone, back], ids=lambda what: what.__name__)
+def test_a_down_and_time_in_which_nobody_runs_do_not_count(
+    returning: Services, gone: Task, clock: Clock, what: Callable[[Services], None]
+) -> None:
+    Seat(returning, "admin")
+    what(returning)
+    clock.advance(3600)
+    returning.returns.look()
+    assert now(returning, gone) == ("in_progress", "worker-a")
+
+
+def test_without_the_setting_nothing_comes_back(services: Services, admin: Agent, clock: Clock) -> None:
+    (task,) = services.task_creation.create(admin, [NewTask(title="part", assignee_id="worker-a")])
+    Seat(services, "worker-a").call("get_next_action")
+    alone(services)
+    Seat(services, "admin")
+    clock.advance(86_400)
+    services.returns.look()
+    assert services.workspace.tasks.get(task.id).assignee_id == "worker-a"
+
+
+def test_time_is_counted_once_however_many_run() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    at = [start + timedelta(minutes=minute) for minute in range(10)]
+    assert covered([(at[0], at[3]), (at[1], at[2]), (at[5], at[9])], at[2]) == timedelta(minutes=5)
