@@ -69,7 +69,7 @@ def test_an_answer_is_pressed_once_said_and_on_record(asked: Services) -> None:
     assert (came["state"], came["screen"]) == ("answered", "dialog")
     refused = json.loads(said(asked, "worker-a", "1", "--question", shown["id"], "--json", code=1))
     assert refused["error"] == "not_answered"
-    (journal,) = (asked.path / "audit").iterdir()
+    *_, journal = sorted((asked.path / "audit").iterdir())  # whose approval is of the day the team was made
     (line,) = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
     assert [line[name] for name in ("tool", "by", "agent_id", "choice", "label", "state")] == [
         *("answer", "owner", "worker-a", "3", "No", "answered"),
@@ -194,7 +194,7 @@ def test_keys_are_pressed_in_a_terminal_once_the_screen_was_shown_and_confirmed(
     assert "❯ Never" in came
     assert "worker-a: pressed Down Enter; its host is now: dialog" in came
     assert keys(tmp_path) == ["\x1b[B", "\r"]
-    (journal,) = (strange.path / "audit").iterdir()
+    *_, journal = sorted((strange.path / "audit").iterdir())  # whose approval is of the day the team was made
     line = json.loads(journal.read_text(encoding="utf-8"))
     assert (line["by"], line["choice"], "Perhaps" in line["dialog"]["text"]) == ("owner", "Down Enter", True)
 
