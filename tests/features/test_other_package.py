@@ -192,6 +192,7 @@ def test_one_that_cannot_be_loaded_is_refused_by_init_and_up_and_named_by_the_ot
 async def test_bugs_of_one_take_nothing_from_the_others(installed: Installed) -> None:
     settings = installed.session / "session.yaml"
     settings.write_text(settings.read_text().replace("decisions:", "noisy: 'on'\n  decisions:"))
+    assert installed.run("checks", "approve").code == 0
     async with installed.server("worker-a") as client:
         assert "note_decision" in {tool.name for tool in (await client.list_tools()).tools}
         assert (await client.call_tool("note_decision", {"decision": "x"})).structured_content["success"]
