@@ -6,9 +6,10 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -35,6 +36,8 @@ SHELL_WORDS = frozenset(
 LIMIT_MAX = 10**9
 """Thirty years, a gigabyte: larger values are mistakes, and date arithmetic overflows not far beyond."""
 TOKENS_MAX = 10**12
+Parser = Callable[[Any, str], Any]
+"""Parses the value of a key, whose name it gets for a refusal. Raises `InvalidArguments`."""
 _BOOL = "tag:yaml.org,2002:bool"
 NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 """The errors that PyYAML raises for invalid files: its constructors do not check (`!!bool x`, `!!int ""`)."""
@@ -391,6 +394,11 @@ def _require_single_keys(document: yaml.Node) -> None:
             waiting.append(value)
 
 
+def refused(why: str, **values: Any) -> InvalidArguments:
+    """The refusal of what a file says of the settings."""
+    return InvalidArguments("bad_settings", reason=Reason(why, **values))
+
+
 def truth(value: Any) -> Any:
     """The truth value that a person has written: `yes` and `on` are true, as in YAML 1.1. Other values as they are."""
     words = {"yes": True, "on": True, "no": False, "off": False}
@@ -414,7 +422,7 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     """Reads `session.yaml`; unknown keys are ignored. Raises `NoSuchSession`, and `InvalidArguments` for invalid
     content."""
     if path.is_symlink():
-        raise InvalidArguments("bad_settings", reason=Reason("link"))
+        raise refused("link")
     try:
         data = load_yaml(path) or {}
     except FileNotFoundError as error:
@@ -422,30 +430,11 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     except (*NOT_YAML, OSError) as error:
         raise InvalidArguments("bad_settings", reason=yaml_problem(error)) from error
     if not isinstance(data, dict):
-        raise InvalidArguments("bad_settings", reason=Reason("no_mapping"))
+        raise refused("no_mapping")
     chosen = language or data.get("language") or DEFAULT_LANGUAGE
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
-    return Settings(
-        language=chosen,
-        limits=parse_limits(data.get("limits")),
-        notify_command=_notify_command(data),
-        console_answers=parse_console(data.get("console")),
-        usage=parse_usage(data.get("usage")),
-        on_limit=parse_on_limit(data.get("on_limit")),
-        resume=parse_resume(data.get("resume")),
-        checks=parse_checks(data.get("checks")),
-        done_when=parse_done_when(data.get("done_when")),
-        repository=parse_repository(data),
-        telemetry=parse_telemetry(data.get("telemetry")),
-        shell=parse_shell(data.get("shell")),
-        statement=parse_usage(data.get("statement"), "statement"),
-        protected=parse_patterns(data.get("protected"), "protected"),
-        roles=parse_roles(data.get("roles")),
-        features=data.get("features"),
-        created_at=str(data.get("created_at") or ""),
-        pool=parse_pool(data.get("pool")),
-    )
+    return replace(settings_of(data), language=chosen, notify_command=_notify_command(data))
 
 
 def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -466,137 +455,110 @@ def parse_notify_command(given: Any) -> tuple[str, ...] | None:
     return tuple(given)
 
 
-def parse_console(given: Any) -> bool:
+def parse_console(given: Any, name: str = "console") -> bool:
     """Parses `console` of session.yaml or team.yaml; returns whether `answer` allows keys. Raises
     `InvalidArguments`."""
     if given is None:
         return True
     if not isinstance(given, dict):
-        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="console"))
+        raise refused("no_mapping_in", name=name)
     if unknown := sorted(map(str, given.keys() - {"answer"})):  # a typo must not leave enabled what was to be disabled
-        raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"console.{unknown[0]}"))
+        raise refused("unknown_key", name=f"{name}.{unknown[0]}")
     answers = truth(given.get("answer", True))
     if not isinstance(answers, bool):
-        raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="console.answer"))
+        raise refused("no_bool", name=f"{name}.answer")
     return answers
 
 
-RESERVATIONS = ("advise", "enforce")
 SHARED, WORKTREE = "shared", "worktree"
 BY_AGENT, BY_SERVER = "agent", "server"
 """Who commits what an agent has done in its worktree."""
-REPOSITORY_KEYS = ("reservations", "workspace", "workspace_setup", "guard", "commit")
 
 
-def parse_repository(data: Mapping[str, Any]) -> Repository:
-    """Parses what session.yaml or team.yaml say of the repository. Raises `InvalidArguments`."""
-    guard, setup = truth(data.get("guard")), data.get("workspace_setup")
-    if guard is not None and not isinstance(guard, bool):
-        raise InvalidArguments("bad_settings", reason=Reason("no_bool", name="guard"))
-    words = [setup] if isinstance(setup, str) else setup
-    if setup is not None and not (isinstance(words, list) and words and all(map(_is_word, words))):
-        raise InvalidArguments("bad_settings", reason=Reason("no_command", name="workspace_setup"))
-    return Repository(
-        enforces=_choice(data, "reservations", RESERVATIONS) == "enforce",
-        worktrees=_choice(data, "workspace", (SHARED, WORKTREE)) == WORKTREE,
-        workspace_setup=tuple(setup) if isinstance(setup, list) else setup,
-        guard=guard,
-        server_commits=_choice(data, "commit", (BY_AGENT, BY_SERVER)) == BY_SERVER,
-    )
+def parse_setup(given: Any, name: str) -> str | tuple[str, ...] | None:
+    """Parses `workspace_setup`: a command, or a program and its arguments. Raises `InvalidArguments`."""
+    words = [given] if isinstance(given, str) else given
+    if given is not None and not (isinstance(words, list) and words and all(map(_is_word, words))):
+        raise refused("no_command", name=name)
+    return tuple(given) if isinstance(given, list) else given
+
+
+def parse_guard(given: Any, name: str) -> bool | None:
+    """Parses `guard`: true or false; None to leave it to where each agent works. Raises `InvalidArguments`."""
+    given = truth(given)
+    if not isinstance(given, bool | None):
+        raise refused("no_bool", name=name)
+    return given
 
 
 def _is_word(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
-def _choice(data: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:
-    """Returns the value of a key, the first of those allowed if there is none. Raises `InvalidArguments`."""
-    value = data.get(name, allowed[0])
-    if value not in allowed:
-        reason = Reason("no_choice", name=name, value=f"{value!r:.60}", allowed=", ".join(allowed))
-        raise InvalidArguments("bad_settings", reason=reason)
-    return str(value)
+def parse_choice(given: Any, name: str, allowed: tuple[str, ...]) -> str:
+    """Parses one of several words; the first is the default. Raises `InvalidArguments`."""
+    if given is None:
+        return allowed[0]
+    if given not in allowed:
+        raise refused("no_choice", name=name, value=f"{given!r:.60}", allowed=", ".join(allowed))
+    return str(given)
 
 
-def parse_telemetry(given: Any) -> Destination | None:
+def either(first: str, second: str) -> Parser:
+    """A parser of one of two words, the first by default: whether it is the second."""
+    return lambda given, name: parse_choice(given, name, (first, second)) == second
+
+
+def parse_telemetry(given: Any, _name: str = "telemetry") -> Destination | None:
     """Parses `telemetry` of session.yaml or team.yaml: `{file: PATH}` or `{otlp: URL}`. Raises `InvalidArguments`."""
     if given is None:
         return None
     if not isinstance(given, dict) or len(given) != 1 or not given.keys() <= {"file", "otlp"}:
-        raise InvalidArguments("bad_settings", reason=Reason("no_telemetry"))
+        raise refused("no_telemetry")
     ((name, value),) = given.items()
     if not isinstance(value, str) or "\0" in value or not value or (name == "otlp" and not _HTTP.match(value)):
-        raise InvalidArguments("bad_settings", reason=Reason("no_telemetry"))
+        raise refused("no_telemetry")
     return Destination(**{name: os.path.expanduser(value) if name == "file" else value})  # noqa: PTH111 - as `expanded`
 
 
-def parse_usage(given: Any, name: str = "usage") -> bool:
-    """Parses `usage` of session.yaml, team.yaml or an agent: `on` (the default) or `off`, with or without quotes.
-    Raises `InvalidArguments`."""
+def parse_switch(given: Any, name: str, words: str = "on, off") -> bool:
+    """Parses a switch that is on by default: on or off in whatever `words`, with or without quotes. Raises
+    `InvalidArguments`."""
     given = truth(given)
     if not isinstance(given, bool | None):
-        raise InvalidArguments(
-            "bad_settings", reason=Reason("no_choice", name=name, value=f"{given!r:.60}", allowed="on, off")
-        )
+        raise refused("no_choice", name=name, value=f"{given!r:.60}", allowed=words)
     return given is not False
 
 
-def parse_pool(given: Any) -> bool:
-    """Parses `pool` of session.yaml or team.yaml: `on` or `off` (the default). Raises `InvalidArguments`."""
-    return given is not None and parse_usage(given, "pool")
+def parse_pool(given: Any, name: str) -> bool:
+    """Parses a switch that is off by default. Raises `InvalidArguments`."""
+    return given is not None and parse_switch(given, name)
 
 
-def parse_on_limit(given: Any, name: str = "on_limit") -> str:
+def parse_on_limit(given: Any, name: str) -> str:
     """Parses `on_limit` of session.yaml, team.yaml or an agent: `wait` (the default), `tell` or `off`, which YAML reads
     as false. Raises `InvalidArguments`."""
-    chosen = "wait" if given is None else "off" if truth(given) is False else given
-    if chosen not in ("wait", "tell", "off"):
-        value = f"{given!r:.60}"
-        raise InvalidArguments(
-            "bad_settings", reason=Reason("no_choice", name=name, value=value, allowed="wait, tell, off")
-        )
-    return str(chosen)
-
-
-def parse_resume(given: Any) -> bool:
-    """Parses `resume` of session.yaml or team.yaml: `true` (the default) or `false`. Raises `InvalidArguments`."""
-    given = truth(given)
-    if not isinstance(given, bool | None):
-        raise InvalidArguments(
-            "bad_settings", reason=Reason("no_choice", name="resume", value=f"{given!r:.60}", allowed="true, false")
-        )
-    return given is not False
+    return parse_choice("off" if truth(given) is False else given, name, ("wait", "tell", "off"))
 
 
 SHELLS = ("sh", "default")
 
 
-def parse_shell(given: Any, name: str = "shell") -> str:
-    """Parses `shell` of session.yaml, team.yaml or an agent: `sh` (the default) or `default`. Raises
-    `InvalidArguments`."""
-    if given is not None and given not in SHELLS:
-        allowed = ", ".join(SHELLS)
-        raise InvalidArguments(
-            "bad_settings", reason=Reason("no_choice", name=name, value=f"{given!r:.60}", allowed=allowed)
-        )
-    return given or SHELLS[0]
-
-
-def parse_checks(given: Any) -> dict[str, Check]:
+def parse_checks(given: Any, name: str = "checks") -> dict[str, Check]:
     """Parses `checks` of session.yaml or team.yaml: commands by name, or mappings with `run`, `minutes` and
     `directory`. Raises `InvalidArguments`."""
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="checks"))
-    return {str(name): _check(name, said if isinstance(said, dict) else {"run": said}) for name, said in given.items()}
+        raise refused("no_mapping_in", name=name)
+    return {str(key): _check(key, said if isinstance(said, dict) else {"run": said}) for key, said in given.items()}
 
 
 def _check(name: Any, said: Mapping[str, Any]) -> Check:
     if not isinstance(name, str) or name == "review" or not CHECK_NAME.fullmatch(name):
-        raise InvalidArguments("bad_settings", reason=Reason("no_check_name", name=f"{name!r:.80}"))
+        raise refused("no_check_name", name=f"{name!r:.80}")
     if unknown := sorted(map(str, said.keys() - {"run", "minutes", "directory"})):
-        raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"checks.{name}.{unknown[0]}"))
+        raise refused("unknown_key", name=f"checks.{name}.{unknown[0]}")
     run, minutes, directory = (
         said.get("run"),
         said.get("minutes", Check.minutes),
@@ -604,12 +566,11 @@ def _check(name: Any, said: Mapping[str, Any]) -> Check:
     )
     parts = [run] if isinstance(run, str) else run
     if not isinstance(parts, list) or not parts or not all(map(_is_argument, parts)) or not parts[0].strip():
-        raise InvalidArguments("bad_settings", reason=Reason("no_command", name=f"checks.{name}.run"))
+        raise refused("no_command", name=f"checks.{name}.run")
     if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not 0 < minutes <= CHECK_MINUTES_MAX:
-        reason = Reason("no_minutes", name=f"checks.{name}.minutes", limit=CHECK_MINUTES_MAX)
-        raise InvalidArguments("bad_settings", reason=reason)
+        raise refused("no_minutes", name=f"checks.{name}.minutes", limit=CHECK_MINUTES_MAX)
     if not _is_argument(directory) or directory.startswith("/") or ".." in Path(directory).parts:
-        raise InvalidArguments("bad_settings", reason=Reason("not_within", name=f"checks.{name}.directory"))
+        raise refused("not_within", name=f"checks.{name}.directory")
     return Check(name, run if isinstance(run, str) else tuple(parts), float(minutes), directory)
 
 
@@ -617,12 +578,12 @@ def _is_argument(part: Any) -> bool:
     return isinstance(part, str) and "\0" not in part
 
 
-def parse_done_when(given: Any) -> tuple[str, ...]:
+def parse_done_when(given: Any, _name: str = "done_when") -> tuple[str, ...]:
     """Parses `done_when` of session.yaml or team.yaml: a list of conditions, or one. Whether they are known is judged
     when a task is created. Raises `InvalidArguments`."""
     conditions = [given] if isinstance(given, str) else given or []
     if not isinstance(conditions, list) or not all(map(_is_argument, conditions)):
-        raise InvalidArguments("bad_settings", reason=Reason("no_conditions"))
+        raise refused("no_conditions")
     return tuple(part.strip() for condition in conditions for part in condition.split(",") if part.strip())
 
 
@@ -630,7 +591,7 @@ def parse_patterns(given: Any, name: str) -> tuple[str, ...]:
     """Parses a list of patterns of files, or one, of session.yaml or team.yaml. Raises `InvalidArguments`."""
     patterns = [given] if isinstance(given, str) else given or []
     if not isinstance(patterns, list) or not all(map(_is_word, patterns)):
-        raise InvalidArguments("bad_settings", reason=Reason("no_list", name=name))
+        raise refused("no_list", name=name)
     return tuple(patterns)
 
 
@@ -651,39 +612,78 @@ def parse_rules(given: Mapping[str, Any], name: str) -> Rules:
     """Parses the keys `edits`, `commands` and `sandbox` of a role or an agent. Raises `InvalidArguments`."""
     commands, sandbox = given.get("commands") or {}, given.get("sandbox")
     if not isinstance(commands, dict) or not commands.keys() <= {"deny"}:
-        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name=f"{name}.commands"))
+        raise refused("no_mapping_in", name=f"{name}.commands")
     if sandbox is not None and (not _is_word(sandbox) or "{command}" not in sandbox):
-        raise InvalidArguments("bad_settings", reason=Reason("no_sandbox", name=f"{name}.sandbox"))
+        raise refused("no_sandbox", name=f"{name}.sandbox")
     edits = parse_patterns(given.get("edits"), f"{name}.edits")
     return Rules(edits, parse_patterns(commands.get("deny"), f"{name}.commands.deny"), sandbox)
 
 
-def parse_roles(given: Any) -> Mapping[str, Any]:
+def parse_roles(given: Any, name: str = "roles") -> Mapping[str, Any]:
     """Parses `roles` of session.yaml or team.yaml: rules by role, as they stand there. Raises `InvalidArguments`."""
     roles = given or {}
     if not isinstance(roles, dict) or not all(isinstance(rules, dict) for rules in roles.values()):
-        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="roles"))
+        raise refused("no_mapping_in", name=name)
     for role, rules in roles.items():
         if role not in ("owner", "admin", "worker") or not rules.keys() <= {*RULES}:
-            raise InvalidArguments("bad_settings", reason=Reason("unknown_key", name=f"roles.{role}"))
-        parse_rules(rules, f"roles.{role}")
+            raise refused("unknown_key", name=f"{name}.{role}")
+        parse_rules(rules, f"{name}.{role}")
     return roles
 
 
-def parse_limits(given: Any) -> Limits:
+def parse_limits(given: Any, name: str = "limits") -> Limits:
     """Parses `limits` of session.yaml or team.yaml; unknown keys are ignored. Raises `InvalidArguments`."""
     if given is None:
         return Limits()
     if not isinstance(given, dict):
-        raise InvalidArguments("bad_settings", reason=Reason("no_mapping_in", name="limits"))
+        raise refused("no_mapping_in", name=name)
     known = {spec.name: type(getattr(Limits, spec.name)) for spec in fields(Limits)}
     values: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
+    for key, value in given.items():
+        if key not in known:
             continue
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        most = TOKENS_MAX if name.startswith("tokens_") else LIMIT_MAX
-        if not is_number or not 0 < value <= most or not known[name](value):
-            raise InvalidArguments("bad_settings", reason=Reason("no_number", name=f"limits.{name}", limit=most))
-        values[name] = known[name](value)
+        most = TOKENS_MAX if key.startswith("tokens_") else LIMIT_MAX
+        if not is_number or not 0 < value <= most or not known[key](value):
+            raise refused("no_number", name=f"{name}.{key}", limit=most)
+        values[key] = known[key](value)
     return Limits(**values)
+
+
+KEYS: Mapping[str, tuple[str, Parser]] = {
+    "limits": ("limits", parse_limits),
+    "console": ("console_answers", parse_console),
+    "usage": ("usage", parse_switch),
+    "on_limit": ("on_limit", parse_on_limit),
+    "resume": ("resume", partial(parse_switch, words="true, false")),
+    "checks": ("checks", parse_checks),
+    "done_when": ("done_when", parse_done_when),
+    "telemetry": ("telemetry", parse_telemetry),
+    "shell": ("shell", partial(parse_choice, allowed=SHELLS)),
+    "statement": ("statement", parse_switch),
+    "protected": ("protected", parse_patterns),
+    "roles": ("roles", parse_roles),
+    "features": ("features", lambda given, _: given),
+    "created_at": ("created_at", lambda given, _: str(given or "")),
+    "pool": ("pool", parse_pool),
+}
+"""The keys of session.yaml: the field of `Settings` that each gives, and its parser, which gets the value and the key.
+`language` and `notify_command` are read apart, as is what follows."""
+REPOSITORY_KEYS: Mapping[str, tuple[str, Parser]] = {
+    "reservations": ("enforces", either("advise", "enforce")),
+    "workspace": ("worktrees", either(SHARED, WORKTREE)),
+    "workspace_setup": ("workspace_setup", parse_setup),
+    "guard": ("guard", parse_guard),
+    "commit": ("server_commits", either(BY_AGENT, BY_SERVER)),
+}
+"""The same, for the fields of `Repository`."""
+
+
+def settings_of(data: Mapping[str, Any]) -> Settings:
+    """The settings that session.yaml or team.yaml states, but for the language and `notify_command`. Raises
+    `InvalidArguments`."""
+    return Settings(repository=Repository(**_parsed(data, REPOSITORY_KEYS)), **_parsed(data, KEYS))
+
+
+def _parsed(data: Mapping[str, Any], table: Mapping[str, tuple[str, Parser]]) -> dict[str, Any]:
+    return {field: parse(data[key], key) for key, (field, parse) in table.items() if key in data}

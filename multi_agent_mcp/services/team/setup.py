@@ -42,8 +42,8 @@ _CHOICES: Mapping[str, Sequence[str | None]] = {
     "shell": (*config.SHELLS, None),
 }
 _OF_AGENTS: Mapping[str, Callable[[Any, str], object]] = {
-    "usage": config.parse_usage,
-    "statement": config.parse_usage,
+    "usage": config.parse_switch,
+    "statement": config.parse_switch,
     "on_limit": config.parse_on_limit,
 }
 """Settings of the team that an agent may have of its own."""
@@ -169,10 +169,7 @@ def _members(data: Any) -> tuple[Agent, ...]:
 
 def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that are handed on as they are, or parsed. Raises `InvalidArguments` for a wrong one."""
-    config.parse_limits(data.get("limits") or {})
-    config.parse_console(data.get("console"))
-    config.parse_repository(data)
-    config.parse_telemetry(data.get("telemetry"))
+    said = config.settings_of(data)
     require_sound(data.get("features"))
     for record in data["agents"]:
         config.parse_limits(record.get("limits"))
@@ -180,27 +177,20 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
         for key, parse in _OF_AGENTS.items():
             if key in record:
                 parse(record[key], f"{record['id']}.{key}")
-    wanted = config.parse_done_when(data.get("done_when"))
-    protected, roles = config.parse_patterns(data.get("protected"), "protected"), config.parse_roles(data.get("roles"))
-    require_patterns([*protected, *(one for rules in roles.values() for one in config.parse_rules(rules, "").edits)])
+    by_role = (one for rules in said.roles.values() for one in config.parse_rules(rules, "").edits)
+    require_patterns([*said.protected, *by_role])
     return {
         **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry", "features")},
-        "usage": config.parse_usage(data.get("usage")),
-        "resume": config.parse_resume(data.get("resume")),
-        "shell": config.parse_shell(data.get("shell")),
-        "protected": protected,
-        "roles": roles,
-        "statement": config.parse_usage(data.get("statement"), "statement"),
-        "pool": config.parse_pool(data.get("pool")),
-        "on_limit": config.parse_on_limit(data["on_limit"]) if "on_limit" in data else None,
-        "done_when": require_conditions(wanted, config.parse_checks(data.get("checks"))),
+        **{key: getattr(said, key) for key in ("usage", "resume", "shell", "protected", "roles", "statement", "pool")},
+        "on_limit": said.on_limit if "on_limit" in data else None,
+        "done_when": require_conditions(said.done_when, said.checks),
     }
 
 
 def require_patterns(patterns: Sequence[str]) -> None:
     """Raises `InvalidArguments` for a pattern that cannot be read."""
     if wrong := next((one for one in patterns if not is_readable(one.removeprefix("!"))), None):
-        raise InvalidArguments("bad_settings", reason=Reason("no_pattern", name=f"{wrong:.60}"))
+        raise config.refused("no_pattern", name=f"{wrong:.60}")
 
 
 def _agent(record: Any) -> Agent:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.config import parse_usage
+from multi_agent_mcp.config import parse_switch
 from multi_agent_mcp.domain.agent import ROLES
 from multi_agent_mcp.hosts import SERVER_NAME
 from multi_agent_mcp.session import Service
@@ -22,7 +22,7 @@ class Statements(Service):
     def is_wanted(self, agent: Agent) -> bool:
         """Whether the agent is to have it: not with `statement: off` of the agent, else of the team."""
         own = agent.extra.get("statement")
-        return self.session.settings.statement if own is None else parse_usage(own, "statement")
+        return self.session.settings.statement if own is None else parse_switch(own, "statement")
 
     def of(self, agent: Agent) -> str:
         """The statement, in the session's language; "" for an agent that is not to have it."""

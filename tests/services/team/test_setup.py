@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.config import parse_repository, read_settings, session_names
+from multi_agent_mcp.config import read_settings, session_names, settings_of
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
@@ -370,7 +370,7 @@ def test_words_that_older_yaml_takes_for_truth_are_names_and_switches_as_they_ar
     team = read_team(tmp_path / "team.yaml")
     assert [(agent.id, agent.parent_id) for agent in team.agents] == [("no", None), ("on", "no")]
     assert (team.session, team.resume, team.usage) == ("2026-11-27", False, False)
-    assert parse_repository(team.settings).guard is True
+    assert settings_of(team.settings).repository.guard is True
 
 
 @pytest.mark.parametrize(
