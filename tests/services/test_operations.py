@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp import repository
+from multi_agent_mcp import pool, repository
 from multi_agent_mcp import services as all_services
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Change, Task
@@ -190,15 +190,15 @@ def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: S
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
     intent = began(services, Send(letters=prepared.letters))
     doctor = services.doctor(lambda _: None)
-    (finding,) = [item for item in doctor.examine() if item.check == "undertakings"]
+    (finding,) = [item for item in doctor.examine() if item.check == "operations"]
     assert (finding.level, finding.subject) == ("problem", intent.id)
     doctor.repair([finding])
-    assert [item for item in doctor.examine() if item.check == "undertakings"] == []
+    assert [item for item in doctor.examine() if item.check == "operations"] == []
     assert inbox(services, "worker-a") == [("broadcast", "admin", "hear")]
 
 
 def test_every_kind_that_is_declared_can_be_finished_by_another_process(services: Services) -> None:
-    packages = (all_services, repository)
+    packages = (all_services, pool, repository)
     names = [module.name for one in packages for module in pkgutil.walk_packages(one.__path__, f"{one.__name__}.")]
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]
     declared = {value for value in values if isinstance(value, type) and issubclass(value, Operation)}
