@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.channel import Channel
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.doorbell.thread import PeopleDoorbells
-    from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
+    from multi_agent_mcp.doorbell.tmux.notifier import RemotePanes, TmuxNotifier
     from multi_agent_mcp.hooks.answers import Hooks, ToolCalls
     from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.turn.reminders import Reminders
     from multi_agent_mcp.services.upkeep import Upkeep
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.limits import UsageLimits
     from multi_agent_mcp.services.usage.usage import Budgets, Usage
     from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.workspace import Workspace
@@ -165,7 +165,7 @@ class ByName:
     timeline: Timelines = made(".services.overview.timeline:Timelines")
     statistics: StatisticsOfSession = made(".services.overview.timeline:StatisticsOfSession")
     usage: Usage = made(".services.usage.usage:Usage")
-    limits: Limits = made(".services.usage.limits:Limits", writer="notice_writer")
+    limits: UsageLimits = made(".services.usage.limits:UsageLimits", writer="notice_writer")
     listed_dialogs: ListedDialogs = made(".services.overview.supervision:ListedDialogs")
     machines: Machines = made(".services.overview.snapshot:Machines")
     missing_sessions: MissingSessions = made(".services.overview.supervision:MissingSessions")
@@ -190,7 +190,7 @@ class ByName:
     recent_attention: RecentAttention = made(".services.attention:RecentAttention", examine="diagnosis.findings")
     unchanged: WhileUnchanged = made(".services.attention:WhileUnchanged")
     pruning: Pruning = made(".services.doctor.tree:Pruning")
-    panes: Panes = made(".doorbell.tmux.notifier:Panes", typist="pane_notifier")
+    panes: RemotePanes = made(".doorbell.tmux.notifier:RemotePanes", typist="pane_notifier")
     messages: Messages = made(".services.mail:Messages")
     sessions: Sessions = made(".services.sessions.agent_sessions:Sessions")
     executions: Executions = made(".services.sessions.session_records:Executions")

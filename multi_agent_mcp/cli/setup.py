@@ -125,7 +125,7 @@ class NewTeam:
 
 
 @dataclass(frozen=True)
-class Place:
+class TeamPaths:
     """The paths of a team: its file, and the root of its session."""
 
     team: Path
@@ -137,7 +137,7 @@ class Made:
     """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`.
     `instructions`: the files of the project to which our block was added, or from which it was taken."""
 
-    place: Place
+    place: TeamPaths
     new_team: bool
     session: str
     agents: Mapping[str, Agent]
@@ -279,19 +279,19 @@ def _instructed(made: Made, *, wanted: bool | None) -> tuple[Path, ...]:
     return tuple(files.add(block, for_claude="claude" in programs))
 
 
-def _place(team: Path | None, root: str | None) -> Place:
+def _place(team: Path | None, root: str | None) -> TeamPaths:
     """Returns the place of the team.yaml in the current directory, or beside the nearest root; if there is none, of a
     new one in the current directory, with its own root."""
     here = working_directory() if root or read_environment().root else Path.cwd()
     nearest = find_root(root, here)
     if team is not None or root is not None or (here / TEAM_FILE).exists():
-        return Place(team or here / TEAM_FILE, nearest)
+        return TeamPaths(team or here / TEAM_FILE, nearest)
     if (nearest.parent / TEAM_FILE).exists():
-        return Place(nearest.parent / TEAM_FILE, nearest)
-    return Place(here / TEAM_FILE, here / ROOT_NAME)
+        return TeamPaths(nearest.parent / TEAM_FILE, nearest)
+    return TeamPaths(here / TEAM_FILE, here / ROOT_NAME)
 
 
-def _write_team(place: Place, new: NewTeam, session: str | None, language: str | None) -> None:
+def _write_team(place: TeamPaths, new: NewTeam, session: str | None, language: str | None) -> None:
 
     require_utf8(place.root)  # before writing a file
     if new.demo and (new.admin or new.workers):
@@ -305,7 +305,7 @@ def _write_team(place: Place, new: NewTeam, session: str | None, language: str |
     write_team(place.team, session_name(name), language or people_texts().language, agents)
 
 
-def _made(place: Place, session: str | None, language: str | None, *, new_team: bool) -> Made:
+def _made(place: TeamPaths, session: str | None, language: str | None, *, new_team: bool) -> Made:
     from multi_agent_mcp.bootstrap import open_session, require_features
     from multi_agent_mcp.services.team.setup import create_session, features_after, read_team, update_session
 

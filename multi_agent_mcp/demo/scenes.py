@@ -363,7 +363,7 @@ class QuestionScene(Scene):
         (question,) = self.services.questions.open()
         self.parked = self._status(self.asking)
         print_line(self.texts("demo.answering", question=question.question, answer=question.choices[0]))
-        with Console(self.stage.options) as console:
+        with DemoConsole(self.stage.options) as console:
             console.answer(question.id, question.choices[0])
 
     def report(self) -> Iterator[str]:
@@ -389,7 +389,7 @@ class QuestionScene(Scene):
         return self.services.task_changes.get(task.id).status
 
 
-class Console:
+class DemoConsole:
     """The console in a process of its own, in which the Owner answers as a browser does."""
 
     def __init__(self, options: Sequence[str]) -> None:
@@ -493,7 +493,7 @@ agents:
 
 
 @dataclass(frozen=True)
-class Place:
+class SimulatedMachine:
     """One simulated machine."""
 
     name: str
@@ -525,7 +525,7 @@ class MachinesDemo:
     def __init__(self, directory: Path, texts: Texts) -> None:
         self.texts = texts
         self.sockets = Path(tempfile.mkdtemp(prefix="mam-"))
-        self.places = {name: Place(name, directory / name, self.sockets / name) for name in HOMES}
+        self.places = {name: SimulatedMachine(name, directory / name, self.sockets / name) for name in HOMES}
         self.desk, self.laptop, self.shed = self.places.values()
         self.missing: list[str] = []
 

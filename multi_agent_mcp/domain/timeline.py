@@ -57,7 +57,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class StatusPeriod:
     """A period of a task in one status; without an end it lasts."""
 
     status: str
@@ -75,7 +75,7 @@ class Bar:
     agent_id: str
     start: datetime
     end: datetime | None = None
-    spans: tuple[Span, ...] = ()
+    spans: tuple[StatusPeriod, ...] = ()
     outcome: str | None = None
 
 
@@ -229,7 +229,7 @@ def bars_of(task: Task) -> list[Bar]:
             agent_id=agent_id,
             start=first.at,
             end=last.at if final else end,
-            spans=tuple(Span(status=turn.status, start=turn.at, end=until) for turn, until in lasting),
+            spans=tuple(StatusPeriod(status=turn.status, start=turn.at, end=until) for turn, until in lasting),
             outcome=last.status if final else None,
         )
         if bar.start != bar.end or bar.outcome:

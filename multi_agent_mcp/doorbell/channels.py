@@ -46,7 +46,7 @@ _LEAST_TELLING = (
 useful first: what an Owner without a pane lacks is a desktop command, not a pane."""
 KEYS = "tmux"
 """The channel that types into the agent's pane."""
-NO_SUCH_CHANNEL = "no_such_rung"
+NO_SUCH_CHANNEL = "no_such_channel"
 """The reason for an unknown name in an agent's key `ladder` of agents.json; spelled in the terms of that file."""
 
 

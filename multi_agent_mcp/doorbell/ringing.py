@@ -233,7 +233,7 @@ class Doorbell(Service):
     def announce_notification(self, notice: Notification) -> None:
         """Rings for a notification that was just stored, unless the recipient's own server does. Never raises."""
         agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
-        if notice.action == ASKED and self._phoned(agent_id, item):
+        if notice.action == ASKED and self._ring_phone(agent_id, item):
             return
         if notice.rings and not self.notifications.is_held(notice) and self._without_ringing(agent_id, item) is None:
             delivery = self._rung_about(agent_id, item)
@@ -247,7 +247,7 @@ class Doorbell(Service):
         with suppress(Refusal):
             for notice in self.notifications.waiting(agent_id):
                 if notice.action == ASKED:
-                    self._phoned(agent_id, UnreadNotification.of(notice))
+                    self._ring_phone(agent_id, UnreadNotification.of(notice))
 
     def announce_dialog(self, asked: Asked) -> None:
         """Rings the nearest person above an agent, once, about a dialog in the agent's pane. Never raises."""
@@ -274,7 +274,7 @@ class Doorbell(Service):
             return False
         return agent.type == "human" or not self.workspace.served_purposes(agent.id)
 
-    def _phoned(self, agent_id: str, item: UnreadNotification) -> bool:
+    def _ring_phone(self, agent_id: str, item: UnreadNotification) -> bool:
         """Rings a person's phone about a question at once, whatever else is outstanding, as somebody waits. Returns
         whether it rang, now or before, and there is no pane that a line is to be typed into. Never raises."""
         try:

@@ -356,7 +356,7 @@ MAINTENANCE = Feature(
         "disk": ".services.doctor.tree:unreadable",
         "tree": ".services.doctor.tree:tree",
         "notifications": ".services.doctor.tree:notifications",
-        "undertakings": ".services.doctor.tree:operations",
+        "operations": ".services.doctor.tree:operations",
         "hard_links": ".services.doctor.tree:hard_links",
         "locks": ".services.doctor.doctor:locks",
         "events": ".services.doctor.doctor:events",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
     from multi_agent_mcp.services.turn.briefing import Briefings
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.limits import UsageLimits
 
 # What `hook` keeps between its runs: which mail and notifications it has announced, and what it knows of the agent's
 # host.
@@ -313,7 +313,7 @@ class Hooks(Service):
     sessions: Sessions
     doorbell: Doorbell
     tool_calls: ToolCalls
-    limits: Limits
+    limits: UsageLimits
     contributions: Contributions
 
     @property

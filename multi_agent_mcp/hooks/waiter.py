@@ -31,7 +31,7 @@ CONNECTED_BY_SECONDS = 10.0
 our tools. So a server is given two seconds after its start, and ten to appear at all."""
 
 
-class Host:
+class HostProcess:
     """The program that started this process, directly or through a shell."""
 
     def __init__(self) -> None:
@@ -51,7 +51,9 @@ class Waiter:
     Claude's `asyncRewake` hooks work so: every SessionStart and Stop starts another one, and they may outlive their
     host. So only one per agent waits, and it watches the host."""
 
-    def __init__(self, hooks: Hooks, agent_id: str, purpose: str, host: Host, *, beginning: bool = False) -> None:
+    def __init__(
+        self, hooks: Hooks, agent_id: str, purpose: str, host: HostProcess, *, beginning: bool = False
+    ) -> None:
         self.hooks = hooks
         self.workspace = hooks.workspace
         self.agent_id = agent_id

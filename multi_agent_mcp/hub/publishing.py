@@ -161,7 +161,7 @@ class Publishing:
     async def _publish_mark(self, inbox: Inbox[Any], path: Path, kind: str, entity: Readable, modified: int) -> None:
         """Publishes the time at which an agent of this machine has read a message or notification, if it is another."""
         key, is_here = _mail_key(path), len(path.parts) == len(LETTER)
-        if is_here and entity.read_at is not None and await asyncio.to_thread(self._made_unread, inbox, path.name):
+        if is_here and entity.read_at is not None and await asyncio.to_thread(self._make_unread, inbox, path.name):
             return  # it is noticed again
         if not is_here and _is_copied(inbox, path.name, entity):
             return  # the mark of the file that was put back counts
@@ -172,17 +172,17 @@ class Publishing:
             self._remember(key, mark)
 
     def _is_back(self, path: Path, entity: Readable) -> bool:
-        """Returns whether a letter in the mailbox of this machine's agent was put back by hand. It was read, so that it
-        may have another text by now."""
+        """Returns whether a person has put a message back into the mailbox of this machine's agent. It was read, so
+        that it may have another text by now."""
         inbox = self.workspace.mailbox(path.parts[1])
         if path.parts[0] != "ipc" or not self._is_home(path.parts[1]):
             return False
         is_marked = entity.read_at is not None and inbox.is_unread(path.name, entity)  # type: ignore[arg-type]
         return is_marked or bool(self._known.get(_mail_key(path))) or _archived(inbox, path.name) is not None
 
-    def _made_unread(self, inbox: Inbox[Any], name: str) -> bool:
-        """Takes the mark from a file that was read and put back by hand, so that it is unread on every machine. Returns
-        whether it was one."""
+    def _make_unread(self, inbox: Inbox[Any], name: str) -> bool:
+        """Takes the mark from a file that was read and that a person has put back, so that it is unread on every
+        machine. Returns whether it was one."""
         with self.workspace.files.locks.held(inbox.lock):
             entity = inbox.hot.load(name)
             is_back = entity is not None and entity.read_at is not None and inbox.is_unread(name, entity)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.supervision import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.limits import UsageLimits
     from multi_agent_mcp.services.validation import Draft
     from multi_agent_mcp.store.collection import Collection
 
@@ -44,7 +44,7 @@ class Free(Service):
 
     agents: Agents
     sessions: Sessions
-    limits: Limits
+    limits: UsageLimits
     derived_notices: DerivedNotices
     stuck_agents: StuckAgents
 

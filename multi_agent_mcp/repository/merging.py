@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.repository.worktrees import Worktrees
     from multi_agent_mcp.services.mail import Messages
-    from multi_agent_mcp.services.tasks.delivered import Delivery
+    from multi_agent_mcp.services.tasks.delivered import DeliveredWork
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
 
 FILES_SHOWN = 100
@@ -58,7 +58,7 @@ class Merge:
     """What became of a merge: the commit that the branch has now, or the files in conflict and the message about them.
     `was_there`: it had been merged before. `hooks`: those that git-merge(1) would have run, and this does not."""
 
-    delivery: Delivery
+    delivery: DeliveredWork
     commit: str | None = None
     conflicts: tuple[str, ...] = ()
     message_id: str | None = None
@@ -114,7 +114,7 @@ class Merging(Service):
                 raise
             raise StorageError(path=tree, reason=str(failed)) from failed
 
-    def _merged(self, delivery: Delivery, task: Task) -> Merge:
+    def _merged(self, delivery: DeliveredWork, task: Task) -> Merge:
         self._require_only_done(delivery)
         project = self.worktrees.project
         ref = _branch_of(project)
@@ -136,7 +136,7 @@ class Merging(Service):
             raise InvalidArguments("branch_moved", branch=ref.removeprefix("refs/heads/"))
         return Merge(delivery, new, hooks=tuple(hooks_of(project, NOT_RUN)))
 
-    def _committed(self, project: Path, tree: str, old: str, delivery: Delivery, task: Task) -> str:
+    def _committed(self, project: Path, tree: str, old: str, delivery: DeliveredWork, task: Task) -> str:
         """Makes the merge commit as the person's git would: the hook `commit-msg` sees its message, and it is signed
         where `commit.gpgsign` says so."""
         where = delivery.branch or delivery.commit[:10]
@@ -155,7 +155,7 @@ class Merging(Service):
                 raise
             raise InvalidArguments("not_signed", said=failed.values["said"]) from failed
 
-    def _require_only_done(self, delivery: Delivery) -> None:
+    def _require_only_done(self, delivery: DeliveredWork) -> None:
         """Raises `InvalidArguments` if the delivered commit contains commits of other tasks, which are not done; its
         author may then deliver it again without them."""
         project = self.worktrees.project
@@ -175,7 +175,7 @@ class Merging(Service):
             key = "contains_cancelled" if given_up else "contains_unfinished"
             raise InvalidArguments(key, task_id=delivery.task_id, commit=delivery.commit[:10], **facts)
 
-    def _reported_below(self, delivery: Delivery) -> Iterator[Task]:
+    def _reported_below(self, delivery: DeliveredWork) -> Iterator[Task]:
         """Tasks that are not done and have reported a commit that is contained. A commit that several have reported is
         that of the first."""
         project, reported = self.worktrees.project, self.worktrees.delivery_records.reported()
@@ -188,7 +188,7 @@ class Merging(Service):
             if git(project, "rev-list", "--max-count=1", one.commit, "--not", "HEAD", *before):
                 yield task
 
-    def _resolution(self, delivery: Delivery) -> Delivery | None:
+    def _resolution(self, delivery: DeliveredWork) -> DeliveredWork | None:
         """After a conflict: the first commit of its author that has merged what was delivered with what that was in
         conflict with; None if there is none, or no conflict."""
         project, returned = self.worktrees.project, delivery.returned

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.tasks.delivered import Delivery, DeliveryRecords
+    from multi_agent_mcp.services.tasks.delivered import DeliveredWork, DeliveryRecords
     from multi_agent_mcp.services.team.workplaces import Workplaces
 
 FIRST_PORT, PORTS_EACH = 21_000, 50
@@ -98,7 +98,7 @@ class Worktree:
 
 
 @dataclass(frozen=True)
-class State:
+class WorktreeState:
     """A worktree as git knows it now: its HEAD, the commits that the project's branch does not have, the files that are
     not committed. Of one whose directory is gone the files are unknown (`is_there`)."""
 
@@ -218,13 +218,13 @@ class Worktrees(Service):
         found = (self.of(name.removesuffix(".json")) for name in sorted(names) if name.endswith(".json"))
         return [one for one in found if one is not None]
 
-    def state(self, worktree: Worktree) -> State:
+    def state(self, worktree: Worktree) -> WorktreeState:
         """The worktree's state. Raises `GitFailed`."""
         project, path = self.project, worktree.path
         is_there, head = Path(path, ".git").exists(), self.head(worktree)
         behind, ahead = git(project, "rev-list", "--left-right", "--count", f"HEAD...{head}").split()
         dirty = tuple(uncommitted(path)[:DIRTY_SHOWN]) if is_there else ()
-        return State(worktree, head, int(ahead), int(behind), dirty, is_there)
+        return WorktreeState(worktree, head, int(ahead), int(behind), dirty, is_there)
 
     def holdings(self, worktree: Worktree) -> Holdings:
         """What would be lost with the worktree. Raises `GitFailed`."""
@@ -429,12 +429,12 @@ class Worktrees(Service):
 
     # What tasks deliver
 
-    def delivery(self, task_id: str) -> Delivery | None:
+    def delivery(self, task_id: str) -> DeliveredWork | None:
         """What a task delivers by its last report; None if nothing, or that was dropped."""
         task = self.workspace.tasks.find(task_id)
         return None if task is None else self.delivery_records.of(task)
 
-    def left_behind(self) -> list[tuple[Task, Delivery, str]]:
+    def left_behind(self) -> list[tuple[Task, DeliveredWork, str]]:
         """The tasks that were done without files that were not committed, with the names of some that still are not;
         none for a worktree that is gone."""
         found = []
@@ -472,7 +472,7 @@ class Worktrees(Service):
             return {**row, "head": None, "ahead": 0, "behind": 0, "dirty": [], "problem": str(refusal)}
         return {**row, "head": state.head, "ahead": state.ahead, "behind": state.behind, "dirty": list(state.dirty)}
 
-    def is_merged(self, delivery: Delivery) -> bool:
+    def is_merged(self, delivery: DeliveredWork) -> bool:
         """Whether the project's branch has what was delivered. False for a commit that is not known any more, and where
         nothing was committed."""
         if delivery.ahead == 0:
@@ -482,7 +482,7 @@ class Worktrees(Service):
             return True
         return False
 
-    def _merged(self, deliveries: list[Delivery]) -> set[str]:
+    def _merged(self, deliveries: list[DeliveredWork]) -> set[str]:
         """As `is_merged` of many by two calls of git: the commits that the project's branch has."""
         commits = dict.fromkeys(one.commit for one in deliveries)
         if not commits:

@@ -416,7 +416,7 @@ OTHERS_SECONDS = 3.0
 CLOSING_SECONDS = 0.5
 
 
-class Asked:
+class WaitingCall:
     """A call that waits for the outcome of one task's examination."""
 
     def __init__(self) -> None:
@@ -456,7 +456,7 @@ class Checking:
         self.agent_id = agent_id
         self._directory = directory
         self._since = services.clock()
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, WaitingCall] = {}
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -466,7 +466,7 @@ class Checking:
         """Delivers a task and waits for the outcome of its checks, at most `ANSWER_SECONDS`. Raises as
         `Deliveries.deliver`."""
         deliveries = self._services.deliveries
-        asked = self._asked[task_id] = Asked()  # first: the thread may be awake
+        asked = self._asked[task_id] = WaitingCall()  # first: the thread may be awake
         try:
             task = deliveries.deliver(assignee, task_id, summary, next_steps)
             if not task.checks or not task.is_examined:

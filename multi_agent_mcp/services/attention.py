@@ -107,7 +107,7 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Panes:
+class PanesSeen:
     """The agents' panes at time `at`. `ended`: agents whose program has ended in a pane that was kept; `unseen`: agents
     whose tmux does not answer; `others`: agents in panes that no profile describes or that are not the registered ones;
     `dialogs`: the dialogs shown, None if no profile describes one; `since`: the time from
@@ -148,7 +148,7 @@ class Attention(Service):
     questions: Questions
     contributions: Contributions
 
-    def look(self, before: Panes | None = None) -> Panes:
+    def look(self, before: PanesSeen | None = None) -> PanesSeen:
         """Reads all panes; `before` is the last result in this process."""
         at, looks = self.clock(), self.pane_looks.now(self.look_at)
         seen = {agent.id: agent for agent in self._others() if agent.pane_id is not None}
@@ -161,7 +161,7 @@ class Attention(Service):
         ended = [name for name in dead if name not in others]
         asking = [name for name, look in looks.items() if look.state == DIALOG]
         dialogs = {name: self.dialog(seen[name]) for name in asking}
-        return Panes(
+        return PanesSeen(
             at=at,
             looks=looks,
             ended=ended,
@@ -188,7 +188,7 @@ class Attention(Service):
         return any(self.screen(other) not in LIFELESS for other in others)
 
     def _since(
-        self, before: Panes | None, looks: Mapping[str, PaneLook], dialogs: Mapping[str, Dialog | None]
+        self, before: PanesSeen | None, looks: Mapping[str, PaneLook], dialogs: Mapping[str, Dialog | None]
     ) -> dict[str, datetime | None]:
         """Returns the time since when each waiting host has waited: as seen by this process, or by the supervisor if
         this is the first look."""
@@ -199,7 +199,7 @@ class Attention(Service):
         asked = self.pane_looks.asked()
         return {was.agent_id: was.since for was in asked if (was.agent_id, was.dialog_id or was.topic) in shown}
 
-    def of(self, person: Agent, findings: Iterable[Finding] = (), panes: Panes | None = None) -> list[Item]:
+    def of(self, person: Agent, findings: Iterable[Finding] = (), panes: PanesSeen | None = None) -> list[Item]:
         """Returns the items that wait for this person, worst kind first, then oldest first. `findings` are those of
         `doctor`; `panes` is the last look at them (None: looks now)."""
         panes = self.look() if panes is None else panes
@@ -227,7 +227,7 @@ class Attention(Service):
         """A sort key among the items of one kind: questions by their deadlines, others by age."""
         return asking_order(item.question) if item.question is not None else (item.since or self.clock(),)
 
-    def _asking(self, panes: Panes) -> Iterator[Item]:
+    def _asking(self, panes: PanesSeen) -> Iterator[Item]:
         """Yields items for hosts that wait for a human in their panes."""
         for agent_id, look in panes.looks.items():
             if look.state not in (DIALOG, LOGIN):
@@ -275,7 +275,7 @@ class Attention(Service):
                     machine=row.name,
                 )
 
-    def _down(self, panes: Panes) -> list[str]:
+    def _down(self, panes: PanesSeen) -> list[str]:
         """Returns the agents that have work, if nobody runs on this machine who could do it or open their windows."""
         if panes.looks or panes.unseen or panes.others or self.supervision.running():
             return []
@@ -607,7 +607,7 @@ class RecentAttention(Service):
         self._examine = examine
         self._unchanged = unchanged
         self._looking = Lock()
-        self._panes = Panes()
+        self._panes = PanesSeen()
         self._looks = Memory()
         self._examining = Lock()
         self._findings: tuple[Finding, ...] = ()
@@ -632,7 +632,7 @@ class RecentAttention(Service):
         """Drops the cached panes because one has changed: the next call reads them again."""
         self._looks.forget()
 
-    def _look(self) -> Panes:
+    def _look(self) -> PanesSeen:
         with self._looking:
             look = lambda: self._attention.look(self._panes)  # noqa: E731
             self._panes = self._looks.get((), look, clock=self.clock, good_for=LOOK_EVERY)

@@ -16,7 +16,7 @@ from multi_agent_mcp.system.file_status import Memory
 if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.services.attention import Item
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.limits import UsageLimits
     from multi_agent_mcp.services.usage.usage import Usage
 
 GOOD_FOR = timedelta(seconds=30)
@@ -26,7 +26,7 @@ URGENT = frozenset({"asking", "stuck"})
 """The parts that keep somebody from working."""
 
 
-class State(NamedTuple):
+class GlancePart(NamedTuple):
     """A part of the line: its name, its words, the kinds of items that it counts, and tasks that it is about."""
 
     name: str
@@ -42,12 +42,12 @@ class State(NamedTuple):
 class Glances(Service):
     """The line of one session."""
 
-    limits: Limits
+    limits: UsageLimits
     usage: Usage
     contributions: Contributions
     _dear: Memory = field(default_factory=Memory, init=False)
 
-    def of(self, items: Sequence[Item]) -> list[State]:
+    def of(self, items: Sequence[Item]) -> list[GlancePart]:
         """The parts of the line that are not zero, for a person for whom these items wait."""
         spent, merges = self._dear.get((), self._found_out, clock=self.clock, good_for=GOOD_FOR)
         counts = [
@@ -55,11 +55,11 @@ class Glances(Service):
             ("reviews", sum(item.kind in REVIEWS and not item.approved for item in items), REVIEWS),
             ("stuck", sum(item.kind == "stuck" for item in items), ("stuck",)),
         ]
-        states = [State(name, self._say(name, count=count), kinds) for name, count, kinds in counts if count]
-        asking = [State("asking", words, ASKING) for words in self._asking(items)]
-        limited = [State("limited", words, ("limited",)) for words in self._limited()]
-        merge = [State("merge", self._say("merge", count=len(merges)), tasks=tuple(merges))] if merges else []
-        paid = [State("spent", self._say("spent", cost=spent))] if spent else []
+        states = [GlancePart(name, self._say(name, count=count), kinds) for name, count, kinds in counts if count]
+        asking = [GlancePart("asking", words, ASKING) for words in self._asking(items)]
+        limited = [GlancePart("limited", words, ("limited",)) for words in self._limited()]
+        merge = [GlancePart("merge", self._say("merge", count=len(merges)), tasks=tuple(merges))] if merges else []
+        paid = [GlancePart("spent", self._say("spent", cost=spent))] if spent else []
         return [*states[:1], *asking, *states[1:], *limited, *paid, *merge]
 
     def line(self, items: Sequence[Item]) -> str:

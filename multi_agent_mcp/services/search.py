@@ -26,12 +26,12 @@ from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, S
 from multi_agent_mcp.features import load
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.archive import DIGITS
-from multi_agent_mcp.store.derived_databases import Document, Hit, SearchIndex, folded
+from multi_agent_mcp.store.derived_databases import Hit, IndexedText, SearchIndex, folded
 from multi_agent_mcp.store.directory import EntityFiles
 from multi_agent_mcp.system.files import spelled
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.features import Kind as KindOfFeature
+    from multi_agent_mcp.features import Kind
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.collection import Collection, Partition
     from multi_agent_mcp.store.inbox import Inbox
@@ -57,7 +57,7 @@ class Source:
 
     kind: str
     entity: Entity
-    document: Document
+    document: IndexedText
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -74,12 +74,12 @@ class Source:
 class Sources:
     """Reads the documents of the kinds that are searched; paths are relative to the session's directory."""
 
-    def __init__(self, workspace: Workspace, kinds: Iterable[KindOfFeature] = ()) -> None:
+    def __init__(self, workspace: Workspace, kinds: Iterable[Kind] = ()) -> None:
         self.workspace = workspace
         self._others = {kind.directory: kind for kind in kinds if kind.entity and kind.is_searched}
         """The kinds of other packages, by their directories."""
 
-    def documents(self, path: Path, start: int = 0) -> Iterator[Document]:
+    def documents(self, path: Path, start: int = 0) -> Iterator[IndexedText]:
         """The documents of a file for the index; of a log, those from byte `start` on."""
         return (source.document for source in self.read(path, start))
 
@@ -118,7 +118,7 @@ class Sources:
         for data in self._pieces(path, start):
             text = data.decode(errors="replace")
             at = _line_time(text) or at
-            yield Source("log", execution, Document(text, at, facts, start))
+            yield Source("log", execution, IndexedText(text, at, facts, start))
             start += len(data)
 
     def _pieces(self, path: Path, start: int) -> Iterator[bytes]:
@@ -143,19 +143,21 @@ def _source(entity: Filed) -> Source:
             facts = _facts(
                 **{"from": entity.sender_id, "to": entity.receiver_id, "task": entity.metadata.get("task_id")}
             )
-            return Source("message", entity, Document(f"{entity.subject}\n{entity.content}", entity.created_at, facts))
+            return Source(
+                "message", entity, IndexedText(f"{entity.subject}\n{entity.content}", entity.created_at, facts)
+            )
         case Task():
             facts = _facts(**{"from": entity.created_by, "to": entity.assignee_id, "task": entity.id})
-            return Source("task", entity, Document(_task_text(entity), entity.created_at, facts))
+            return Source("task", entity, IndexedText(_task_text(entity), entity.created_at, facts))
         case Question():
             facts = _facts(**{"from": entity.asker_id, "to": entity.to_id, "task": entity.task_id})
-            return Source("question", entity, Document(_question_text(entity), entity.created_at, facts))
+            return Source("question", entity, IndexedText(_question_text(entity), entity.created_at, facts))
         case HandOff():
             facts = _facts(**{"from": entity.agent_id, "task": entity.task_id})
-            return Source("handoff", entity, Document(entity.content, entity.created_at, facts))
+            return Source("handoff", entity, IndexedText(entity.content, entity.created_at, facts))
         case Conversation():
             facts = _facts(**{"from": entity.initiator_id, "to": entity.target_agent_id, "task": entity.task_id})
-            return Source("conversation", entity, Document(entity.purpose or "", entity.started_at, facts))
+            return Source("conversation", entity, IndexedText(entity.purpose or "", entity.started_at, facts))
 
 
 def _source_of_other(kind: str, entity: Any) -> Source:
@@ -163,7 +165,7 @@ def _source_of_other(kind: str, entity: Any) -> Source:
     said = {spec.name: getattr(entity, spec.name) for spec in fields(entity) if spec.name not in ("id", "extra")}
     words = "\n".join(value for value in said.values() if isinstance(value, str))
     facts = _facts(**{"from": said.get("agent_id"), "task": said.get("task_id")})
-    return Source(kind, entity, Document(words, getattr(entity, entity.BEGAN), facts))
+    return Source(kind, entity, IndexedText(words, getattr(entity, entity.BEGAN), facts))
 
 
 def _task_text(task: Task) -> str:
@@ -272,10 +274,10 @@ class Results:
     more: bool
 
 
-class Reading:
+class IndexUpdate:
     """An update of the index on a thread of its own: how many files it has read, and of how many (0: unknown)."""
 
-    def __init__(self, update: Callable[[Reading], None]) -> None:
+    def __init__(self, update: Callable[[IndexUpdate], None]) -> None:
         self.count = 0
         self.total = 0
         self.thread = Thread(target=update, args=(self,), name="search index", daemon=True)
@@ -295,7 +297,7 @@ class Search(Service):
         self.agents = agents
         self.sources = Sources(session.workspace, session.features.each("kinds"))
         self._preparing = Lock()
-        self._reading: Reading | None = None
+        self._reading: IndexUpdate | None = None
         path = session.workspace.path / ".search" / "index.sqlite"
         tops = tuple(kind.directory for kind in session.features.each("kinds") if kind.is_searched)
         self.index = SearchIndex(
@@ -347,18 +349,18 @@ class Search(Service):
             found[source.key] = self._found(hit, source, query)
         return Results([*found.values()], more=False)
 
-    def prepared(self, seconds: float) -> Reading | None:
+    def prepared(self, seconds: float) -> IndexUpdate | None:
         """Updates the index on a thread of its own, one at a time, and waits for it so long: None if it is up to date,
         else how far the thread has come. Where no index can be kept there is nothing to wait for."""
         with self._preparing:
             if self._reading is None or not self._reading.thread.is_alive():
-                self._reading = Reading(self._update)
+                self._reading = IndexUpdate(self._update)
                 self._reading.thread.start()
             reading = self._reading
         reading.thread.join(seconds)
         return reading if reading.thread.is_alive() else None
 
-    def _update(self, reading: Reading) -> None:
+    def _update(self, reading: IndexUpdate) -> None:
         def refresh(database: Connection) -> None:
             if self.index.is_new(database):
                 reading.total = sum(1 for _ in self.index.files())
@@ -433,7 +435,7 @@ SHORTEST = 4
 NAMED_MAX = 5
 
 
-class Place(NamedTuple):
+class FoundEntity(NamedTuple):
     """A file and the entity in it; `id` is what commands take."""
 
     id: str
@@ -444,7 +446,7 @@ class Place(NamedTuple):
 class Findable(Protocol):
     """The entities of one kind."""
 
-    def beginning_with(self, start: str) -> Iterable[Place]:
+    def beginning_with(self, start: str) -> Iterable[FoundEntity]:
         """Returns those whose id is, or begins with, `start`, which has the kind's prefix."""
         ...
 
@@ -455,12 +457,12 @@ class Collected:
     def __init__(self, collection: Collection[Any]) -> None:
         self._collection = collection
 
-    def beginning_with(self, start: str) -> Iterable[Place]:
+    def beginning_with(self, start: str) -> Iterable[FoundEntity]:
         exact = self._collection.locate(start)
         ids = [start] if exact is not None else self._collection.ids_beginning_with(start)
         found = [(entity_id, self._collection.locate(entity_id)) for entity_id in ids]
         name = self._collection.layout.name
-        return [Place(key, at.entity, at.directory.path / name(key)) for key, at in found if at is not None]
+        return [FoundEntity(key, at.entity, at.directory.path / name(key)) for key, at in found if at is not None]
 
 
 class Mailed:
@@ -470,12 +472,12 @@ class Mailed:
         self._agents = agents
         self._inbox = inbox
 
-    def beginning_with(self, start: str) -> Iterable[Place]:
-        found: dict[str, Place] = {}
+    def beginning_with(self, start: str) -> Iterable[FoundEntity]:
+        found: dict[str, FoundEntity] = {}
         for agent_id in self._agents():
             for path, entity in self._inbox(agent_id).beginning_with(start):
                 entity_id = _sent_as(entity, start)
-                found.setdefault(entity_id, Place(entity_id, entity, path))
+                found.setdefault(entity_id, FoundEntity(entity_id, entity, path))
         return [found[start]] if start in found else [*found.values()]
 
 
@@ -486,14 +488,14 @@ class Stamped:
         self._agents = agents
         self._partition = partition
 
-    def beginning_with(self, start: str) -> Iterable[Place]:
+    def beginning_with(self, start: str) -> Iterable[FoundEntity]:
         digits = id8(start.rpartition("_")[2])
         for partition in map(self._partition, self._agents()):
             for directory in (partition.home, *partition.archive.months()):
                 for name in directory.names():
                     entity = directory.load(name) if name[DIGITS].startswith(digits) else None
                     if entity is not None and entity.id.startswith(start):
-                        yield Place(entity.id, entity, directory.path / name)
+                        yield FoundEntity(entity.id, entity, directory.path / name)
 
 
 def _sent_as(entity: Message, start: str) -> str:
@@ -502,7 +504,7 @@ def _sent_as(entity: Message, start: str) -> str:
     return broadcast if isinstance(broadcast, str) and broadcast.startswith(start) else entity.id
 
 
-class Kind(NamedTuple):
+class FindableKind(NamedTuple):
     """A kind of entity: its name in JSON (`task`), where its entities are, and the refusal for an id of none."""
 
     name: str
@@ -513,8 +515,8 @@ class Kind(NamedTuple):
 class Match(NamedTuple):
     """What an id means."""
 
-    kind: Kind
-    place: Place
+    kind: FindableKind
+    place: FoundEntity
 
 
 class Lookup(Service):
@@ -527,17 +529,17 @@ class Lookup(Service):
         }
         """The kinds, by the prefix of their ids; messages have none in theirs."""
 
-    def _kind(self, kind: KindOfFeature) -> Kind:
+    def _kind(self, kind: Kind) -> FindableKind:
         workspace, agents = self.workspace, self.workspace.registry.all
         match kind.directory:
             case "ipc":
-                return Kind(kind.name, Mailed(agents, workspace.mailbox), _no_message)
+                return FindableKind(kind.name, Mailed(agents, workspace.mailbox), _no_message)
             case "notifications":
-                return Kind(kind.name, Mailed(agents, workspace.notices), _no_message)
+                return FindableKind(kind.name, Mailed(agents, workspace.notices), _no_message)
             case "handoffs":
-                return Kind(kind.name, Stamped(agents, workspace.hand_offs), _nothing)
+                return FindableKind(kind.name, Stamped(agents, workspace.hand_offs), _nothing)
         collection = workspace.collection(kind)
-        return Kind(kind.name, Collected(collection), collection.layout.missing)
+        return FindableKind(kind.name, Collected(collection), collection.layout.missing)
 
     def full_id(self, text: str, *prefixes: str) -> str:
         """The id of one of these kinds that begins with `text`; `text` itself if there is none, which the caller

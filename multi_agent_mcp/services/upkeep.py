@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications, Pending
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.limits import UsageLimits
     from multi_agent_mcp.store.directory import Directory
 
 
@@ -47,7 +47,7 @@ class Upkeep(Service):
     """The upkeep of one session's calls. While nothing changes, it costs a stat(2) for each directory that matters."""
 
     operations: Operations
-    limits: Limits
+    limits: UsageLimits
     notifications: Notifications
     derived: DerivedNotices
     questions: QuestionEffects

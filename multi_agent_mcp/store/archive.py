@@ -102,7 +102,7 @@ class Month(Directory[E]):
             self.files.append(self._index_path, "".join(f"{line}\n" for line in lines))
 
 
-class Row(NamedTuple):
+class ArchiveRow(NamedTuple):
     """A finished entity: the name of its file, what it ended as (`done`), what it belongs to (the task of an
     execution) or "", and when it came here, in nanoseconds since the epoch."""
 
@@ -125,7 +125,7 @@ class FinishedMonth(Month[E]):
         self._rated = rated
         self._groups: tuple[int, Counter[tuple[str, str]]] = -1, Counter()
 
-    def newest_first(self, label: str | None = None, group: str | None = None) -> Iterator[Row]:
+    def newest_first(self, label: str | None = None, group: str | None = None) -> Iterator[ArchiveRow]:
         """Yields the rows (with this label, of this group), the one that came last first."""
         return (row for row in self._rows() if label in (None, row.label) and group in (None, row.group))
 
@@ -157,7 +157,7 @@ class FinishedMonth(Month[E]):
             rows, came = [], last[3] if last else 0
             for name, entity, at in moved:
                 came = max(at, came)
-                rows.append(Row(name, *self._rated(entity), came))
+                rows.append(ArchiveRow(name, *self._rated(entity), came))
             self._append(_lines(rows, modified_at(self.path), Counter(last[5] if last else {})))
 
     def _noted_at(self) -> int:
@@ -172,13 +172,13 @@ class FinishedMonth(Month[E]):
                 return found
         return None
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[ArchiveRow]:
         try:
             with self._opened() as data:
                 end = len(data)
                 while end > 0:
                     begin = _last_line(data, end)
-                    row = Row(*json.loads(data[begin:end])[:4])
+                    row = ArchiveRow(*json.loads(data[begin:end])[:4])
                     if self.is_ours(row.name):
                         yield row
                     end = begin
@@ -189,7 +189,7 @@ class FinishedMonth(Month[E]):
         lines = [f"{line}\n" for line in _lines(self._listed(), mtime, Counter())]
         return "".join(lines).encode() if lines else None
 
-    def _listed(self) -> list[Row]:
+    def _listed(self) -> list[ArchiveRow]:
         """Returns the rows of the files that are here, the one that came first first. Those that the old index knows
         and that have not changed since are not read again."""
         known = self._known()
@@ -200,18 +200,18 @@ class FinishedMonth(Month[E]):
                 entity = self.load(name, place)
                 if entity is None:
                     continue
-                row = Row(name, *self._rated(entity), status.st_mtime_ns)
+                row = ArchiveRow(name, *self._rated(entity), status.st_mtime_ns)
             rows.append(row)
         return sorted(rows, key=lambda row: (row.at, row.name))
 
-    def _known(self) -> dict[str, Row]:
+    def _known(self) -> dict[str, ArchiveRow]:
         with suppress(StorageError, ValueError, TypeError):
             lines = (self.files.read(self._index_path) or b"").splitlines()
-            return {row.name: row for row in (Row(*json.loads(line)[:4]) for line in lines)}
+            return {row.name: row for row in (ArchiveRow(*json.loads(line)[:4]) for line in lines)}
         return {}
 
 
-def _lines(rows: Sequence[Row], mtime: int, counts: Counter[str]) -> Iterator[str]:
+def _lines(rows: Sequence[ArchiveRow], mtime: int, counts: Counter[str]) -> Iterator[str]:
     """Yields the lines of rows that came together, after those of `counts`. Only the last one says that all of them are
     there: a killed process may have written some."""
     for number, row in enumerate(rows, 1):

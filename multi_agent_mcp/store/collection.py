@@ -106,7 +106,7 @@ class Layout(Generic[E]):
         return self.over(entity) if self.over is not None else ""
 
 
-class Place(NamedTuple, Generic[E]):
+class FinishedFile(NamedTuple, Generic[E]):
     """The file of something that is over, and when it came there (seconds since the epoch)."""
 
     changed_at: float
@@ -162,18 +162,18 @@ class Partition(Generic[E]):
             self._parted = entities, still_open, over
         return still_open, over
 
-    def newest_over(self, label: str | None, group: str | None) -> Iterator[Place[E]]:
+    def newest_over(self, label: str | None, group: str | None) -> Iterator[FinishedFile[E]]:
         """Yields what is over (as this label, of this group), what came last first. The archive, which holds older
         things, is read only as far as requested."""
         entries = self.home.entries()
         here = [
-            Place(entries[name].signature[0] / 1e9, self.home, name)
+            FinishedFile(entries[name].signature[0] / 1e9, self.home, name)
             for name, entity in self.left_over()
             if label in (None, self.layout.label(entity)) and group in (None, self.layout.group(entity))
         ]
         months = self.archive.months()
         rows = ((month, row) for month in months for row in month.newest_first(label, group))
-        archived = (Place(row.at / 1e9, month, row.name) for month, row in rows)
+        archived = (FinishedFile(row.at / 1e9, month, row.name) for month, row in rows)
         here.sort(key=attrgetter("changed_at"), reverse=True)
         return heapq.merge(here, archived, key=attrgetter("changed_at"), reverse=True)
 
@@ -304,7 +304,7 @@ class Collection(Generic[E]):
         """Returns `limit` entities that are over after the first `offset`, those that ended last first; each is parsed.
         With `since`, only those that ended since then, the first first; with `label` or `group`, only those that ended
         as this or belong to it; with `before`, only those behind the one with this id."""
-        found: Iterable[Place[E]] = self._newest_over(partition, label, group)
+        found: Iterable[FinishedFile[E]] = self._newest_over(partition, label, group)
         if before is not None:
             name = self.layout.name(before)
             found = islice(dropwhile(lambda place: place.name != name, found), 1, None)
@@ -313,7 +313,7 @@ class Collection(Generic[E]):
         loaded = (self._loaded(place) for place in islice(found, offset, None))
         return list(islice((entity for entity in loaded if entity is not None), limit))
 
-    def _loaded(self, place: Place[E]) -> E | None:
+    def _loaded(self, place: FinishedFile[E]) -> E | None:
         looked_at = time.time_ns()
         found = signature_of(f"{place.directory.path}/{place.name}")
         return self._read(place.directory, place.name, found, looked_at)
@@ -587,7 +587,7 @@ class Collection(Generic[E]):
 
     def _newest_over(
         self, partition: Chosen = None, label: str | None = None, group: str | None = None
-    ) -> Iterator[Place[E]]:
+    ) -> Iterator[FinishedFile[E]]:
         found = (chosen.newest_over(label, group) for chosen in self._chosen(partition))
         return heapq.merge(*found, key=attrgetter("changed_at"), reverse=True)
 

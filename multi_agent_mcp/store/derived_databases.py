@@ -126,7 +126,7 @@ PRAGMA user_version = 2;
 _VERSION = 2
 
 
-class Document(NamedTuple):
+class IndexedText(NamedTuple):
     """A searchable text of a file, from byte `start` on. `facts` are matched only as a whole (`from=admin`)."""
 
     text: str
@@ -142,7 +142,7 @@ class Hit(NamedTuple):
     start: int
 
 
-Reader = Callable[[Path, int], Iterable[Document]]
+Reader = Callable[[Path, int], Iterable[IndexedText]]
 """Reads the documents of a file (relative to the base) from a byte on; none if the file is not searchable."""
 
 

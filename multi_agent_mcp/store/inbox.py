@@ -223,7 +223,7 @@ class Inbox(Generic[R]):
             return None
         if read_at is None:
             self.files.replace(self.path / name, data, modified=modified)
-            return None if self._removed_copy(name, data, month) else entity
+            return None if self._remove_copy(name, data, month) else entity
         entity = entity.mark_read(read_at)
         marked = _marked_read(data, read_at) or self.hot.codec.encode(entity)
         if self._standing.stays(entity):
@@ -259,9 +259,9 @@ class Inbox(Generic[R]):
         with self.files.locks.held(self.archive.lock), month.noting([item.name for item in items]):
             self.files.replace_all({month.path / item.name: item.scratch for item in items})
         for item in items:
-            self._removed_copy(item.name, item.data, item.month)
+            self._remove_copy(item.name, item.data, item.month)
 
-    def _removed_copy(self, name: str, data: bytes, month: str) -> bool:
+    def _remove_copy(self, name: str, data: bytes, month: str) -> bool:
         """Removes an unread file if it was put into the archive meanwhile, by another process that accepts the same one
         from another machine and knows that it was read; returns whether it was. Each of both looks after its write, so
         that one of them sees the other's."""

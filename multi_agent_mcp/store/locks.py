@@ -100,7 +100,7 @@ class OrderViolated(BaseException):
 class OrderCheck:
     """Tracks the locks of each thread once `violated`, the function to call for a wrong order, is set.
 
-    It is the only module state of the package, as a thread's locks concern the whole process.
+    There is one in the process, as a thread's locks concern all of it.
     """
 
     def __init__(self) -> None:

@@ -166,7 +166,7 @@ MARK_BYTES = 512
 
 
 @dataclass(frozen=True)
-class Place:
+class ReadPosition:
     """Where reading stopped: in which file, behind which byte, and a digest of the file's first bytes and of those
     before it."""
 
@@ -175,7 +175,7 @@ class Place:
     mark: str = ""
 
 
-BEGINNING = Place()
+BEGINNING = ReadPosition()
 
 
 class GrowingFile:
@@ -183,7 +183,7 @@ class GrowingFile:
     beginning; a last line without its end is left for the next reading. After `lines`, `place` is where it stopped.
     Raises `OSError`."""
 
-    def __init__(self, path: Path, place: Place) -> None:
+    def __init__(self, path: Path, place: ReadPosition) -> None:
         self.path = path
         self.place = place
 
@@ -211,7 +211,7 @@ class GrowingFile:
                 if is_whole and not is_too_long:
                     yield line
                 is_too_long = not is_whole
-            self.place = Place(status.st_ino, offset, _mark(descriptor, offset))
+            self.place = ReadPosition(status.st_ino, offset, _mark(descriptor, offset))
 
     def _start(self, descriptor: int, status: os.stat_result) -> int:
         known = self.place

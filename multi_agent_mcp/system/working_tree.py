@@ -35,7 +35,7 @@ _UNSIGNED = "--no-show-signature"
 _COMPARED_MAX = 1_000
 
 
-class Files(NamedTuple):
+class UncommittedFiles(NamedTuple):
     """The files of a working tree that are not committed, new ones too, and those that git ignores. Directories that
     are new or ignored as a whole end with a slash."""
 
@@ -50,11 +50,11 @@ class Unmerged(NamedTuple):
     names: tuple[str, ...]
 
 
-def files_of(path: str) -> Files:
+def files_of(path: str) -> UncommittedFiles:
     """The files of a working tree that differ from its commit, and those that git ignores. Raises `GitFailed`."""
     how = ("--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=dirty", "--no-renames")
     listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *how, fetches=False).split("\0")
-    return Files(uncommitted(path), [entry[3:] for entry in listed if entry.startswith("!!")])
+    return UncommittedFiles(uncommitted(path), [entry[3:] for entry in listed if entry.startswith("!!")])
 
 
 def uncommitted(path: str | Path, depth: int = 0) -> list[str]:

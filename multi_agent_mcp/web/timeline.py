@@ -129,7 +129,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TimelineLayout:
     scale: Scale
     bands: tuple[Band, ...]
     _by_agent: Mapping[str, Band] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Layout:
         return self._by_agent.get(agent_id, self._by_agent.get(OTHERS))
 
 
-def lay_out(timeline: Timeline, scale: Scale) -> Layout:
+def lay_out(timeline: Timeline, scale: Scale) -> TimelineLayout:
     """Lays out the lanes in their order; overlapping bars of a lane get different rows."""
     bands: list[Band] = []
     top = TOP
@@ -154,7 +154,7 @@ def lay_out(timeline: Timeline, scale: Scale) -> Layout:
         crowded = any(item.row is None for item in placed)
         bands.append(Band(lane, top, placed, rows + crowded))
         top = bands[-1].bottom
-    return Layout(scale, tuple(bands), {band.lane.agent_id: band for band in bands})
+    return TimelineLayout(scale, tuple(bands), {band.lane.agent_id: band for band in bands})
 
 
 def label_room(bar: Bar) -> float:
@@ -299,7 +299,7 @@ def _lasted(length: timedelta, texts: Texts) -> str:
     return duration_words(length, texts, units=2)
 
 
-def _lane(band: Band, layout: Layout, texts: Texts) -> Item:
+def _lane(band: Band, layout: TimelineLayout, texts: Texts) -> Item:
     lane = band.lane
     x = LEFT + min(lane.depth, 6) * INDENT
     who = texts("timeline.others") if lane.agent_id == OTHERS else lane.agent_id
@@ -316,7 +316,7 @@ def _lane(band: Band, layout: Layout, texts: Texts) -> Item:
     }
 
 
-def _conversation(talk: Talk, layout: Layout, texts: Texts) -> Iterator[Item]:
+def _conversation(talk: Talk, layout: TimelineLayout, texts: Texts) -> Iterator[Item]:
     """A strip on both lanes while two agents talked."""
     scale, parties = layout.scale, (talk.initiator_id, talk.target_agent_id)
     lasted = _lasted(talk.end - talk.start, texts) if talk.end else texts.word("state", talk.status)
@@ -326,7 +326,7 @@ def _conversation(talk: Talk, layout: Layout, texts: Texts) -> Iterator[Item]:
         yield {"id": talk.conversation_id, "y": band.line, "title": title, **_extent(talk.start, talk.end, scale)}
 
 
-def _session(life: Life, layout: Layout, texts: Texts) -> Iterator[Item]:
+def _session(life: Life, layout: TimelineLayout, texts: Texts) -> Iterator[Item]:
     """A rail on the lane while a session's process ran: task sessions on the line, chat sessions below it."""
     if (band := layout.band(life.agent_id)) is not None:
         lasted = _lasted(life.end - life.start, texts) if life.end else texts("timeline.still")
@@ -345,7 +345,7 @@ def _extent(start: datetime, end: datetime | None, scale: Scale, least: float = 
     return {"x": left, "width": max(scale.x(end) - left, least)}
 
 
-def _message(arrow: Arrow, layout: Layout, texts: Texts) -> Iterator[Item]:
+def _message(arrow: Arrow, layout: TimelineLayout, texts: Texts) -> Iterator[Item]:
     """A message, from sending to arrival, and on until it was read; nothing for agents without a lane."""
     sender, receiver = layout.band(arrow.sender_id), layout.band(arrow.receiver_id)
     if sender is None or receiver is None:
@@ -375,7 +375,7 @@ def _told(event: Arrow | Mark, since: datetime, texts: Texts) -> str:
     return " · ".join(f"{texts.word('state', name)} +{_lasted(at - since, texts)}" for name, at in steps.items() if at)
 
 
-def _interrupt(mark: Mark, layout: Layout, texts: Texts) -> Iterator[Item]:
+def _interrupt(mark: Mark, layout: TimelineLayout, texts: Texts) -> Iterator[Item]:
     """A stop sign on the agent's lane, with an arrow from the agent that interrupted it."""
     band, by = layout.band(mark.agent_id), layout.band(mark.by) if mark.by else None
     if band is None:
@@ -401,7 +401,7 @@ def _interrupt(mark: Mark, layout: Layout, texts: Texts) -> Iterator[Item]:
     }
 
 
-def _answer(answer: PaneAnswer, layout: Layout, texts: Texts) -> Iterator[Item]:
+def _answer(answer: PaneAnswer, layout: TimelineLayout, texts: Texts) -> Iterator[Item]:
     """A key on the agent's lane, with an arrow from the person who pressed it."""
     band, by = layout.band(answer.agent_id), layout.band(answer.by)
     if band is None or by is None:

@@ -14,7 +14,7 @@ from typing import Any
 from multi_agent_mcp.config import child_environment, tmux_socket, working_directory
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
-from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, Panes, is_reached, last_lines, tmux_session
+from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, TeamPanes, is_reached, last_lines, tmux_session
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import MCP_CONFIG, own_file, program_name
 from multi_agent_mcp.hosts import hosts
@@ -53,7 +53,7 @@ class TeamWindows:
         self.records = services.missing_sessions
         self.tmux_session = tmux_session(services.root, services.session.name)
         self._made_for = hashlib.sha256(services.settings.created_at.encode()).hexdigest()[:12]
-        self._panes = Panes(socket_path, self.tmux_session, config_file, made_for=self._made_for)
+        self._panes = TeamPanes(socket_path, self.tmux_session, config_file, made_for=self._made_for)
         self._joins = joins
         self.found: list[OwnPane] = []
         self.living: dict[Slot, OwnPane] = {}
@@ -214,7 +214,7 @@ class TeamWindows:
         """Closes a pane and removes it from the records and from the agent registered there."""
         self._close(self._on(pane.socket_path), pane)
 
-    def _close(self, panes: Panes, pane: OwnPane) -> None:
+    def _close(self, panes: TeamPanes, pane: OwnPane) -> None:
         panes.close(pane)
         if not self.records.is_down(slot := Slot.of(pane.label)):
             self.records.forget(slot)
@@ -300,7 +300,7 @@ class TeamWindows:
         places = {(str(window.directory), window.pane.get("socket_path")) for window in windows if window.pane}
         for directory, socket_path in sorted(places, key=str):
             former = Path(directory)
-            panes = Panes(str(socket_path), tmux_session(former.parent, former.name))
+            panes = TeamPanes(str(socket_path), tmux_session(former.parent, former.name))
             if former.exists():
                 self.strange.setdefault(directory, []).extend(Slot.of(pane.label) for pane in panes.all())
                 continue
@@ -328,8 +328,8 @@ class TeamWindows:
         paths = (self.socket_path, *recorded, *registered)
         return list(dict.fromkeys(path for path in paths if path and isinstance(path, str)))
 
-    def _on(self, socket_path: str) -> Panes:
-        return Panes(socket_path, self.tmux_session, made_for=self._made_for)
+    def _on(self, socket_path: str) -> TeamPanes:
+        return TeamPanes(socket_path, self.tmux_session, made_for=self._made_for)
 
 
 def last_socket(services: Services) -> str | None:

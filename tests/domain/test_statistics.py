@@ -12,8 +12,8 @@ from multi_agent_mcp.domain.timeline import (
     Bar,
     Lane,
     Life,
-    Span,
     Statistics,
+    StatusPeriod,
     Timeline,
     compute,
     merged,
@@ -57,7 +57,7 @@ def bar(*spans: tuple[str, float, float | None], **fields: Any) -> Bar:
         "agent_id": "worker-a",
         "start": at(spans[0][1]),
     } | fields
-    divided = (Span(status=status, start=at(a), end=None if b is None else at(b)) for status, a, b in spans)
+    divided = (StatusPeriod(status=status, start=at(a), end=None if b is None else at(b)) for status, a, b in spans)
     return Bar(**given, spans=tuple(divided))
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.task import Change, History, Task
-from multi_agent_mcp.domain.timeline import OTHERS, Bar, Span, Timeline, bars_of
+from multi_agent_mcp.domain.timeline import OTHERS, Bar, StatusPeriod, Timeline, bars_of
 from multi_agent_mcp.domain.times import format_time
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -78,7 +78,7 @@ def test_a_hand_written_task_shows_what_is_known_of_it() -> None:
 
 
 def test_a_timeline_is_data_for_programs() -> None:
-    bar = Bar(task_id="t", title="x", agent_id="a", start=at(0), spans=(Span(status="todo", start=at(0)),))
+    bar = Bar(task_id="t", title="x", agent_id="a", start=at(0), spans=(StatusPeriod(status="todo", start=at(0)),))
     answer = Timeline(start=at(0), end=at(1), bars=(bar,)).as_answer()
     assert answer["end"] == "2026-11-21T12:01:00.000000Z"
     assert answer["bars"][0]["spans"] == ({"status": "todo", "start": "2026-11-21T12:00:00.000000Z", "end": None},)

@@ -13,7 +13,7 @@ import pytest
 from multi_agent_mcp.domain.dialog import Asked, Choice, Dialog
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.doorbell.tmux.client import pane_place
-from multi_agent_mcp.services.attention import Item, Panes
+from multi_agent_mcp.services.attention import Item, PanesSeen
 from multi_agent_mcp.services.overview.supervision import LOOK_EVERY
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows
@@ -32,7 +32,7 @@ def two(tmp_path: Path) -> Iterator[Machines]:
 def asked(machine: Machine) -> list[Item]:
     """The attention items about questions, without reading the local panes."""
     services = machine.services
-    items = services.attention.of(services.agents.owner(), panes=Panes())
+    items = services.attention.of(services.agents.owner(), panes=PanesSeen())
     return [item for item in items if item.kind in ("dialog", "login")]
 
 

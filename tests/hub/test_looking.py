@@ -16,7 +16,7 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.sharing import join
-from multi_agent_mcp.services.attention import Item, Panes
+from multi_agent_mcp.services.attention import Item, PanesSeen
 from multi_agent_mcp.services.overview.snapshot import MachineRow, TeamOfMachines
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
@@ -43,7 +43,7 @@ def states(machine: Machine) -> dict[str, str]:
 def waiting(machine: Machine) -> list[Item]:
     """The attention items about machines."""
     services = machine.services
-    items = services.attention.of(services.agents.owner(), panes=Panes())
+    items = services.attention.of(services.agents.owner(), panes=PanesSeen())
     return [item for item in items if item.kind == "machine"]
 
 
@@ -269,7 +269,7 @@ def test_what_waits_for_the_owner_is_listed_elsewhere_with_the_owners_machine(de
     request = services.task_creation.request(services.agents.get("admin"), NewTask(title="may I"))[0]
     eventually(lambda: laptop.has("owner", "let us talk") and laptop.services.workspace.tasks.find(request.id))
     for machine, home in ((desk, None), (laptop, DESK)):
-        found = machine.services.attention.of(machine.services.agents.owner(), panes=Panes())
+        found = machine.services.attention.of(machine.services.agents.owner(), panes=PanesSeen())
         places = {(item.kind, item.machine) for item in found if item.kind in ("mail", "conversation", "request")}
         assert places == {("mail", home), ("conversation", home), ("request", home)}
     assert "on desk: multi-agent-mcp read" in command(laptop, "attention").stdout
@@ -284,7 +284,7 @@ def test_mail_that_its_own_machine_announces_does_not_wait_for_the_owner_here(
     message_id = sent(desk, "admin", "worker-a", "not rung from here")
     eventually(lambda: laptop.has("worker-a", "not rung from here") and trace(desk, message_id).get("reason"))
     assert trace(desk, message_id)["reason"] == "other_machine"
-    found = desk.services.attention.of(desk.services.agents.owner(), panes=Panes())
+    found = desk.services.attention.of(desk.services.agents.owner(), panes=PanesSeen())
     assert [item for item in found if item.kind == "undelivered" and item.agent_id == "worker-a"] == []
 
 

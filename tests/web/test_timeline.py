@@ -13,7 +13,18 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from multi_agent_mcp.domain.text import sanitize
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Span, Talk, Timeline
+from multi_agent_mcp.domain.timeline import (
+    OTHERS,
+    Arrow,
+    Bar,
+    Lane,
+    Life,
+    Mark,
+    PaneAnswer,
+    StatusPeriod,
+    Talk,
+    Timeline,
+)
 from multi_agent_mcp.texts import LANGUAGES, catalogue
 from multi_agent_mcp.web.timeline import ROWS_MAX, Scale, draw, lay_out, stylesheet
 
@@ -27,7 +38,7 @@ def at(seconds: float) -> datetime:
 
 
 def task(number: int, start: float, end: float | None, *, title: str = "Build", agent_id: str = "worker") -> Bar:
-    spans = (Span(status="in_progress", start=at(start), end=None if end is None else at(end)),)
+    spans = (StatusPeriod(status="in_progress", start=at(start), end=None if end is None else at(end)),)
     outcome = None if end is None else "done"
     return Bar(
         task_id=f"tsk_{number}",

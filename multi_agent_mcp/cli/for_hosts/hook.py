@@ -157,9 +157,9 @@ def _wait(options: dict[str, str]) -> int:
     """Waits until the agent is to be woken, and returns the exit code."""
     import signal
 
-    from multi_agent_mcp.hooks.waiter import Host, Waiter
+    from multi_agent_mcp.hooks.waiter import HostProcess, Waiter
 
-    host = Host()  # before anything slow, during which the host might end
+    host = HostProcess()  # before anything slow, during which the host might end
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
     beginning = not sys.stdin.isatty() and _event().get("hook_event_name") == "SessionStart"

@@ -334,7 +334,7 @@ _JOINING = re.compile("[\u200c\u200d\u20dd-\u20e4\ufe00-\ufe0f\U000e0100-\U000e0
 could not be compared with the line typed."""
 
 
-class Panes(Service):
+class RemotePanes(Service):
     """A person's remote use of agents' panes: viewing them, answering their hosts' dialogs, typing a line
     (docs/protocol.md, Answering a dialog). `audit` adds a line to the audit log, for every key pressed from
     elsewhere."""

@@ -65,7 +65,7 @@ class NewWindow:
     directory: str | None = None
 
 
-class Panes:
+class TeamPanes:
     """The panes of one team on one tmux server.
 
     The marker is a user option of the pane, `{project}:{label}:{pane_pid}`, set in the command that opens the window.

@@ -49,12 +49,12 @@ from multi_agent_mcp.doorbell.tmux.snapshot import (
 _POSIX_SPECIAL = re.compile(r"([\\^$.|?*+()\[\]{}])")
 
 
-def all_of(found: Sequence[str]) -> str:
-    """The conjunction of the found, as a balanced tree: tmux gives up on formats nested a hundred deep."""
-    if len(found) == 1:
-        return found[0]
-    middle = len(found) // 2
-    return f"#{{&&:{all_of(found[:middle])},{all_of(found[middle:])}}}"
+def all_of(formats: Sequence[str]) -> str:
+    """A format that is true if all of them are, as a balanced tree: tmux gives up on formats nested a hundred deep."""
+    if len(formats) == 1:
+        return formats[0]
+    middle = len(formats) // 2
+    return f"#{{&&:{all_of(formats[:middle])},{all_of(formats[middle:])}}}"
 
 
 def safe_pane(agent: Agent, command: str) -> list[str]:

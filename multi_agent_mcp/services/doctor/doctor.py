@@ -25,7 +25,7 @@ from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
-from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, CheckContext, Finding, Track, Usage, untracked
+from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, CheckContext, DiskUsage, Finding, Track, untracked
 from multi_agent_mcp.services.overview.snapshot import (
     AWAY,
     CONNECTED,
@@ -440,13 +440,13 @@ class Doctor:
         """Checks that read every message and every task, and run only when asked for."""
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> DiskUsage:
         """The disk usage of the session's files, as of the last examination."""
         return self.context.usage
 
     def examine(self, *, verify: bool = False, track: Track = untracked) -> list[Finding]:
         """Runs the checks and returns all findings, problems first. A check that fails is a finding, too."""
-        self.context = replace(self.context, track=track, usage=Usage())
+        self.context = replace(self.context, track=track, usage=DiskUsage())
         checks = {**self.checks, **(self.verifications if verify else {})}
         found: dict[tuple[str, str], Finding] = {}
         for name, check in checks.items():

@@ -60,7 +60,7 @@ ASIDE = frozenset({"archive", "logs", QUARANTINE})
 """Subdirectories of a kind that are counted separately."""
 
 
-class Usage:
+class DiskUsage:
     """The number of files and their size on the disk, by kind: `ipc`, `ipc/archive`, `executions/logs`, …"""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class CheckContext:
     still_open: Callable[[], Mapping[str, Sequence[str]]] = dict
     outdated_files: Callable[[], Iterable[tuple[str, str, Path, Callable[[], object]]]] = tuple
     track: Track = untracked
-    usage: Usage = field(default_factory=Usage)
+    usage: DiskUsage = field(default_factory=DiskUsage)
 
     @property
     def workspace(self) -> Workspace:
@@ -367,12 +367,12 @@ def operations(context: CheckContext) -> Iterator[Finding]:
     """Operations whose process was killed midway, and which no reader has finished since; unreadable intents."""
     for intent in context.workspace.intents.left_behind():
         finish = context.operations.finish
-        yield context.found("undertakings", PROBLEM, intent.id, "cut_off", finish, kind=intent.kind)
+        yield context.found("operations", PROBLEM, intent.id, "cut_off", finish, kind=intent.kind)
     intents = context.workspace.intents
     for path in intents.unreadable():
         reason = Reason("no_intent")
         fix = partial(Quarantine(intents.files, intents.path).set_aside, path, reason)
-        yield context.found("undertakings", PROBLEM, f".intents/{path.name}", "no_intent", fix, reason=reason)
+        yield context.found("operations", PROBLEM, f".intents/{path.name}", "no_intent", fix, reason=reason)
 
 
 def unreadable(context: CheckContext) -> Iterator[Finding]:

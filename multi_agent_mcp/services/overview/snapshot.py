@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.limits import UsageLimits
     from multi_agent_mcp.services.usage.usage import Usage
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class Snapshots(Service):
     mail_search: MailSearch
     tracking: DeliveryTracking
     stuck_agents: StuckAgents
-    limits: Limits
+    limits: UsageLimits
 
     def take(self, *, messages: int = 20) -> Snapshot:
         """A snapshot with the newest `messages`. Cheap while little has changed, because directories are indexed."""
@@ -371,7 +371,7 @@ class MachineRow:
 
 
 @dataclass(frozen=True)
-class Home:
+class AgentsMachine:
     """An agent's machine, and its `state` as in `MachineRow`."""
 
     machine: str
@@ -520,11 +520,15 @@ class Machines(Service):
         silent = (row for row in rows if row.state in (AWAY, UNKNOWN))
         return {row.name: row.since if row.state == AWAY or found is None else found.since for row in silent}
 
-    def homes(self) -> dict[str, Home]:
+    def homes(self) -> dict[str, AgentsMachine]:
         """The home of each agent, by id, including removed agents: their messages still exist."""
         states = self.states()
         agents = self.workspace.registry.all().values()
-        return {agent.id: Home(agent.machine, states.get(agent.machine, UNKNOWN)) for agent in agents if agent.machine}
+        return {
+            agent.id: AgentsMachine(agent.machine, states.get(agent.machine, UNKNOWN))
+            for agent in agents
+            if agent.machine
+        }
 
     def _last_noted(self) -> datetime | None:
         at = self.workspace.relay_state.noted_at

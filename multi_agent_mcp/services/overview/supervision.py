@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.limits import UsageLimits
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=60)
@@ -485,7 +485,7 @@ class StuckAgents(Service):
     derived: DerivedNotices
     task_changes: TaskChanges
     panes: PaneLooks
-    limits: Limits
+    limits: UsageLimits
 
     @cached_property
     def patience(self) -> Patience:

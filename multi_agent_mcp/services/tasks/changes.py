@@ -186,7 +186,7 @@ class TaskChanges(Service):
         reason = words_or_none("blocked_reason", reason)
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
-        return self._moved_with_family(task, status, Change(by=actor.id, at=self.clock(), reason=reason), {})
+        return self._move_with_family(task, status, Change(by=actor.id, at=self.clock(), reason=reason), {})
 
     def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
         """For each other status, why `actor` could not move the task there now (None: it could). Changes nothing."""
@@ -237,7 +237,7 @@ class TaskChanges(Service):
 
     def move_with_family(self, task: Task, status: str, change: Change) -> Task:
         """Moves a task as `set_status` does, with this change; the caller checks permission."""
-        return self._moved_with_family(task, status, change, {})[0]
+        return self._move_with_family(task, status, change, {})[0]
 
     def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> tuple[Task, list[str]]:
         """Changes title, description, priority and status in one write; the caller checks permission. Returns the task
@@ -252,7 +252,7 @@ class TaskChanges(Service):
         task = self.get(task_id)
         task.require_open()
         if status is not None and (status != task.status or (status == "blocked" and parked_by(task))):
-            moved, _ = self._moved_with_family(task, status, change, fields)
+            moved, _ = self._move_with_family(task, status, change, fields)
             return moved, _changed(task, moved, given)
         if change.reason is not None:
             fields["blocked_reason"] = change.reason
@@ -352,9 +352,7 @@ class TaskChanges(Service):
         self.derived.follow_up(*blocked, task)
         return task, previous
 
-    def _moved_with_family(
-        self, task: Task, status: str, change: Change, fields: Mapping[str, str]
-    ) -> tuple[Task, str]:
+    def _move_with_family(self, task: Task, status: str, change: Change, fields: Mapping[str, str]) -> tuple[Task, str]:
         """Moves a task; blocking also blocks its open subtasks. A move that concerns several files or agents is one
         operation."""
         children = _open_subtasks(self.workspace.tasks.open(), task.id) if status == "blocked" else []

@@ -33,7 +33,7 @@ FILES_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Delivery:
+class DeliveredWork:
     """What a task delivers: the `commit` at which its agent's worktree was at the last report, on whatever `branch`
     (None for none), and how many files were `uncommitted` then, of which `files` names the first. `number`: how many
     lines the task's history had. `returned`: it could not be merged as it is; it is delivered again with a commit that
@@ -55,7 +55,7 @@ class Delivery:
     held_back: str | None = None
 
     @classmethod
-    def of(cls, facts: Any) -> Delivery | None:
+    def of(cls, facts: Any) -> DeliveredWork | None:
         """The record with these facts, of this version or another; None if they are none."""
         try:
             known = {spec.name: facts[spec.name] for spec in fields(cls) if spec.name in facts}
@@ -85,13 +85,13 @@ class DeliveryRecords(Service):
 
     workplaces: Workplaces
 
-    def look(self, task: Task) -> Delivery | None:
+    def look(self, task: Task) -> DeliveredWork | None:
         """What the task would deliver now; None if its agent has no worktree here. Raises `GitFailed`."""
         place = None if task.assignee_id is None else self.workplaces.directory(task.assignee_id)
         if place is None:
             return None
         files = uncommitted(place)
-        return Delivery(
+        return DeliveredWork(
             task_id=task.id,
             agent_id=str(task.assignee_id),
             branch=git(place, "symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)) or None,
@@ -103,7 +103,7 @@ class DeliveryRecords(Service):
             ahead=int(git(place, "rev-list", "--count", "HEAD", "--not", "main-worktree/HEAD")),
         )
 
-    def found(self, task: Task, summary: str | None) -> Delivery | None:
+    def found(self, task: Task, summary: str | None) -> DeliveredWork | None:
         """As `look`, after our server has committed what the agent has left, where it is to do so."""
         place, made, why = self.workplaces.commit_place(str(task.assignee_id)), None, None
         if place is not None and self.workplaces.directory(place.agent_id) is not None:
@@ -140,10 +140,10 @@ class DeliveryRecords(Service):
         except Refusal as refusal:
             logger.warning("what %s delivers is not known: %s", task.id, refusal)
 
-    def of(self, task: Task) -> Delivery | None:
+    def of(self, task: Task) -> DeliveredWork | None:
         """What the task delivers by its last report, or delivered; None if nothing, or that was dropped. What was
         examined before a task became done counts, whatever a killed process has recorded since."""
-        found = Delivery.of(self._record(task.id).read()) if self._are_kept else None
+        found = DeliveredWork.of(self._record(task.id).read()) if self._are_kept else None
         if found is None or not found.is_of(task):
             return None
         return found if task.proven_head in (None, found.commit) else replace(found, commit=str(task.proven_head))
@@ -168,7 +168,7 @@ class DeliveryRecords(Service):
         found = self.of(task) if task.status == "done" else None
         return found is not None and found.returned is not None
 
-    def resolution(self, task: Task) -> Delivery | None:
+    def resolution(self, task: Task) -> DeliveredWork | None:
         """What a task that is done delivers now in place of what could not be merged; None for any other task. Raises
         `InvalidArguments` if that could not be merged either, and `GitFailed`."""
         known = self.of(task) if task.status == "done" else None
@@ -181,21 +181,23 @@ class DeliveryRecords(Service):
             )
         return found
 
-    def note(self, delivery: Delivery) -> Delivery:
+    def note(self, delivery: DeliveredWork) -> DeliveredWork:
         self._record(delivery.task_id).write(asdict(delivery))
         return delivery
 
-    def all(self) -> list[Delivery]:
+    def all(self) -> list[DeliveredWork]:
         """What all tasks deliver, the newest last."""
         names = self.workspace.files.names(self._place)
         tasks = [self.workspace.tasks.find(name.removesuffix(".json")) for name in names if name.endswith(".json")]
         found = [self.of(task) for task in tasks if task is not None]
         return sorted((one for one in found if one is not None), key=lambda one: (one.at, one.task_id))
 
-    def reported(self) -> list[tuple[Task, Delivery]]:
+    def reported(self) -> list[tuple[Task, DeliveredWork]]:
         """The last report of each task, also if it was dropped since."""
         names = (name.removesuffix(".json") for name in self.workspace.files.names(self._place))
-        found = ((self.workspace.tasks.find(name), Delivery.of(self._record(name).read())) for name in sorted(names))
+        found = (
+            (self.workspace.tasks.find(name), DeliveredWork.of(self._record(name).read())) for name in sorted(names)
+        )
         return [(task, one) for task, one in found if task is not None and one is not None]
 
     def _record(self, task_id: str) -> Record:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks, Verdict
-    from multi_agent_mcp.services.tasks.delivered import Delivery
+    from multi_agent_mcp.services.tasks.delivered import DeliveredWork
     from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.services.team.approvals import Approvals
     from multi_agent_mcp.store.records import Record
@@ -133,7 +133,7 @@ class Deliveries(Service):
         summary: str | None,
         next_steps: str | None = None,
         *,
-        resolution: Delivery | None = None,
+        resolution: DeliveredWork | None = None,
     ) -> Task:
         """Writes down that the assignee calls its task done; what its conditions say of that is examined afterwards. A
         task that is done is delivered again with the `resolution` of what kept it from being merged, or what the
@@ -155,7 +155,7 @@ class Deliveries(Service):
 
         return self.workspace.tasks.update(found.id, deliver)
 
-    def _head(self, task: Task, change: Change, summary: str | None, resolution: Delivery | None) -> str:
+    def _head(self, task: Task, change: Change, summary: str | None, resolution: DeliveredWork | None) -> str:
         """The name of what a task delivers now, whose commit is recorded. Raises `NotCommitted`, `GitFailed`."""
         records = self.checks.records
         if (found := resolution or records.found(task, summary)) is None:
@@ -166,7 +166,7 @@ class Deliveries(Service):
             raise self._not_committed(task, found, change)
         return state_name(records.note(found).commit, found.at, is_whole=True)
 
-    def _not_committed(self, task: Task, found: Delivery, change: Change) -> NotCommitted:
+    def _not_committed(self, task: Task, found: DeliveredWork, change: Change) -> NotCommitted:
         """Notes in the task that it was called done in vain; its superior is told after the second time."""
         named, why = ", ".join(found.files), found.held_back
         task = self.workspace.tasks.update(
@@ -397,7 +397,7 @@ class Deliveries(Service):
         return self.settle(task, actor.id, status=status).task, previous
 
     def _deliver_here(
-        self, assignee: Agent, task: Task, summary: str | None, resolution: Delivery | None = None
+        self, assignee: Agent, task: Task, summary: str | None, resolution: DeliveredWork | None = None
     ) -> Task:
         """Delivers a task for a person or an agent at a command line, and runs its checks in this process; the assignee
         is told what became of a `resolution`."""
@@ -407,7 +407,7 @@ class Deliveries(Service):
             return self.task_changes.get(task.id)
         return self.settle(task, told=told).task
 
-    def resolve(self, task: Task, resolution: Delivery) -> Task:
+    def resolve(self, task: Task, resolution: DeliveredWork) -> Task:
         """Delivers a done task again with a resolution that its assignee has committed, and nobody has reported.
         Returns the task if it is done again. Raises `InvalidArguments` while that waits for a review, or if a check has
         failed."""

@@ -24,7 +24,7 @@ from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.sessions.host_conversations import named_by
 from multi_agent_mcp.store.derived_databases import DerivedDatabase, writing
 from multi_agent_mcp.system.file_status import signature_of
-from multi_agent_mcp.system.other_files import BEGINNING, GrowingFile, Place, matching, named_from
+from multi_agent_mcp.system.other_files import BEGINNING, GrowingFile, ReadPosition, matching, named_from
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
@@ -53,7 +53,7 @@ class FileRead:
     agent_id: str
     conversation: str
     main: bool
-    place: Place = BEGINNING
+    place: ReadPosition = BEGINNING
     model: str | None = None
     window: int | None = None
     context: int | None = None
@@ -63,7 +63,7 @@ class FileRead:
     @classmethod
     def of(cls, row: Sequence[Any]) -> FileRead:
         path, agent_id, conversation, main, inode, read_to, mark, *facts = row
-        return cls(path, agent_id, conversation, bool(main), Place(inode, read_to, mark), *facts)
+        return cls(path, agent_id, conversation, bool(main), ReadPosition(inode, read_to, mark), *facts)
 
     @property
     def row(self) -> tuple[Any, ...]:
@@ -133,7 +133,7 @@ class Ledger(DerivedDatabase):
         row = database.execute("SELECT MAX(at) FROM looked").fetchone()
         return None if row[0] is None else from_timestamp(row[0])
 
-    def know(self, database: sqlite3.Connection, sources: Iterable[Source], looked_at: datetime) -> None:
+    def know(self, database: sqlite3.Connection, sources: Iterable[ConversationFile], looked_at: datetime) -> None:
         """Records which conversations are whose."""
         with writing(database):
             for found in sources:
@@ -150,7 +150,7 @@ class Ledger(DerivedDatabase):
         """The recorded conversations."""
         return database.execute("SELECT agent_id, purpose, host, conversation, path FROM sources").fetchall()
 
-    def read(self, database: sqlite3.Connection, source: Source) -> set[str]:
+    def read(self, database: sqlite3.Connection, source: ConversationFile) -> set[str]:
         """Takes in what the files of a conversation have said since the last time; returns their paths. A file that
         cannot be read now is read the next time."""
         rules, found = source.rules, {source.path} if source.path else set()
@@ -173,7 +173,7 @@ class Ledger(DerivedDatabase):
         return found
 
     def _read_file(
-        self, database: sqlite3.Connection, source: Source, rules: UsageRules, path: Path, *, main: bool
+        self, database: sqlite3.Connection, source: ConversationFile, rules: UsageRules, path: Path, *, main: bool
     ) -> None:
         state = self._state(database, source, path, main=main)
         limits = LimitReader(source.limits, local_zone())
@@ -194,7 +194,9 @@ class Ledger(DerivedDatabase):
         elif last is not None:
             self._acted(source.agent_id, last)
 
-    def _read_database(self, database: sqlite3.Connection, source: Source, rules: UsageRules, path: Path) -> None:
+    def _read_database(
+        self, database: sqlite3.Connection, source: ConversationFile, rules: UsageRules, path: Path
+    ) -> None:
         """Takes in the messages of a conversation and of its sub-agents' (OpenCode's tables `session`, `message`) that
         have changed since the last time."""
         state = self._state(database, source, path / source.conversation, main=True)
@@ -215,12 +217,12 @@ class Ledger(DerivedDatabase):
                 if isinstance(line, dict) and value_at(line, "time.completed"):
                     state, at = self._take(database, source, rules, state, {**line, "id": message_id})
                     responded = at or responded
-            self._keep(database, replace(state, place=Place(0, last, str(changed))))
+            self._keep(database, replace(state, place=ReadPosition(0, last, str(changed))))
         if responded is not None:
             self._acted(source.agent_id, responded)
 
     def _take(
-        self, database: sqlite3.Connection, source: Source, rules: UsageRules, state: FileRead, line: object
+        self, database: sqlite3.Connection, source: ConversationFile, rules: UsageRules, state: FileRead, line: object
     ) -> tuple[FileRead, datetime | None]:
         """Takes in what one line says; returns the file's new state, and when the model responded, if it did."""
         responded = None
@@ -237,7 +239,7 @@ class Ledger(DerivedDatabase):
                 responded = found.at
         return state, responded
 
-    def _count(self, database: sqlite3.Connection, source: Source, found: Response) -> None:
+    def _count(self, database: sqlite3.Connection, source: ConversationFile, found: Response) -> None:
         """Counts a response once: of what the host wrote of it several times the largest values."""
         at = found.at or self._clock()
         task_id = self._task_at(source.agent_id, source.purpose, at)
@@ -249,7 +251,7 @@ class Ledger(DerivedDatabase):
             (key, source.agent_id, task_id, found.model, at.timestamp(), *counts),
         )
 
-    def _belongs(self, database: sqlite3.Connection, source: Source, rules: UsageRules, path: Path) -> bool:
+    def _belongs(self, database: sqlite3.Connection, source: ConversationFile, rules: UsageRules, path: Path) -> bool:
         """Whether a file's first line names this conversation as its parent; for most it does not, which is kept."""
         where = (str(path),)
         if database.execute("SELECT 1 FROM files WHERE path = ? AND NOT main", where).fetchone() is not None:
@@ -269,7 +271,7 @@ class Ledger(DerivedDatabase):
             database.execute("INSERT OR IGNORE INTO strangers VALUES (?)", (stranger,))
         return False
 
-    def _state(self, database: sqlite3.Connection, source: Source, path: Path, *, main: bool) -> FileRead:
+    def _state(self, database: sqlite3.Connection, source: ConversationFile, path: Path, *, main: bool) -> FileRead:
         row = database.execute("SELECT * FROM files WHERE path = ?", (str(path),)).fetchone()
         return FileRead(str(path), source.agent_id, source.conversation, main) if row is None else FileRead.of(row)
 
@@ -328,7 +330,7 @@ RECENT = 3
 
 
 @dataclass(frozen=True)
-class Source:
+class ConversationFile:
     """One conversation of a host: whose it is, and its file, if the host told us."""
 
     agent_id: str
@@ -379,12 +381,12 @@ class Source:
 
 
 @dataclass(eq=False)
-class Sources:
+class ConversationFiles:
     """Finds the conversations of one session's agents: those that hooks were told, and those of agent sessions."""
 
     workspace: Workspace
 
-    def all(self, since: datetime | None = None, *, recent: bool = False) -> Iterator[Source]:
+    def all(self, since: datetime | None = None, *, recent: bool = False) -> Iterator[ConversationFile]:
         """Yields the conversations that are known, those of ended sessions only if they ended `since`; with `recent`,
         only the last ones that hooks were told."""
         agents = self.workspace.registry.all().values()
@@ -401,16 +403,16 @@ class Sources:
                 host, conversation = (getattr(session, name, None) for name in ("host", "host_session"))
                 is_own = agent.id in holders.get(str(conversation), {agent.id})
                 if conversation and (host or agent.host) and is_own:
-                    yield Source(agent.id, session.purpose, str(host or agent.host), str(conversation))
+                    yield ConversationFile(agent.id, session.purpose, str(host or agent.host), str(conversation))
 
-    def _told(self, agent_id: str, purpose: str, host: str | None) -> Iterator[Source]:
+    def _told(self, agent_id: str, purpose: str, host: str | None) -> Iterator[ConversationFile]:
         state = self.workspace.hook_state(agent_id, purpose).read()
         told = state.get("transcripts") if isinstance(state, dict) else None
         for conversation, facts in told.items() if isinstance(told, Mapping) else ():
             with suppress(TypeError, ValueError):
                 name, path = facts
                 if isinstance(name or host, str):
-                    yield Source(agent_id, purpose, str(name or host), conversation, _absolute(path))
+                    yield ConversationFile(agent_id, purpose, str(name or host), conversation, _absolute(path))
 
 
 def _absolute(path: Any) -> str | None:

@@ -43,7 +43,7 @@ LATE = timedelta(hours=12)
 
 
 @dataclass(eq=False)
-class Limits(Service):
+class UsageLimits(Service):
     """The limits of one session's agents. What it writes may be deleted at any time; its methods never raise."""
 
     writer: NoticeWriter

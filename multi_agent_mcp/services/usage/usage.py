@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.times import in_zone
 from multi_agent_mcp.domain.usage import Prices, UsageRow
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.usage.ledger import FileRead, Ledger, Source, Sources
+from multi_agent_mcp.services.usage.ledger import ConversationFile, ConversationFiles, FileRead, Ledger
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import modified_at, signature_of
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.writing import Interrupts
-    from multi_agent_mcp.services.usage.limits import Limits
+    from multi_agent_mcp.services.usage.limits import UsageLimits
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ Work = tuple[datetime, datetime | None, str]
 class Usage(Service):
     """The usage of one session's agents. Reading is best effort: what cannot be read is not known, never an error."""
 
-    limits: Limits
+    limits: UsageLimits
     _works: dict[str, tuple[datetime | None, list[Work]]] = field(default_factory=dict, init=False)
     """By agent, when it worked on which task, as far back as the time before."""
     _looked_at: datetime | None = field(default=None, init=False)
@@ -59,8 +59,8 @@ class Usage(Service):
         return Ledger(self.workspace.path, self.clock, self._task_at, self.limits.read, self.limits.acted)
 
     @cached_property
-    def sources(self) -> Sources:
-        return Sources(self.workspace)
+    def sources(self) -> ConversationFiles:
+        return ConversationFiles(self.workspace)
 
     @property
     def _counts(self) -> bool:
@@ -165,7 +165,7 @@ class Usage(Service):
         self.ledger.know(database, found, now)
         known = {(source.agent_id, source.conversation) for source in found}
         self._files.clear()
-        for source in (Source(*row) for row in self.ledger.sources(database)):
+        for source in (ConversationFile(*row) for row in self.ledger.sources(database)):
             is_read = not recent or since is None or (source.agent_id, source.conversation) in known
             if is_read and source.agent_id in agents and self.is_counted(agents[source.agent_id]):
                 self._files.update(self.ledger.read(database, source))

@@ -79,7 +79,7 @@ def test_the_chain_explains_each_channel_and_rings_none(tmp_path: Path) -> None:
     assert [(report.name, report.reason) for report in ChannelChain(channels).explain(agent)] == [
         ("hook", "no_hook"),
         ("codex_queue", "no_codex_thread"),
-        ("nonsense", "no_such_rung"),
+        ("nonsense", "no_such_channel"),
         ("tmux", None),
         ("desktop", "not_human"),
     ]

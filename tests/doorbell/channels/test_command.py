@@ -183,7 +183,7 @@ def test_without_one_nothing_is_said_of_it(services: Services) -> None:
     chain = default_chain(services.workspace, Settings(), services.texts)
     assert "notify_command" not in [report.name for report in chain.explain(OWNER)]
     named = Agent(id="owner", role="owner", extra={"ladder": ["notify_command"]})
-    assert [report.reason for report in chain.explain(named)] == ["no_such_rung"]
+    assert [report.reason for report in chain.explain(named)] == ["no_such_channel"]
 
 
 def test_a_question_and_a_hosts_dialog_ring_at_once_and_once_each_with_their_kind_and_id(

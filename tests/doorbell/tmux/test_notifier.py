@@ -29,11 +29,11 @@ from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.doorbell.thread import DoorbellThread
 from multi_agent_mcp.doorbell.tmux.client import Answer, Server, pane_place
 from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
-from multi_agent_mcp.doorbell.tmux.notifier import Panes, TmuxNotifier
+from multi_agent_mcp.doorbell.tmux.notifier import RemotePanes, TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import Screen, classify
 from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
-from multi_agent_mcp.doorbell.tmux.team_panes import Panes as TeamPanes
+from multi_agent_mcp.doorbell.tmux.team_panes import TeamPanes
 from multi_agent_mcp.doorbell.tmux.typing import SETTLE_SECONDS
 from multi_agent_mcp.errors import TmuxTimeout
 from multi_agent_mcp.features import Features
@@ -161,7 +161,7 @@ def test_a_draft_is_left_as_it_is(stage: Stage, seat: Seat) -> None:
 
 
 def test_a_persons_line_passes_the_same_gates_and_is_on_record(stage: Stage, seat: Seat) -> None:
-    panes = Panes(session_of(stage), notifier())
+    panes = RemotePanes(session_of(stage), notifier())
     owner, before = Agent(id="owner", role="owner"), len(submitted(Log(seat.log).read()))
     os.write(seat.keyboard, b"half a sentence")
     comes_to(stage, seat, "draft")
@@ -177,7 +177,7 @@ def test_a_persons_line_passes_the_same_gates_and_is_on_record(stage: Stage, sea
 
 
 def test_a_persons_line_that_its_host_shows_late_is_entered_when_it_stands_there(stage: Stage, seat: Seat) -> None:
-    panes = Panes(session_of(stage), notifier())
+    panes = RemotePanes(session_of(stage), notifier())
     before = len(submitted(Log(seat.log).read()))
     with ThreadPoolExecutor(1) as person:
         with hard_at_work(seat):
@@ -190,7 +190,7 @@ def test_a_persons_line_that_its_host_shows_late_is_entered_when_it_stands_there
 
 
 def test_marks_on_letters_of_a_persons_line_take_no_room(stage: Stage, seat: Seat) -> None:
-    panes, before = Panes(session_of(stage), notifier()), len(submitted(Log(seat.log).read()))
+    panes, before = RemotePanes(session_of(stage), notifier()), len(submitted(Log(seat.log).read()))
     decomposed = "か\u3099 a\u0301"
     assert panes.type_line(agent(stage, seat), decomposed, Agent(id="owner")).state == "submitted"
     (line,) = submitted(Log(seat.log).read())[before:]

@@ -270,8 +270,8 @@ def test_an_operation_nobody_can_read_is_named_and_set_aside(
         (directory / f"{name}.json").write_text(text, encoding="utf-8")
     assert services.operations.finish() == 0
     assert [record for record in caplog.records if record.levelname == "WARNING"] == []
-    assert {finding.subject for finding in found(doctor, "undertakings")} == {f".intents/{name}.json" for name in texts}
-    repaired(doctor, "undertakings")
+    assert {finding.subject for finding in found(doctor, "operations")} == {f".intents/{name}.json" for name in texts}
+    repaired(doctor, "operations")
     kept = {path.stem: path.read_text(encoding="utf-8") for path in (directory / "quarantine").glob("*.json")}
     assert kept == texts
     assert {finding.subject for finding in found(doctor, "files")} == {

@@ -650,7 +650,7 @@ def test_a_lock_of_git_in_the_middle_of_a_removal_leaves_it_to_the_next_command(
     lock.touch()
     with pytest.raises(StorageError):
         services.worktrees.remove("worker-a")
-    (finding,) = (one for one in services.doctor(lambda _: None).examine() if one.check == "undertakings")
+    (finding,) = (one for one in services.doctor(lambda _: None).examine() if one.check == "operations")
     assert "remove_worktree" in finding.finding
     lock.unlink()
     assert services.operations.finish() == 1
