@@ -16,6 +16,8 @@ import pytest
 from releasing import facts
 from releasing.build import build
 
+VENDORED = "multi_agent_mcp/web/static/vendor"
+
 if not (facts.REPOSITORY / ".git").exists():
     pytest.skip("only a clone has commits to build", allow_module_level=True)
 
@@ -49,7 +51,8 @@ def _holds_the_licence_the_types_and_the_registrys_marker(built: Path) -> None:
         metadata = Parser().parsestr(wheel.read(metadata_name).decode())
     assert metadata["Version"] == facts.VERSION
     assert metadata["License-Expression"] == "MIT"
-    assert metadata["License-File"] == "LICENSE"
+    assert set(metadata.get_all("License-File", [])) >= {"LICENSE", f"{VENDORED}/fuzzysort-4.0.2.LICENSE"}
+    assert f"{VENDORED}/fuzzysort-4.0.2.js" in names
     assert f"mcp-name: {facts.registry_name()}" in str(metadata.get_payload())
     assert f"Repository, {facts.address()}" in metadata.get_all("Project-URL", [])
     assert metadata_name.replace("METADATA", "licenses/LICENSE") in names

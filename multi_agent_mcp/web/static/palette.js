@@ -6,10 +6,12 @@ import { afterLeaving, dialog } from "./dialogs.js";
 import { PAGES } from "./keys.js";
 import { create } from "./task_acts.js";
 import { whenTeamChanges } from "./team.js";
+import { go as ranked } from "./vendor/fuzzysort-4.0.2.js";
 import { compose } from "./writing.js";
 
 const PAUSE = 150; // milliseconds of typing before tasks are asked for
-const AGENTS = 6;
+const MOST = 10;
+const ENOUGH = 0.3;
 const TASKS = 6;
 const FILES = 4;
 let team = [];
@@ -25,8 +27,8 @@ const actions = () => [
   { text: t("theme"), also: "theme light dark", sign: icon("theme"), act: () => document.getElementById("theme").click(), closes: true },
 ];
 
-const words = (text) => text.normalize("NFKC").toLowerCase();
-const fits = (item, sought) => words(sought).split(/\s+/).every((word) => words(`${item.text} ${item.also ?? ""}`).includes(word));
+// What has these letters in this order, the best first (fuzzysort's score: 1 is the same word).
+const fitting = (items, sought) => ranked(sought.normalize("NFKC"), items, { keys: ["text", "also"], threshold: ENOUGH, limit: MOST }).map(({ obj }) => obj);
 
 // The files that are edited or reserved now, by words of their paths.
 async function files(sought) {
@@ -63,10 +65,10 @@ export function openPalette() {
     aim(list.firstElementChild);
   };
   const here = (sought) => {
-    const agents = team.map(({ id, name, role }) => ({ text: id, also: name, sign: face(id), hint: t(`role.${role}`), act: go(agentPlace(id)) }));
+    const agents = team.map(({ id, name, role }) => ({ text: id, also: name ?? "", sign: face(id), hint: t(`role.${role}`), act: go(agentPlace(id)) }));
     const search = { text: t("palette.search", { sought }), sign: icon("search"), act: go(`/search${query({ q: sought })}`) };
     if (!sought) return [...pages(), ...actions()];
-    return [...agents.filter((item) => fits(item, sought)).slice(0, AGENTS), ...[...pages(), ...actions()].filter((item) => fits(item, sought)), search];
+    return [...fitting([...agents, ...pages(), ...actions()], sought), search];
   };
   const look = async () => {
     const sought = field.value.trim();

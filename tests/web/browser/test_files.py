@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.web.browser.test_review import TITLE, delivered, services  # noqa: F401 - fixtures
 from tests.web.browsing import DESK, PHONE, Person
@@ -22,12 +23,19 @@ def test_files_show_conflicts_first_are_found_by_words_released_and_merged(
 ) -> None:
     owner, page = services.agents.owner(), person.page
     services.deliveries.decide(owner, delivered.id, approve=True)
+    task, other = services.task_creation.create(
+        owner, [NewTask(title="One", assignee_id="worker-a"), NewTask(title="Two", assignee_id="admin")]
+    )
+    services.task_changes.start(services.agents.get("worker-a"), task.id)
+    services.task_changes.start(services.agents.get("admin"), other.id)
     edit(services, "worker-a", "pyproject.toml", "src/one.py")
     edit(services, "admin", "src/one.py", "src/<img src=x onerror=alert(1)>.py")
     services.reservations.reserve(services.agents.get("admin"), ["src/db/**"], reason="The schema changes.")
     person.visit("files")
     edited, reserved, worktrees = (page.locator("#files section").nth(index) for index in range(3))
     expect(edited.locator("tbody tr")).to_have_count(3)
+    expect(edited.locator("tbody tr").first).to_contain_text("src/one.py")
+    expect(edited.locator("tbody tr").first).to_contain_text(person.words("files.several"))
     expect(reserved.locator("tbody tr")).to_contain_text("src/db/**")
     for size in (DESK, PHONE):
         person.turn(size)
@@ -46,6 +54,22 @@ def test_files_show_conflicts_first_are_found_by_words_released_and_merged(
     page.locator('input[name="words"]').fill("PYPROJECT")
     expect(edited.locator("tbody tr")).to_have_count(1)
     expect(worktrees).to_be_hidden()
+
+
+def test_a_few_letters_in_their_order_find_an_agent_or_a_page(person: Person) -> None:
+    page = person.page
+    page.keyboard.press("Control+k")
+    first = page.locator(".palette li").first
+    for letters, name in {
+        "wka": "worker-a",
+        "wrkra": "worker-a",
+        "amn": "admin",
+        "timel": person.words("page.timeline"),
+    }.items():
+        page.locator(".palette input").fill(letters)
+        expect(first).to_contain_text(name)
+    page.locator(".palette input").fill("xyzw")
+    expect(page.locator(".palette li")).to_have_count(1)
 
 
 def test_search_and_palette_find_who_edits_a_path(services: Services, person: Person) -> None:  # noqa: F811
