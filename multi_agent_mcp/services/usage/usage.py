@@ -128,7 +128,8 @@ class Usage(Service):
         """All tokens of each agent since a time, as far as they were read before; none of agents that used none. Writes
         nothing."""
         found: dict[str, int] = {}
-        for row in self.known(since):
+        rows: list[UsageRow] = self._ask(lambda database: list(self.ledger.rows(database, since)), [])
+        for row in rows:
             if row.tokens is not None and row.agent_id is not None:
                 found[row.agent_id] = found.get(row.agent_id, 0) + row.tokens.total
         return found

@@ -25,8 +25,11 @@ ACTIONS = ("blocked", "cancel", "pause")
 
 
 def tree(call: ApiRequest) -> dict[str, Any]:
-    """Every agent, each below its superior, with its depth in the tree."""
-    return {"agents": call.services.unchanged.get("agents", lambda: _agents(call))}
+    """Every agent, each below its superior, with its depth in the tree; the tokens that each of them took today, as far
+    as is known."""
+    usage = call.services.usage
+    tokens = usage.by_agent(usage.beginning(1, call.zone))
+    return {"agents": call.services.unchanged.get("agents", lambda: _agents(call)), "tokens": tokens}
 
 
 def _agents(call: ApiRequest) -> list[dict[str, Any]]:

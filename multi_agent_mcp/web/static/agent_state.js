@@ -6,6 +6,15 @@ import { openPane } from "./pane.js";
 import { release, resume } from "./task_acts.js";
 import { compose } from "./writing.js";
 
+// What an agent does, in one word: the first that fits.
+export function stateOf(agent) {
+  if (agent.stuck) return "stuck";
+  if (agent.paused) return "paused";
+  if (agent.wait) return "waiting";
+  if (agent.task) return "working";
+  return agent.alive ? "idle" : "gone";
+}
+
 export function life(agent) {
   const marks = agent.sessions.length
     ? agent.sessions.map((session) => chip("alive", t(`agents.session.${session.purpose}`)))

@@ -11,7 +11,7 @@ import { compose } from "./writing.js";
 
 const PAUSE = 150; // milliseconds of typing before tasks are asked for
 const MOST = 10;
-const ENOUGH = 0.3;
+const ENOUGH = 0.15;
 const TASKS = 6;
 const FILES = 4;
 let team = [];

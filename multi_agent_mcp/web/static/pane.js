@@ -5,6 +5,7 @@ import { api, attempt, facts, h, t, toast, visible, why } from "./core.js";
 import { dialog } from "./dialogs.js";
 import { question } from "./question.js";
 
+const TILES_EVERY = 2000; // milliseconds
 const EVERY = 500; // milliseconds; the server looks no more often either
 
 export function openPane(agent) {
@@ -24,6 +25,32 @@ export function screenOf(agent) {
   const whole = h("div", { class: "pane-of" }, parts.question, h("figure", null, h("figcaption", { class: "hint" }, t("pane.screen", { agent }), back), screen), parts.line, parts.attach);
   requestAnimationFrame(() => follow(agent, whole, parts)); // by then it is on the page
   return whole;
+}
+
+// The pane's screen, small; it is looked at while it is to be seen.
+export function tileOf(agent) {
+  const screen = h("div", { class: "screen", role: "region", tabindex: "0", dir: "ltr", "aria-label": t("pane.screen", { agent }) });
+  let seen = "";
+  let timer = null;
+  const look = async () => {
+    if (!screen.isConnected) { watching.disconnect(); return; }
+    clearTimeout(timer);
+    if (document.visibilityState === "visible") {
+      try {
+        const shown = await api(`/agents/${agent}/pane?seen=${seen}`);
+        if (shown.state !== seen) show(screen, shown);
+        seen = shown.state;
+      } catch (error) {
+        seen = "";
+        screen.replaceChildren(h("p", { class: "reason" }, visible(error.message)));
+      }
+    }
+    if (inView) timer = setTimeout(look, TILES_EVERY);
+  };
+  let inView = false;
+  const watching = new IntersectionObserver(([entry]) => { inView = entry.isIntersecting; if (inView) look(); });
+  watching.observe(screen);
+  return screen;
 }
 
 // Looks again and again, while the element is on a page that is looked at.

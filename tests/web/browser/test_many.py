@@ -9,10 +9,11 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from tests.end_to_end.support import Team, wait_until
-from tests.web.browsing import Person, drag
+from tests.web.browsing import DESK, PHONE, Person, drag
 
 WORKERS = [f"worker-{number:03}" for number in range(1, 9)]
 
@@ -87,6 +88,36 @@ def test_the_agents_are_filtered_and_grouped(team: Team, newcomer: Person) -> No
     bar.locator("[name=group]").select_option("state")
     groups = page.locator(".group h2")
     expect(groups).to_contain_text([newcomer.words("agents.state.working"), newcomer.words("agents.state.gone")])
+
+
+def test_many_agents_are_rows_of_a_table_that_is_sorted_and_tiles_of_screens(team: Team, newcomer: Person) -> None:
+    services = team.services
+    for number in range(4):
+        services.agents.add(Agent(id=f"zebra-{number}", role="worker", parent_id="north"))
+    (task,) = services.workspace.tasks.open("worker-002")
+    services.task_changes.set_status(services.agents.owner(), task.id, "in_progress")
+    page = newcomer.visit("agents").page
+    rows = page.locator("table.dense tbody tr")
+    expect(rows).to_have_count(15)
+    assert {round(height) for height in rows.evaluate_all("rows => rows.map((row) => row.offsetHeight)")} <= {32, 33}
+    newcomer.leave_picture("agents-table")
+    names, state = rows.locator(".who"), page.get_by_role("button", name=newcomer.words("filter.state"))
+    expect(names.first).to_contain_text("owner")
+    state.click()
+    expect(names.first).to_contain_text("worker-002")
+    page.get_by_role("button", name=newcomer.words("stats.agent"), exact=True).click()
+    page.get_by_role("button", name=newcomer.words("stats.agent"), exact=False).click()
+    expect(names.first).to_contain_text("zebra-3")
+    newcomer.turn(PHONE)
+    newcomer.leave_picture("agents-table-phone")
+    assert newcomer.look("sideways") <= 0
+    newcomer.turn(DESK)
+    for name in ("worker-001", "worker-002"):
+        services.workspace.registry.update(name, pane_id="%9", socket_path="/nowhere")
+    page.locator("[name=view]").select_option("screens")
+    expect(page.locator(".tile .who")).to_contain_text(["worker-002", "worker-001"])
+    expect(page.locator(".tile .screen .reason")).to_have_count(2)
+    newcomer.leave_picture("agents-tiles")
 
 
 def test_a_task_is_handed_over_by_typing_a_part_of_a_name_and_only_to_somebody_who_exists(
