@@ -43,6 +43,10 @@ NOT_YAML = (yaml.YAMLError, ArithmeticError, LookupError, ValueError, TypeError,
 """The errors that PyYAML raises for invalid files: its constructors do not check (`!!bool x`, `!!int ""`)."""
 
 
+HELD_LEASES = f"{ENV}LEASES"
+"""The variable that names, for a command with a lease, what it and those around it hold."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """`limits:` in session.yaml. Sizes in bytes or characters, times in seconds or minutes, as named."""
@@ -108,6 +112,7 @@ class Environment(NamedTuple):
     pane: TmuxPane | None = None
     check_locks: bool = False
     is_configured: bool = False
+    leases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,7 @@ def read_environment(environ: Mapping[str, str] = ENVIRON) -> Environment:
         pane=_pane(environ),
         check_locks=bool(environ.get(f"{ENV}CHECK_LOCKS")),
         is_configured=bool(environ.get(f"{ENV}CONFIGURED")),
+        leases=tuple(filter(None, environ.get(HELD_LEASES, "").split(","))),
     )
 
 

@@ -55,6 +55,7 @@ QUESTIONS = {
     "delivered": "what a task delivered, and whether it is merged (task's id)",
     "offer": "sends to whoever is free (sender, draft)",
     "taken": "who has a message that was sent to whoever is free (its id)",
+    "await_idle": "waits until the agent is idle (its id)",
     "claimable": "the task that an agent with nothing to do could claim (agent)",
 }
 """What a feature can be asked (`Feature.answers`)."""

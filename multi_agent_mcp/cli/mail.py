@@ -64,6 +64,7 @@ EVERYBODY = "all"
 @click.option(
     "--conversation", metavar="ID", type=Id("cnv"), help="Say it in this conversation; RECEIVER may be omitted."
 )
+@click.option("--when-idle", is_flag=True, help="Wait until the receiver is idle, then send it.")
 @session_command(acting=True)
 def send(
     context: SessionContext,
@@ -74,6 +75,7 @@ def send(
     priority: str,
     idempotency_key: str | None,
     conversation: str | None,
+    when_idle: bool,
 ) -> None:
     """Send a message and ring its receiver.
 
@@ -99,6 +101,8 @@ def send(
         idempotency_key=idempotency_key,
     )
     services = context.services
+    if when_idle:
+        services.contributions.ask("await_idle", to)
     if conversation is not None:
         sent = services.conversations.say(context.me, conversation, draft)
     else:

@@ -39,7 +39,7 @@ ACTIONS = (
     *("question", "answered", "question_overdue", "deadlock_suspected"),
     *("check_failed", "check_passed", "check_repeats", "not_committed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
-    *("not_taken", "work_returned"),
+    *("not_taken", "work_returned", "state_reached"),
 )
 ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "deadlock_suspected"
 """The actions of the notifications about questions."""

@@ -375,6 +375,7 @@ OURS = (
     *_of_folder("repository", "worktrees"),
     *_of_folder("pool", "free"),
     *_of_folder("pool", "returns"),
+    *_of_folder("pool", "leases"),
     *_of_folder("pool", "pool"),
     USAGE,
     *_of_folder("telemetry", "telemetry"),

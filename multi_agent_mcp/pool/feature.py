@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from multi_agent_mcp.features import Feature, Kind
+from multi_agent_mcp.features import Command, Feature, Kind
 
 POOL = Feature(
     name="pool",
@@ -12,14 +12,19 @@ POOL = Feature(
     tools=(".pool.tools:TOOLS",),
 )
 OFFERS = Kind("offers", layout=".pool.offer:offers")
+WATCHES = Kind("watches", "wch", "watch", layout=".pool.watches:watches")
 FREE = Feature(
     name="free",
-    kinds=(OFFERS,),
+    kinds=(OFFERS, WATCHES),
     topics={"offers": "messages"},
-    services={"free": ".pool.offers:Free", "offers": ".pool.offers:Offers"},
-    on={"task_changed": "offers.became_free"},
-    answers={"offer": "offers.send", "taken": "offers.taken"},
-    expires={"offers": "offers.became_free"},
+    services={"free": ".pool.free:Free", "offers": ".pool.offers:Offers", "watches": ".pool.watches:Watches"},
+    on={"task_changed": "offers.changed"},
+    answers={"offer": "offers.send", "taken": "offers.taken", "await_idle": "watches.await_idle"},
+    expires={"offers": "offers.became_free", "watches": "watches.look"},
+    commands={
+        "when": Command("Tasks", ".pool.commands:when", "Wait until an agent or a task is in a state."),
+    },
+    options={"send": ("when_idle",)},
 )
 RETURNS = Feature(
     name="returns",
@@ -27,4 +32,13 @@ RETURNS = Feature(
     services={"returns": ".pool.returns:Returns"},
     on={"looked": "returns.look", "supervised": "returns.look"},
     operations=("returns",),
+)
+LEASES = Feature(
+    name="leases",
+    services={"leases": ".pool.leases:Leases"},
+    commands={
+        "lease": Command("Tasks", ".pool.commands:lease", "Run a command once it is its turn."),
+        "leases": Command("Looking", ".pool.commands:leases", "List which commands have a lease, or wait for one."),
+    },
+    watched=(".pool.commands:watched",),
 )

@@ -12,11 +12,10 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import ROLES, Agent, is_superior
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, Refusal
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.pool.feature import OFFERS
 from multi_agent_mcp.pool.offer import NOT_TAKEN, Offer, not_taken_notice
 from multi_agent_mcp.services.mail import UNTAKEN, Sent
@@ -25,63 +24,14 @@ from multi_agent_mcp.store.codec import Unreadable, as_text, from_text
 from multi_agent_mcp.store.records import claim
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.pool.free import Free
+    from multi_agent_mcp.pool.watches import Watches
     from multi_agent_mcp.services.mail import Messages
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
-    from multi_agent_mcp.services.overview.supervision import StuckAgents
-    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
-    from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import UsageLimits
     from multi_agent_mcp.services.validation import Draft
     from multi_agent_mcp.store.collection import Collection
 
-ANY = "@any"
 LOCK = "offering"
-
-
-@dataclass(eq=False)
-class Free(Service):
-    """Who is free: awake and idle."""
-
-    agents: Agents
-    sessions: Sessions
-    limits: UsageLimits
-    derived_notices: DerivedNotices
-    stuck_agents: StuckAgents
-
-    def meant(self, sender_id: str, to: str) -> list[Agent]:
-        """The agents that `@role` means, or `@any`: those below the sender. Raises `AgentNotFound` if there is none."""
-        agents, role = self.agents.all(), to.removeprefix("@")
-        found = [
-            agent
-            for agent in agents.values()
-            if agent.id != sender_id and (agent.role == role if to != ANY else self._is_below(agent.id, sender_id))
-        ]
-        if not found or (to != ANY and role not in ROLES):
-            raise AgentNotFound("nobody_of_that_kind", receiver=f"{to:.60}")
-        return found
-
-    def first(self, sender_id: str, to: str) -> Agent | None:
-        """The one of them that is free and has the shortest queue; None while nobody is free."""
-        meant = self.meant(sender_id, to)
-        waiting = {
-            agent.id: sum(task.status == "todo" for task in self.workspace.tasks.open(agent.id)) for agent in meant
-        }
-        in_order = sorted(meant, key=lambda agent: waiting[agent.id])
-        return next(filter(self.is_free, in_order), None)
-
-    def is_free(self, agent: Agent) -> bool:
-        """Whether the agent is awake, works on no task, has no unread mail, and is not limited, paused or stuck."""
-        if not self.sessions.alive(agent.id) or self.workspace.tasks.in_progress(agent.id):
-            return False
-        if self.workspace.mailbox(agent.id).unread() or self.limits.of(agent.id) is not None:
-            return False
-        return self.derived_notices.pause_of(agent.id) is None and not self.stuck_agents.find(only=agent.id)
-
-    def _is_below(self, agent_id: str, superior_id: str) -> bool:
-        try:
-            return is_superior(superior_id, agent_id, self.agents.all())
-        except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
-            return False
 
 
 @dataclass(eq=False)
@@ -90,6 +40,7 @@ class Offers(Service):
 
     free: Free
     messages: Messages
+    watches: Watches
 
     @cached_property
     def open(self) -> Collection[Offer]:
@@ -133,6 +84,11 @@ class Offers(Service):
             found[message.id] = {message.receiver_id: delivery.get(message.receiver_id, Delivery())}
         self._tell_of_rest()
         return found
+
+    def changed(self, *_: Any) -> None:
+        """Does what follows from changed tasks. Never raises."""
+        self.watches.look()
+        self.became_free()
 
     def became_free(self, *_: Any) -> None:
         """As `hand_out`, after something by which an agent may have become free. Never raises: the next look does

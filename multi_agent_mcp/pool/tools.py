@@ -7,7 +7,7 @@ from multi_agent_mcp.services.tasks.board import summary_of
 
 
 def claim_task(call: Call, task_id: str | None = None) -> Answer:
-    """Take an unassigned task of a superior's: this one, or the most urgent that you can do (task_id null: none)."""
+    """Take an unassigned task of a superior's (null: the most urgent)."""
     claims = call.services.claims
     task = claims.take(call.me) if task_id is None else claims.claim(call.me, task_id)
     if task is None:
@@ -15,4 +15,10 @@ def claim_task(call: Call, task_id: str | None = None) -> Answer:
     return {**summary_of(task), "assignee_id": task.assignee_id, "instruction": call.services.texts("claim.claimed")}
 
 
-TOOLS = (Tool(claim_task, "Claim task", roles=REPORTERS, purposes=TASK),)
+def notify_when(call: Call, target: str, state: str) -> Answer:
+    """Notify me once: an agent idle, available; a task done, blocked, merged; a watch_id never."""
+    watch = call.services.watches.watch(call.me, target, state)
+    return {"watch_id": watch.id, "target": watch.target, "state": watch.state}
+
+
+TOOLS = (Tool(claim_task, "Claim", roles=REPORTERS, purposes=TASK), Tool(notify_when, "Watch"))

@@ -21,7 +21,7 @@ class ToolMethods:
         parent_id: str | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Let an agent get mail before it starts. parent_id defaults to you."""
+        """Let an agent get mail before it starts."""
 
     def list_agents(self, after: str | None = None) -> dict[str, Any]:
         """The agents you can write to, and whether they run."""
@@ -52,7 +52,7 @@ class ToolMethods:
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
         """Send a message to an agent, to everybody (no receiver_id), or into a conversation.
-        The receiver is alerted. An idempotency_key sends nothing twice."""
+        An idempotency_key sends nothing twice."""
 
     def read_messages(
         self,
@@ -98,7 +98,7 @@ class ToolMethods:
     def delegate_to_chat_session(
         self, target_agent_id: str, purpose: str, context: str | None = None
     ) -> dict[str, Any]:
-        """Have your chat session talk to an agent while your task goes on; the answer says how to await it."""
+        """Have your chat session talk to an agent while your task goes on."""
 
     def get_task_conversations(self, task_id: str | None = None, before: str | None = None) -> dict[str, Any]:
         """The conversations of a task (default: this session's), with their newest messages."""
@@ -161,12 +161,12 @@ class ToolMethods:
         message: str | None = None,
         checklist: Sequence[Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """Tell your Admin the progress (0-100) of a task; no send_message is needed."""
+        """Tell your Admin the progress (0-100) of a task; send no message."""
 
     def report_task_completion(
         self, task_id: str, status: Literal["completed", "failed"], message: str, summary: str | None = None
     ) -> dict[str, Any]:
-        """Tell your Admin that a task is completed or failed; no send_message is needed."""
+        """Tell your Admin that a task is completed or failed; send no message."""
 
     def get_dashboard(self, after: str | None = None) -> dict[str, Any]:
         """Counts, agents and tasks of this session."""
@@ -182,7 +182,7 @@ class ToolMethods:
         next_steps: str | None = None,
         task_id: str | None = None,
     ) -> dict[str, Any]:
-        """End your work on the task in hand; blocked also after an interrupt. Your superior is notified."""
+        """End your work on the task in hand; blocked also after an interrupt."""
 
     def create_tasks_batch(
         self, tasks: Sequence[Mapping[str, Any]], parent_task_id: str | None = None
@@ -204,7 +204,7 @@ class ToolMethods:
     def request_task(
         self, title: str, description: str = "", priority: Literal["low", "medium", "high", "urgent"] = "medium"
     ) -> dict[str, Any]:
-        """Propose a task for yourself; a superior has to approve it first."""
+        """Propose a task for yourself; a superior approves it."""
 
     def approve_task_request(
         self, task_id: str, approve: bool, reason: str | None = None, state: str | None = None

@@ -23,7 +23,7 @@ ACTING = {
     *("task diff", "task reject"),
     *("conversation start", "conversation say", "conversation end"),
 }
-WITHOUT_JSON = {"attach", "supervise", "relay", "host learn"}
+WITHOUT_JSON = {"lease", "attach", "supervise", "relay", "host learn"}
 WITHOUT_SESSION = {"serve", "hook", "demo", "init", "help", "join", "doctor trust"}
 
 

@@ -18,7 +18,7 @@ MESSAGES_LOOKED_AT = 500
 
 
 def delegate_to_chat_session(call: Call, target_agent_id: str, purpose: str, context: str | None = None) -> Answer:
-    """Have your chat session talk to an agent while your task goes on; the answer says how to await it."""
+    """Have your chat session talk to an agent while your task goes on."""
     delegation, instruction = call.services.delegations.delegate(
         call.me, call.session.record, target_agent_id, purpose, context
     )

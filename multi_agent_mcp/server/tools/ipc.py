@@ -66,7 +66,7 @@ def register_agent_to_ipc(
     parent_id: str | None = None,
     name: str | None = None,
 ) -> Answer:
-    """Let an agent get mail before it starts. parent_id defaults to you."""
+    """Let an agent get mail before it starts."""
     newcomer = Agent(id=parse_agent_id(agent_id), role=role, type=type, parent_id=parent_id, name=name or "")
     agent, created = call.services.agents.register(newcomer, by=call.me)
     return {"agent_id": agent.id, "created": created}
@@ -109,7 +109,7 @@ def send_message(
     idempotency_key: str | None = None,
 ) -> Answer:
     """Send a message to an agent, to everybody (no receiver_id), or into a conversation.
-    The receiver is alerted. An idempotency_key sends nothing twice."""
+    An idempotency_key sends nothing twice."""
     draft = Draft(
         content=content,
         receiver_id=receiver_id,

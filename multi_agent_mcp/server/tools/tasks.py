@@ -45,7 +45,7 @@ def report_task_progress(
     message: str | None = None,
     checklist: list[ChecklistItem] | None = None,
 ) -> Answer:
-    """Tell your Admin the progress (0-100) of a task; no send_message is needed."""
+    """Tell your Admin the progress (0-100) of a task; send no message."""
     items = None if checklist is None else [item.model_dump() for item in checklist]
     task, current = call.services.task_reports.report_progress(call.me, task_id, progress, message, items)
     return {"task_id": task.id, "progress": current}
@@ -54,7 +54,7 @@ def report_task_progress(
 def report_task_completion(
     call: Call, task_id: str, status: ReportStatus, message: str, summary: str | None = None
 ) -> Answer:
-    """Tell your Admin that a task is completed or failed; no send_message is needed."""
+    """Tell your Admin that a task is completed or failed; send no message."""
     services = call.services
     found = services.task_changes.get(task_id)
     if status == "completed" and services.deliveries.is_delivered(found):
@@ -139,7 +139,7 @@ def report_completed(
     next_steps: str | None = None,
     task_id: str | None = None,
 ) -> Answer:
-    """End your work on the task in hand; blocked also after an interrupt. Your superior is notified."""
+    """End your work on the task in hand; blocked also after an interrupt."""
     examined: Answer = {}
     task, only_obeys = call.services.next_action.reported_task(call.me, call.session, result, task_id)
     if task is None or only_obeys:
@@ -242,7 +242,7 @@ def update_task_status(call: Call, task_id: str, status: TaskStatus, blocked_rea
 
 
 def request_task(call: Call, title: str, description: str = "", priority: TaskPriority = "medium") -> Answer:
-    """Propose a task for yourself; a superior has to approve it first."""
+    """Propose a task for yourself; a superior approves it."""
     new = NewTask(title=title, description=description, priority=priority)
     task, approvers = call.services.task_creation.request(call.me, new)
     return {"task_id": task.id, "approval_status": task.approval_status, "approvers": approvers}

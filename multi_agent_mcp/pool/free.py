@@ -1,0 +1,65 @@
+"""Who is free: awake and idle (docs/protocol.md, Whoever is free)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from multi_agent_mcp.domain.agent import ROLES, Agent, is_superior
+from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
+from multi_agent_mcp.session import Service
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.overview.supervision import StuckAgents
+    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
+    from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.services.usage.limits import UsageLimits
+
+ANY = "@any"
+
+
+@dataclass(eq=False)
+class Free(Service):
+    """Who is free: awake and idle."""
+
+    agents: Agents
+    sessions: Sessions
+    limits: UsageLimits
+    derived_notices: DerivedNotices
+    stuck_agents: StuckAgents
+
+    def meant(self, sender_id: str, to: str) -> list[Agent]:
+        """The agents that `@role` means, or `@any`: those below the sender. Raises `AgentNotFound` if there is none."""
+        agents, role = self.agents.all(), to.removeprefix("@")
+        found = [
+            agent
+            for agent in agents.values()
+            if agent.id != sender_id and (agent.role == role if to != ANY else self._is_below(agent.id, sender_id))
+        ]
+        if not found or (to != ANY and role not in ROLES):
+            raise AgentNotFound("nobody_of_that_kind", receiver=f"{to:.60}")
+        return found
+
+    def first(self, sender_id: str, to: str) -> Agent | None:
+        """The one of them that is free and has the shortest queue; None while nobody is free."""
+        meant = self.meant(sender_id, to)
+        waiting = {
+            agent.id: sum(task.status == "todo" for task in self.workspace.tasks.open(agent.id)) for agent in meant
+        }
+        in_order = sorted(meant, key=lambda agent: waiting[agent.id])
+        return next(filter(self.is_free, in_order), None)
+
+    def is_free(self, agent: Agent) -> bool:
+        """Whether the agent is awake, works on no task, has no unread mail, and is not limited, paused or stuck."""
+        if not self.sessions.alive(agent.id) or self.workspace.tasks.in_progress(agent.id):
+            return False
+        if self.workspace.mailbox(agent.id).unread() or self.limits.of(agent.id) is not None:
+            return False
+        return self.derived_notices.pause_of(agent.id) is None and not self.stuck_agents.find(only=agent.id)
+
+    def _is_below(self, agent_id: str, superior_id: str) -> bool:
+        try:
+            return is_superior(superior_id, agent_id, self.agents.all())
+        except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
+            return False

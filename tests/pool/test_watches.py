@@ -1,0 +1,76 @@
+"""Who asked is notified once of a state (docs/protocol.md, Whoever is free)."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from click.testing import CliRunner
+
+from multi_agent_mcp.cli.main import app
+from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.wiring import Services
+from tests.pool.conftest import SeatOf
+
+
+def told(services: Services, agent_id: str) -> list[str]:
+    found = services.derived_notices.waiting(agent_id)
+    return [str(notice.reason) for notice in found if notice.action == "state_reached"]
+
+
+def test_the_end_of_a_task_is_told_once(pooled: Services, seat: SeatOf, admin: Agent) -> None:
+    (task,) = pooled.task_creation.create(admin, [NewTask(title="part", assignee_id="worker-a")])
+    watch = seat("worker-b").call("notify_when", target=task.id, state="done")
+    assert watch["watch_id"].startswith("wch_")
+    withdrawn = seat("admin").call("notify_when", target=task.id, state="done")["watch_id"]
+    assert seat("worker-b").call("notify_when", target=withdrawn, state="never")["error"] == "unauthorized"
+    assert seat("admin").call("notify_when", target=withdrawn, state="never")["success"]
+    assert told(pooled, "worker-b") == []
+    seat("worker-a").call("get_notifications")
+    seat("worker-a").call("get_next_action")
+    seat("worker-a").call("report_completed", result="success")
+    pooled.watches.look()
+    assert [task.id in words for words in told(pooled, "worker-b")] == [True]
+    assert told(pooled, "admin") == []
+    assert pooled.watches.known.open() == []
+
+
+def test_an_agent_that_becomes_idle_is_told_and_one_that_is_so_at_once(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    pooled.task_creation.create(admin, [NewTask(title="part", assignee_id="worker-a")])
+    seat("worker-a").call("get_notifications")
+    seat("worker-a").call("get_next_action")
+    for agent_id in ("worker-a", "worker-b"):
+        seat(agent_id)
+        assert seat("admin").call("notify_when", target=agent_id, state="idle")["success"]
+    assert len(told(pooled, "admin")) == 1
+    seat("worker-a").call("report_completed", result="success")
+    assert len(told(pooled, "admin")) == 2
+
+
+def test_what_makes_no_sense_is_refused(pooled: Services, seat: SeatOf, admin: Agent) -> None:
+    (task,) = pooled.task_creation.create(admin, [NewTask(title="part")])
+    for target, state, code in (
+        ("worker-a", "done", "invalid_arguments"),
+        (task.id, "idle", "invalid_arguments"),
+        (task.id, "never", "invalid_arguments"),
+        ("nobody", "idle", "agent_not_found"),
+        ("tsk_000000000000", "done", "task_not_found"),
+        ("wch_000000000000", "never", "message_not_found"),
+        ("../x", "idle", "invalid_id"),
+    ):
+        assert seat("admin").call("notify_when", target=target, state=state)["error"] == code, (target, state)
+
+
+def test_people_wait_by_a_command(pooled: Services, seat: SeatOf, admin: Agent) -> None:
+    seat("worker-a")
+    run, root = CliRunner(), ["--root", str(pooled.root)]
+    ends = [sys.executable, "-c", "import sys; sys.exit(7)"]
+    assert run.invoke(app, ["when", "worker-a", "idle", *root, "--", *ends]).exit_code == 7
+    said = run.invoke(app, ["when", "worker-a", "idle", "--json", *root])
+    assert json.loads(said.output)["state"] == "idle"
+    assert run.invoke(app, ["when", "worker-a", "done", *root]).exit_code == 1
+    sent = run.invoke(app, ["send", "worker-a", "hello", "--when-idle", *root])
+    assert (sent.exit_code, len(pooled.workspace.mailbox("worker-a").unread())) == (0, 1), sent.output
