@@ -62,6 +62,7 @@ NAME = click.option(
 @click.option("--again", metavar="MACHINE", help="A token for a machine that has lost its files.")
 @click.option("--reseed", is_flag=True, help="Recreate a hub that was lost or is too old from this machine's files.")
 @click.option("--without", metavar="MACHINE", help="With --reseed: leave out what this machine has written.")
+@click.option("--renew", is_flag=True, help="New keys for the hub and this machine, and a new certificate; no token.")
 @session_command()
 def share(
     context: SessionContext,
@@ -73,6 +74,7 @@ def share(
     again: str | None,
     reseed: bool,
     without: str | None,
+    renew: bool,
 ) -> None:
     """Let other machines take part in this session: starts the hub here and prints what to run on the other one.
 
@@ -81,6 +83,9 @@ def share(
     Example: `multi-agent-mcp share`
     """
     sharing = sharing_of(context)
+    if renew:
+        _renew(context, sharing)
+        return
     is_new = sharing.share.membership() is None and again is None and not reseed
     if is_new:
         _begin(sharing, name, listen or LISTEN, (hub, admin_seed, replicas or 1))
@@ -104,6 +109,13 @@ def share(
             *_share_lines(context.texts, sharing, token, account, exports),
         ],
     )
+
+
+def _renew(context: SessionContext, sharing: Sharing) -> None:
+    machine = sharing.membership.machine
+    sharing.renew()
+    sharing.wait_until_complete(Arrival(context.texts).told, SHARE_SECONDS)
+    context.answer({"machine": machine}, [context.texts("share.renewed", machine=machine)])
 
 
 def _begin(sharing: Sharing, name: str | None, listen: str, own: tuple[str | None, Path | None, int]) -> None:
@@ -135,9 +147,10 @@ def _share_lines(texts: Texts, sharing: Sharing, token: str, account: str | None
 @click.option(
     "--adopt", is_flag=True, help="Join with a directory that already contains files: they are sent to the hub."
 )
+@click.option("--renew", is_flag=True, help="Give this machine a new key, with a token of `share --again MACHINE`.")
 @ROOT
 @JSON
-def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: bool) -> None:
+def join(token: str, name: str | None, adopt: bool, renew: bool, root: str | None, as_json: bool) -> None:
     """Take part in a session of another machine, with the token that `share` printed there. A machine that takes part
     already takes the hub's new addresses and certificate from the token, which stays unused.
 
@@ -155,11 +168,8 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
         with system_errors():
             where = find_root(root or read_environment().root, working_directory())
         sharing = Sharing(where / session_name(parsed.session))
-        if sharing.renews(parsed):
-            machine, urls = sharing.membership.machine, list(parsed.urls)
-            sharing.move(parsed)
-            done = texts("join.renewed", machine=machine, urls=", ".join(urls))
-            print_answer({"machine": machine, "urls": urls}, [done], as_json=as_json)
+        if renew or sharing.renews(parsed):
+            _renew_with(sharing, parsed, texts, renew=renew, as_json=as_json)
             return
         with _says_if_joined(sharing, parsed, texts):
             join_session(parsed, where, machine_name(name or sharing.share.former_machine), adopt=adopt)
@@ -173,6 +183,20 @@ def join(token: str, name: str | None, adopt: bool, root: str | None, as_json: b
     done = texts("join.done", machine=sharing.membership.machine, **facts)
     given = [texts("share.account", path=sharing.configured("account", account))] if account is not None else []
     print_answer({**facts, "account": account}, [done, *given, texts("join.next")], as_json=as_json)
+
+
+def _renew_with(sharing: Sharing, token: Token, texts: Texts, *, renew: bool, as_json: bool) -> None:
+    machine, urls, account = sharing.membership.machine, list(token.urls), None
+    if not sharing.renews(token):
+        raise InvalidArguments("renewed_here")
+    if renew:
+        sharing.renew_key(token)
+        account = None if token.seed else sharing.hub_account
+    else:
+        sharing.move(token)
+    done = texts("join.rekeyed" if renew else "join.renewed", machine=machine, urls=", ".join(urls))
+    given = [texts("share.account", path=sharing.configured("account", account))] if account is not None else []
+    print_answer({"machine": machine, "urls": urls, "account": account}, [done, *given], as_json=as_json)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from filelock import Timeout
+from nats.errors import ConnectionClosedError
 
 from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
@@ -87,7 +88,7 @@ class Relay:
         self.hub = Hub(self.names, self.machine, self._connection_changed)
         self.disk = Disk()
         self.progress = Progress(share.record("position"), self.names.stream)
-        self.hub.on_stored = self.progress.witnessed
+        self.hub.on_stored, self.hub.on_renewed = self.progress.witnessed, self._trust
         self.publishing = Publishing(workspace, self.names, self.machine, self.hub)
         applying = Applying(
             workspace=workspace,
@@ -257,8 +258,9 @@ class Relay:
                 await self.following.look_at_files()
         while True:
             await self.hub.connect(self.membership.urls, self.share.seed(), self.share.certificate())
-            await self.hub.hear(self.names.heard, self.heartbeats.heard)
-            await self.hub.hear(self.names.news, self.following.heard)
+            with suppress(ConnectionClosedError):  # by the hub, or as it has a new certificate
+                await self.hub.hear(self.names.heard, self.heartbeats.heard)
+                await self.hub.hear(self.names.news, self.following.heard)
             await self.hub.wait_until_closed()
             await asyncio.sleep(HUB_SECONDS)
 
@@ -267,6 +269,12 @@ class Relay:
         self.heartbeats.soon()
         self.following.connection_changed()
         self._has_news()
+
+    def _trust(self, certificate: str) -> bool:
+        with self.disk.tried("certificate"):
+            self.share.trust(certificate)
+            return True
+        return False
 
     # The other machines
 

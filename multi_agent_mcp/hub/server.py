@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nkeys
 
@@ -49,31 +49,39 @@ from multi_agent_mcp.system.process import is_alive, start_detached, started_at
 # The certificate of the embedded hub.
 
 VALID_DAYS = 3650
+CHAIN_MAX = 8
+"""The most former certificates that the hub sends along: a machine that was away for more renewals needs a token."""
+CERTIFICATES = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n?")
 
 
-def new_certificate() -> tuple[bytes, bytes]:
-    """Returns a new key and a self-signed certificate, which joining machines receive with their token."""
+def new_certificate(former: bytes = b"") -> bytes:
+    """Returns a new key and its certificate, which joining machines receive with their token: self-signed, or signed
+    with the key of the `former` ones, which follow. So whoever trusts one of those trusts the new one."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "multi-agent-mcp hub")])
-    now = times.now()
+    key = signer = ec.generate_private_key(ec.SECP256R1())
+    serial = x509.random_serial_number()
+    name = issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"multi-agent-mcp hub {serial:x}"[:64])])
+    now, chain = times.now(), CERTIFICATES.findall(former)[:CHAIN_MAX]
+    if chain:
+        signer = cast("ec.EllipticCurvePrivateKey", serialization.load_pem_private_key(former, None))
+        issuer = x509.load_pem_x509_certificate(chain[0]).subject
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
-        .issuer_name(name)
+        .issuer_name(issuer)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial)
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=VALID_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
+        .sign(signer, hashes.SHA256())
     )
     unencrypted = serialization.NoEncryption()
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, unencrypted)
-    return private, certificate.public_bytes(serialization.Encoding.PEM)
+    return b"".join((private, certificate.public_bytes(serialization.Encoding.PEM), *chain))
 
 
 # nkeys, the Ed25519 keys that identify users of NATS (https://docs.nats.io/running-a-nats-service/nkeys).
@@ -106,6 +114,8 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
+FORMER_PAIR = ("key.pem", "hub.pem")
+"""The key and the certificate of a hub that was made before both were in one file, which changes at once."""
 ACCOUNTS = "accounts: "
 OLDEST = (2, 11)
 """The oldest usable version, the first with batched direct gets."""
@@ -148,10 +158,22 @@ class Server:
         self.share.files.replace(self.path / "admin.nk", new_seed().encode())
         self._write("settings", {"host": host, "port": port})
         self._write("users", {"machines": {}, "tokens": {}})
+        for former in ("tls.pem", *FORMER_PAIR):
+            self.share.files.remove(self.path / former)
         if not is_loopback(host):
-            key, certificate = new_certificate()
-            self.share.files.replace(self.path / "key.pem", key)
-            self.share.files.replace(self.path / "hub.pem", certificate)
+            self.share.files.replace(self.path / "tls.pem", new_certificate())
+
+    def renew(self) -> None:
+        """Makes new keys of the hub itself and, if it has one, a new certificate, for when it starts next."""
+        self.share.files.replace(self.path / "admin.nk", new_seed().encode())
+        self.share.files.replace(self.path / "reception.nk", new_seed().encode())
+        if former := self._pair():
+            self.share.files.replace(self.path / "tls.pem", new_certificate(former))
+
+    def _pair(self) -> bytes:
+        """Returns the key and the certificates, newest first; nothing without TLS."""
+        read = self.share.files.read
+        return read(self.path / "tls.pem") or b"".join(read(self.path / each) or b"" for each in FORMER_PAIR)
 
     def listens_at(self, listen: str) -> bool:
         """Whether that is the address of `make`. Raises `InvalidArguments`."""
@@ -173,8 +195,8 @@ class Server:
 
     @property
     def certificate(self) -> str | None:
-        data = self.share.files.read(self.path / "hub.pem")
-        return None if data is None else data.decode()
+        found = CERTIFICATES.search(self._pair())
+        return None if found is None else found[0].decode()
 
     @property
     def local_url(self) -> str:
@@ -193,11 +215,15 @@ class Server:
 
     def users(self) -> dict[str, dict[str, Any]]:
         """Returns `machines` (name → public nkey), their `lanes`, and `tokens` (id → facts of a token for joining).
-        A key that is none, or another machine's, is left out: it would stop the hub for all."""
+        A key that is none, or another machine's, is left out: it would stop the hub for all. This machine's is the one
+        that it has: a process that renewed it may have been killed."""
         found: dict[str, dict[str, Any]] = self.read("users")
+        known = self.share.membership()
         machines: dict[str, str] = {}
+        if known is not None and known.serves and known.machine in found.get("machines", {}):
+            machines[known.machine] = public_of(self.share.seed())
         for name, public in found.get("machines", {}).items():
-            if is_user_key(public) and public not in machines.values():
+            if name not in machines and is_user_key(public) and public not in machines.values():
                 machines[name] = public
         return {**found, "machines": machines}
 
@@ -403,7 +429,8 @@ def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[st
         f"{ACCOUNTS}{json.dumps(accounts(server, users))}",
     ]
     if server.certificate is not None:
-        pair = {"cert_file": str(path / "hub.pem"), "key_file": str(path / "key.pem")}
+        key, chain = ("tls.pem",) * 2 if (path / "tls.pem").exists() else FORMER_PAIR
+        pair = {"cert_file": str(path / chain), "key_file": str(path / key)}
         lines.append(f"tls: {json.dumps({**pair, 'handshake_first': True})}")
     return "\n".join(lines) + "\n"
 

@@ -99,9 +99,15 @@ class Share:
     def join(self, membership: Membership, seed: str, certificate: str | None) -> None:
         """Writes this machine's key, certificate and membership; the last makes the session shared."""
         self.files.replace(self.path / "machine.nk", seed.encode())
-        if certificate is not None:
-            self.files.replace(self.path / "hub.pem", certificate.encode())
+        self.trust(certificate)
         self.record("machine").write(asdict(membership))
+
+    def trust(self, certificate: str | None) -> None:
+        """Trusts the hub with this certificate alone; None: without TLS, or with what the system's authorities sign."""
+        if certificate is None:
+            self.files.remove(self.path / "hub.pem")
+        elif certificate.strip() != self.certificate():
+            self.files.replace(self.path / "hub.pem", certificate.encode())
 
     def leave(self) -> None:
         """Ends the membership, so that the session is no longer shared; all files stay, including the key."""

@@ -46,7 +46,7 @@ from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, 
 from multi_agent_mcp.hub.stream import is_key_refused
 from multi_agent_mcp.hub.subjects import LANES, SLOTS, Names, lane_for, require_protected, slot_of
 from multi_agent_mcp.store.durable_files import Files
-from multi_agent_mcp.store.records import RelayState, is_noted_alive
+from multi_agent_mcp.store.records import KeyFile, RelayState, is_noted_alive
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.system.process import is_alive, start_detached
@@ -392,6 +392,33 @@ class Sharing:
         self.stop_relay()
         self.start_relay()
 
+    def renew_key(self, token: Token) -> None:
+        """Gives this machine a new key, with a token for this machine, and does what `move` does; the hub refuses the
+        old key from then on. Raises as `ask_to_join`, and changes nothing then."""
+        known, path = self.membership, self.share.path / "renewed.nk"
+        is_repeated = path.exists()  # the key may be on the hub, with the one that asked killed before it was in place
+        seed = KeyFile(self.share.files, path).ensure(new_seed)
+        if token.seed and not (is_repeated and asyncio.run(_is_let_in(token, seed, known.machine))):
+            asyncio.run(ask_to_join(token, known.machine, public_of(seed)))
+        self.share.join(replace(known, urls=token.urls), seed, token.certificate)
+        self.share.files.remove(path)
+        self.stop_relay()
+        self.start_relay()
+
+    def renew(self) -> None:
+        """Gives the hub, which must run here, new keys and a new certificate, and this machine a new key. The others
+        go on: the new certificate is signed with the key of the one that they trust. Raises `InvalidArguments` and
+        `HubUnreachable`."""
+        server = self.server
+        if server is None:
+            raise InvalidArguments("hub_elsewhere")
+        self.stop_relay()
+        try:
+            server.renew()
+            self.share.join(self.membership, new_seed(), server.certificate)
+        finally:
+            self.start_relay()
+
     def require_inviting(self) -> None:
         """Raises `InvalidArguments` if this machine cannot let others in."""
         if self.server is None and not self.membership.own_hub:
@@ -651,6 +678,14 @@ async def _reached(token: Token, seed: str, machine: str) -> None:
         if is_key_refused(refusal.__cause__):
             raise HubUnreachable("shut_out") from refusal
         raise
+
+
+async def _is_let_in(token: Token, seed: str, machine: str) -> bool:
+    try:
+        await _reached(token, seed, machine)
+    except HubUnreachable:
+        return False
+    return True
 
 
 async def _prepare(

@@ -112,17 +112,22 @@ class Hub:
     """The streams that did not answer when all were last asked, as they had no leader."""
     _replicas: int = 1
     _lost_at: float = float("-inf")
+    on_renewed: Callable[[str], bool] = lambda _: False
+    """Called with the hub's certificate if it is a newer one than the trusted one, which signed it; returns whether it
+    was noted as the one to trust."""
+    certificate: str | None = None
+    _trusted: str | None = None
     _closed: asyncio.Event = field(default_factory=asyncio.Event)
     _said: str = ""
 
     async def connect(self, urls: Sequence[str], seed: str, certificate: str | None) -> None:
         """Connects, retrying until it succeeds. Raises `OSError` and `nats.errors.Error` only for permanent errors."""
-        self.client = Client()
+        self.client, self.certificate, self._trusted = Client(), certificate, certificate
         self._closed.clear()
         await self.client.connect(
             list(urls),
             nkeys_seed_str=seed,
-            **protected(urls, certificate),
+            **protected(urls, certificate, self._presented),
             inbox_prefix=inbox(self.machine),
             allow_reconnect=True,
             max_reconnect_attempts=-1,
@@ -136,8 +141,7 @@ class Hub:
             reconnected_cb=self._on_change,
             closed_cb=self._on_closed,
         )
-        self.refused = False
-        self.on_change()
+        await self._on_change()
 
     async def wait_until_closed(self) -> None:
         """Waits until the connection is closed for good, as after the server refused the machine's key."""
@@ -371,10 +375,16 @@ class Hub:
             logger.info("hub: %s", words)
             self._said = words
 
+    def _presented(self, certificate: str) -> None:
+        self.certificate = certificate
+
     async def _on_change(self) -> None:
         self.recognised, self._said = False, ""
         self.refused = False
         self.on_change()
+        is_renewed = self.connected and self.certificate is not None and self.certificate != self._trusted
+        if is_renewed and self.on_renewed(str(self.certificate)):
+            await self.client.close()  # the next connection trusts the former one no more
 
     async def _on_closed(self) -> None:
         self.recognised = False
@@ -448,16 +458,32 @@ def _headers(block: bytes) -> dict[str, str]:
     return {name: value.strip() for name, found, value in (line.partition(":") for line in lines) if found}
 
 
-def protected(urls: Sequence[str], certificate: str | None) -> dict[str, Any]:
+def protected(
+    urls: Sequence[str], certificate: str | None, presented: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
     """Returns the client's options for TLS. With a certificate only the server that has it is accepted, under any name
-    or address; without one, the system's authorities decide if a URL begins with `tls`. TLS begins before the server's
-    first message, which an attacker could otherwise change to disable it."""
+    or address, or has one that was signed with its key, of which `presented` is told (`share --renew`); without one,
+    the system's authorities decide if a URL begins with `tls`. TLS begins before the server's first message, which an
+    attacker could otherwise change to disable it."""
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a renewed certificate is trusted without its former one
+        context.sslobject_class = _telling(presented)
         context.load_verify_locations(cadata=certificate)
     elif any(url.startswith("tls://") for url in urls):
         context = ssl.create_default_context()
     else:
         return {}
     return {"tls": context, "tls_handshake_first": True}
+
+
+def _telling(presented: Callable[[str], None]) -> type[ssl.SSLObject]:
+    """Returns a kind of connection that tells the server's certificate once it has proved to be trusted."""
+
+    class Telling(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            presented(ssl.DER_cert_to_PEM_cert(self.getpeercert(binary_form=True) or b"").strip())
+
+    return Telling

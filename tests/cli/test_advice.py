@@ -898,6 +898,7 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     **by("hub/test_security.py::test_a_token_is_good_once_and_for_a_free_name", "error.token_used"),
     **by("hub/test_security.py::test_a_printed_line_is_a_token", "error.bad_token"),
+    **by("hub/test_sharing.py::test_a_machine_has_a_new_key_and_the_old_one_is_refused", "error.renewed_here"),
     **by("hub/test_machines.py::test_nobody_acts_for_an_agent_of_another_machine", "error.other_home"),
     **by(
         "hub/test_sharing.py::test_a_machine_takes_the_hubs_new_address_from_a_new_token",

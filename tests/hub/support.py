@@ -21,6 +21,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.hub.server import CERTIFICATES, new_certificate
 from multi_agent_mcp.hub.share_directory import Membership
 from multi_agent_mcp.hub.sharing import Sharing, Token, join
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
@@ -42,6 +43,13 @@ def eventually(condition: Callable[[], object], what: str = "") -> None:
             return
         assert time.monotonic() < deadline, what or "it never happened"
         time.sleep(pause)
+
+
+def certificate_of() -> str:
+    """The certificate of a hub that nobody knows."""
+    found = CERTIFICATES.search(new_certificate())
+    assert found is not None
+    return found[0].decode()
 
 
 def free_port() -> int:
@@ -177,6 +185,7 @@ class Machines:
     base: Path
     port: int
     language: str = "en"
+    host: str = "127.0.0.1"
     members: dict[str, Machine] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Machine:
@@ -187,7 +196,7 @@ class Machines:
         agents = (Agent(id="owner", role="owner", type="human"), Agent(id="admin", role="admin", parent_id="owner"))
         create_session(desk.root, SESSION, Team(agents), self.language)
         add_missing(desk.services.agents, Team(agents))
-        desk.sharing.begin(DESK, f"127.0.0.1:{self.port}")
+        desk.sharing.begin(DESK, f"{self.host}:{self.port}")
         desk.start()
 
     def token(self, *, replaces: str | None = None, wire: Wire | None = None) -> Token:

@@ -19,12 +19,12 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.server import new_certificate, new_seed
+from multi_agent_mcp.hub.server import new_seed
 from multi_agent_mcp.hub.share_directory import Membership
 from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.services.team.setup import Team, create_session
 from multi_agent_mcp.system.process import is_alive
-from tests.hub.support import DESK, LAPTOP, SESSION, eventually, machines
+from tests.hub.support import DESK, LAPTOP, SESSION, certificate_of, eventually, machines
 
 UUID = "0" * 32
 PATIENCE_SECONDS = 60
@@ -103,7 +103,7 @@ def end_at_every_moment(base: Path, port: int, certificate: str | None) -> list[
 
 @pytest.mark.parametrize("kind", GREETINGS)
 def test_while_it_looks_for(tmp_path: Path, kind: str) -> None:
-    certificate = new_certificate()[1].decode() if "TLS" in kind else None
+    certificate = certificate_of() if "TLS" in kind else None
     with greeting(GREETINGS[kind]) as port:
         assert end_at_every_moment(tmp_path, port, certificate) == []
 

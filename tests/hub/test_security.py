@@ -27,7 +27,7 @@ from multi_agent_mcp.hub import administration, restoring, sharing
 from multi_agent_mcp.hub import applying as applying_module
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.applying import BLOCK_BYTES, Applying
-from multi_agent_mcp.hub.server import Server, accounts, new_certificate, new_seed, public_of
+from multi_agent_mcp.hub.server import Server, accounts, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Token, join
 from multi_agent_mcp.hub.stream import Hub, Stored
@@ -36,7 +36,18 @@ from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
 from multi_agent_mcp.wiring import Services
-from tests.hub.support import DESK, LAPTOP, PATIENCE_SECONDS, SHED, Machine, Machines, eventually, free_port, machines
+from tests.hub.support import (
+    DESK,
+    LAPTOP,
+    PATIENCE_SECONDS,
+    SHED,
+    Machine,
+    Machines,
+    certificate_of,
+    eventually,
+    free_port,
+    machines,
+)
 from tests.hub.test_looking import command, row, seen
 from tests.hub.test_machines import send, task_for
 from tests.test_layers import loaded_by
@@ -717,9 +728,8 @@ def test_off_loopback_the_hub_speaks_tls_and_only_its_own_certificate_is_believe
         certificate = server.certificate
         assert certificate is not None
         asyncio.run(closed(connected_once([server.local_url], server.admin_seed, certificate, "admin")))
-        _, other = new_certificate()
         with pytest.raises(HubUnreachable):
-            asyncio.run(closed(connected_once([server.local_url], server.admin_seed, other.decode(), "admin")))
+            asyncio.run(closed(connected_once([server.local_url], server.admin_seed, certificate_of(), "admin")))
         with socket.create_connection(("127.0.0.1", server.read("settings")["port"])) as plain:
             plain.sendall(b"PING\r\n")
             assert plain.recv(4096) == b""  # it speaks TLS or not at all
@@ -731,7 +741,7 @@ def test_off_loopback_the_hub_speaks_tls_and_only_its_own_certificate_is_believe
 def test_nobody_on_the_way_can_talk_a_machine_out_of_tls(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would sign the hub's nonce for any server that requests it."""
     monkeypatch.setattr(administration, "CONNECT_SECONDS", 0)
-    _, certificate = new_certificate()
+    certificate = certificate_of()
     info = {"server_id": "x", "version": "2.15.1", "max_payload": 1 << 20, "nonce": "x", "headers": True}
     heard = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -745,7 +755,7 @@ def test_nobody_on_the_way_can_talk_a_machine_out_of_tls(scheme: str, monkeypatc
         between = threading.Thread(target=listen)
         between.start()
         url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
-        pinned = certificate.decode() if scheme == "nats" else None
+        pinned = certificate if scheme == "nats" else None
         with pytest.raises(HubUnreachable):
             asyncio.run(closed(connected_once([url], new_seed(), pinned, LAPTOP)))
         between.join()

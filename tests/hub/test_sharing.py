@@ -25,12 +25,13 @@ from multi_agent_mcp.domain.task import Change
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Refusal
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.administration import connected_once, shares_of
+from multi_agent_mcp.hub.server import new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.sharing import Sharing, join
+from multi_agent_mcp.hub.sharing import Sharing, Token, ask_to_join, join
 from multi_agent_mcp.services.doctor.doctor import _filled
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
-from tests.hub.support import DESK, LAPTOP, SESSION, SHED, Machine, Wire, eventually, machines
+from tests.hub.support import DESK, LAPTOP, SESSION, SHED, Machine, Machines, Wire, eventually, free_port, machines
 from tests.hub.test_failures import new_task, same
 from tests.hub.test_looking import command, command_at, row, seen, states, waiting
 from tests.hub.test_machines import send
@@ -323,6 +324,107 @@ def test_a_machine_takes_the_hubs_new_address_from_a_new_token(tmp_path: Path) -
         eventually(lambda: desk.has("admin", "while it looks for the hub"))
         assert desk.sharing.server is not None
         assert not desk.sharing.server.users()["tokens"][token.id]["used"]
+
+
+def anywhere(made: Machines, token: Token) -> Token:
+    """The token with this machine's own address alone: the others may be of an interface without a way back."""
+    return replace(token, urls=(f"tls://127.0.0.1:{made.port}",))
+
+
+def over_tls(tmp_path: Path) -> Machines:
+    """Desk and laptop, with the hub on all addresses."""
+    made = Machines(tmp_path, free_port(), host="0.0.0.0")  # noqa: S104 - what it is about
+    made.begin()
+    laptop = made.members[LAPTOP] = Machine(LAPTOP, tmp_path / LAPTOP)
+    join(anywhere(made, made.token()), laptop.root, LAPTOP, adopt=False)
+    laptop.start()
+    laptop.services.agents.add(Agent(id="worker-a", parent_id="admin"))
+    made.complete()
+    return made
+
+
+def trusted_by(machine: Machine) -> str | None:
+    return machine.sharing.share.certificate()
+
+
+def test_a_hub_has_new_keys_and_a_new_certificate_and_all_machines_go_on(tmp_path: Path) -> None:
+    """One that was away during two renewals takes the newest certificate when it is back, and trusts no former one."""
+    made = over_tls(tmp_path)
+    try:
+        desk, laptop = made[DESK], made[LAPTOP]
+        server, first, token = desk.sharing.server, trusted_by(desk), made.token()
+        assert server is not None
+        keys = [server.admin_seed, server.reception_seed, desk.sharing.share.seed()]
+        assert command(laptop, "share", "--renew").returncode == 1
+        done = command(desk, "share", "--renew")
+        assert "new certificate" in done.stdout, done.stderr
+        second = server.certificate
+        assert first != second == server.certificate
+        eventually(lambda: trusted_by(desk) == trusted_by(laptop) == (second or "").strip())
+        send(desk, "admin", "worker-a", "after it")
+        eventually(lambda: laptop.has("worker-a", "after it"))
+        for key in keys:
+            with pytest.raises(HubUnreachable):
+                asyncio.run(connected_once([server.local_url], key, second, DESK))
+        laptop.sharing.stop_relay()
+        for _ in range(2):
+            desk.sharing.renew()
+        send(desk, "admin", "worker-a", "while it was away")
+        laptop.start()
+        eventually(lambda: laptop.has("worker-a", "while it was away"))
+        eventually(lambda: trusted_by(laptop) == (server.certificate or "").strip())
+        shed = made.members[SHED] = Machine(SHED, tmp_path / SHED)
+        join(anywhere(made, token), shed.root, SHED, adopt=False)  # with a token from before, and the first certificate
+        shed.start()
+        eventually(lambda: trusted_by(shed) == trusted_by(laptop))
+    finally:
+        made.close()
+
+
+def test_a_renewal_that_was_killed_half_way_leaves_a_hub_that_works(tmp_path: Path) -> None:
+    """The key of the hub's machine is in place, and the hub was not told."""
+    with machines(tmp_path, LAPTOP) as made:
+        desk = made[DESK]
+        desk.sharing.stop_relay()
+        desk.sharing.share.join(desk.sharing.membership, new_seed(), None)
+        desk.start()
+        send(desk, "admin", "worker-a", "still here")
+        eventually(lambda: made[LAPTOP].has("worker-a", "still here"))
+
+
+def test_a_machine_has_a_new_key_and_the_old_one_is_refused(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        desk, laptop = made[DESK], made[LAPTOP]
+        old, identity = laptop.sharing.share.seed(), laptop.sharing.membership
+        refused = command_at(laptop.root, "join", str(made.token(wire=laptop.wire)), "--renew")
+        assert "share --again laptop" in refused.stderr  # a token for any machine is not one for this machine
+        assert laptop.sharing.share.seed() == old
+        assert "share --renew" in command_at(desk.root, "join", str(made.token()), "--renew").stderr
+        send(laptop, "worker-a", "admin", "before")
+        token = str(made.token(replaces=LAPTOP, wire=laptop.wire))
+        done = command_at(laptop.root, "join", token, "--renew")
+        assert "has a new key" in done.stdout, done.stderr
+        assert laptop.sharing.share.seed() != old
+        assert laptop.sharing.membership == identity
+        send(laptop, "worker-a", "admin", "after")
+        eventually(lambda: desk.has("admin", "before") and desk.has("admin", "after"))
+        with pytest.raises(HubUnreachable):
+            asyncio.run(connected_once(identity.urls, old, None, LAPTOP))
+        assert command_at(laptop.root, "join", token, "--renew").returncode == 1  # it was used
+
+
+def test_a_machine_that_was_killed_while_it_renewed_its_key_goes_on_with_the_same_token(tmp_path: Path) -> None:
+    with machines(tmp_path, LAPTOP) as made:
+        laptop = made[LAPTOP]
+        token = made.token(replaces=LAPTOP, wire=laptop.wire)
+        seed = new_seed()
+        (laptop.sharing.share.path / "renewed.nk").write_text(seed)
+        asyncio.run(ask_to_join(token, LAPTOP, public_of(seed)))
+        eventually(lambda: made[DESK].sharing.server.users()["tokens"][token.id]["used"])  # type: ignore[union-attr]
+        laptop.sharing.renew_key(token)
+        assert laptop.sharing.share.seed() == seed
+        send(laptop, "worker-a", "admin", "again")
+        eventually(lambda: made[DESK].has("admin", "again"))
 
 
 def test_a_reseed_takes_what_a_machine_has_that_is_further_on(tmp_path: Path) -> None:
