@@ -42,6 +42,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.features import load
 from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.overview.snapshot import AgentRow, MessageRow, Snapshot
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
@@ -124,11 +125,16 @@ def choice_words(choice: Choice, texts: Texts) -> str:
 
 def waiting_for_owner(services: Services, look: Callable[[Agent], list[Item]]) -> list[Item]:
     """Returns the items that wait for the Owner; none in a team without one."""
+    owner = owner_of(services)
+    return [] if owner is None else look(owner)
+
+
+def owner_of(services: Services) -> Agent | None:
+    """The Owner, for whom the screen is; None in a team without one."""
     try:
-        owner = services.agents.owner()
+        return services.agents.owner()
     except Refusal:
-        return []
-    return look(owner)
+        return None
 
 
 def parts_of(services: Services) -> list[Part]:
@@ -294,16 +300,21 @@ def _table(texts: Texts, title: str, head: Row, rows: list[Row], lines: int) -> 
         )
     fits = len(rows) <= lines
     shown = rows if fits else rows[: max(lines - 1, 0)]
-    styles = STYLES | {texts(f"watch.{name}"): style for name, style in STATES.items()}
+    styles = cell_styles(texts)
     for row in shown:
-        found.add_row(*(_cell(name, cell, styles) for name, cell in zip(head, row, strict=True)))
+        found.add_row(*(styled_cell(name, cell, styles) for name, cell in zip(head, row, strict=True)))
     if not fits and lines:
         more = texts("watch.more", count=len(rows) - len(shown))
         found.add_row(*(Text(more if index == 0 else "", style="dim") for index in range(len(head))))
     return found
 
 
-def _cell(name: str, cell: str, styles: Mapping[str, str]) -> Text:
+def cell_styles(texts: Texts) -> dict[str, str]:
+    """The styles of cells by their first words, for `styled_cell`."""
+    return STYLES | {texts(f"watch.{name}"): style for name, style in STATES.items()}
+
+
+def styled_cell(name: str, cell: str, styles: Mapping[str, str]) -> Text:
     """Returns a cell as `Text`, not markup, so that `[red]` in an agent's text is shown literally."""
     word = cell.split(maxsplit=1)[0].rstrip(":") if name in STYLED and cell.strip() else ""
     style = cell.style if isinstance(cell, Styled) else styles.get(word, "")
@@ -412,12 +423,18 @@ def _signals(changes: Changes) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+APPLICATION = ".cli.screen.app:run"
+"""What is shown in a terminal. It is made of what stands here, so it is named by text; only it loads Textual."""
+
+
 @click.command()
 @click.option("--once", is_flag=True, help="Print it once, as plain tables, and end.")
+@click.option("--plain", is_flag=True, help="Only show it, live, in a terminal too; q or Ctrl-C ends it.")
 @click.option("--messages", default=20, type=click.IntRange(0, 1_000), help="How many of the last messages.")
 @session_command()
-def watch(context: SessionContext, once: bool, messages: int) -> None:
-    """Show agents, open tasks and the last messages, redrawn when something changes; q or Ctrl-C ends it.
+def watch(context: SessionContext, once: bool, plain: bool, messages: int) -> None:
+    """Show what waits for you, agents, open tasks and the last messages, live, and steer the team: the last line says
+    which keys do what. Each runs a command, which is shown before it runs. q or Ctrl-C ends it.
 
     Example: `multi-agent-mcp watch --once`
     """
@@ -431,7 +448,12 @@ def watch(context: SessionContext, once: bool, messages: int) -> None:
         context.answer(answer, [*([line] if line else ()), *_plain(seen, items, parts, services.people)])
         return
 
-    run(context.services, messages)
+    if plain or not sys.stdin.isatty():
+        run(context.services, messages)
+        return
+    named = click.get_current_context().params
+    given = [word for name in ("root", "session") if named[name] is not None for word in (f"--{name}", named[name])]
+    load(APPLICATION)(context.services, messages, given)
 
 
 def _plain(seen: Snapshot, items: Collection[Item], parts: Sequence[Part], texts: Texts) -> Iterator[str]:

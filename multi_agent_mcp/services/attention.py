@@ -613,15 +613,18 @@ class RecentAttention(Service):
         self._findings: tuple[Finding, ...] = ()
         self._examined_at: datetime | None = None
 
-    def of(self, person: Agent) -> list[Item]:
-        """Returns the items, worst first. An examination that is due runs in the background; its findings are part of
-        later results."""
+    def of(self, person: Agent, *, good_for: timedelta = GOOD_FOR) -> list[Item]:
+        """Returns the items, worst first; `good_for` as in `WhileUnchanged`. An examination that is due runs in the
+        background; its findings are part of later results."""
         if self._examined_at is None or not is_recent(self._examined_at, self.clock(), EXAMINE_EVERY):
             Thread(target=self._examine_once, daemon=True).start()
         panes, findings = self._look(), self._findings
         seen = repr(replace(panes, at=None)), findings
         return self._unchanged.get(
-            f"attention {person.id}", lambda: self._attention.of(person, findings, panes), of=seen
+            f"attention {person.id}",
+            lambda: self._attention.of(person, findings, panes),
+            of=seen,
+            good_for=good_for,
         )
 
     def found(self, findings: Iterable[Finding]) -> None:

@@ -47,9 +47,9 @@ def test_watch_once_is_plain_text_and_data_for_scripts(team: Team) -> None:
     assert [item["state"] for item in data["messages"]] == ["stored"]
 
 
-def _watching(team: Team, terminal: Terminal) -> Pane:
+def _watching(team: Team, terminal: Terminal, *options: str) -> Pane:
     """`watch` in a pane; what it ended with stands there afterwards, and `cat` says whether it echoes."""
-    command = shlex.join([*COMMAND, "watch", "--root", str(team.root)])
+    command = shlex.join([*COMMAND, "watch", *options, "--root", str(team.root)])
     return terminal.pane(f"cd {team.base}; trap : INT; {command}; echo ended with $?; stty -a; exec cat")
 
 
@@ -57,7 +57,7 @@ def _watching(team: Team, terminal: Terminal) -> Pane:
 def test_watch_shows_at_once_what_another_process_changes_and_follows_the_terminals_size(
     team: Team, terminal: Terminal
 ) -> None:
-    pane = _watching(team, terminal)
+    pane = _watching(team, terminal, "--plain")
     wait_until(lambda: "q で終了" in pane.screen, "the screen stands")
     team.ask("task", "add", "ログイン画面を作る", "--assignee", "worker-a")
     wait_until(lambda: "未着手 1" in pane.screen and "ログイン画面を作る" in pane.screen, "the task appears")
@@ -71,9 +71,31 @@ def test_watch_shows_at_once_what_another_process_changes_and_follows_the_termin
 
 
 @pytest.mark.tmux
-@pytest.mark.parametrize("key", ["q", "C-c"])
-def test_watch_ends_by_a_key_and_gives_the_terminal_back(team: Team, terminal: Terminal, key: str) -> None:
+def test_watch_steers_the_team_by_commands_which_it_shows(team: Team, terminal: Terminal) -> None:
+    task = team.ask("task", "add", "ログイン画面を作る", "--assignee", "worker-a")["task_id"]
     pane = _watching(team, terminal)
+    wait_until(lambda: "q で終了" in pane.screen, "the screen stands")
+    team.send("owner", "hello", subject="件名")
+    wait_until(lambda: "件名" in pane.screen, "what waits appears")
+    terminal("send-keys", "-t", pane.id, "Tab", "Tab")
+    wait_until(lambda: f"── {task}" in pane.screen, "the task is chosen")
+    terminal("send-keys", "-t", pane.id, "b")
+    terminal("send-keys", "-t", pane.id, "-l", "no bricks")
+    command = f"$ multi-agent-mcp task status --root {team.root} --reason 'no bricks' {task} blocked"
+    wait_until(lambda: "".join(command.split()) in "".join(pane.screen.split()), "the command is shown before it runs")
+    terminal("send-keys", "-t", pane.id, "Enter")
+    wait_until(lambda: "ブロック中 1" in pane.screen, "the list follows")
+    assert team.ask("task", "show", task)["task"]["blocked_reason"] == "no bricks"
+    terminal("resize-window", "-t", pane.id, "-x", "60", "-y", "10")
+    wait_until(lambda: len(pane.screen.splitlines()) <= 10 and "q で終了" in pane.screen, "it fits a smaller window")
+
+
+@pytest.mark.tmux
+@pytest.mark.parametrize(("key", "options"), [("q", ()), ("C-c", ()), ("q", ("--plain",))])
+def test_watch_ends_by_a_key_and_gives_the_terminal_back(
+    team: Team, terminal: Terminal, key: str, options: tuple[str, ...]
+) -> None:
+    pane = _watching(team, terminal, *options)
     wait_until(lambda: "q で終了" in pane.screen, "the screen stands")
     assert pane.fact("alternate_on") == "1"
     terminal("send-keys", "-t", pane.id, key)

@@ -1,0 +1,242 @@
+"""What the screen shows: the lists of `watch`, each row with what it is about, and the particulars of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from multi_agent_mcp.cli import watch
+from multi_agent_mcp.cli.looking import entity_lines
+from multi_agent_mcp.cli.rendering import Painted, local_times
+from multi_agent_mcp.cli.screen.actions import Subject
+from multi_agent_mcp.domain.text import columns, display_id, one_line, sanitize
+from multi_agent_mcp.errors import Refusal
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.cli.watch import Row
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.attention import Item
+    from multi_agent_mcp.services.overview.snapshot import Snapshot
+    from multi_agent_mcp.texts import Texts
+    from multi_agent_mcp.wiring import Services
+
+GAP = 2
+LARGEST = 22
+LEAST = 8
+GOOD_FOR = timedelta(minutes=1)
+"""How long what was read is shown although nothing changes: time itself makes agents stuck."""
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """A list: its name, which has the title `watch.{name}`, its columns, what each row is about, and what makes a row.
+    Rows are made when the list is shown."""
+
+    name: str
+    columns: Row
+    subjects: Sequence[Subject | None]
+    make: Callable[[int], Row]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return [self.make(number) for number in range(len(self.subjects))]
+
+    def position(self, subject: Subject | None) -> int | None:
+        """Where the row about the same thing stands now; None if it is gone."""
+        return None if subject is None else self._places.get(subject.id)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {subject.id: at for at, subject in enumerate(self.subjects) if subject is not None}
+
+    @cached_property
+    def _widest(self) -> list[int]:
+        """The width of the widest cell of each column but the last."""
+        return [max((columns(row[at]) for row in self.rows), default=0) for at in range(len(self.columns) - 1)]
+
+    def widths(self, width: int, heads: Sequence[str]) -> list[int]:
+        """The widths of the columns in a line of this width: the last one takes the rest."""
+        most = [watch.LARGEST.get(name, LARGEST) for name in self.columns]
+        taken = [min(max(found, columns(heads[at])), most[at]) for at, found in enumerate(self._widest)]
+        while sum(taken) + GAP * len(taken) + LEAST > width and max(taken) > LEAST:
+            taken[taken.index(max(taken))] -= 1
+        return [*taken, max(width - sum(taken) - GAP * len(taken), 0)]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The session at one moment."""
+
+    heading: str
+    glance: str
+    at: datetime
+    listings: tuple[Listing, ...]
+
+    def listing(self, name: str) -> Listing:
+        """The list of this name; the first one if there is none by now."""
+        return next((listing for listing in self.listings if listing.name == name), self.listings[0])
+
+
+def take(services: Services, messages: int) -> Picture:
+    """The session now; `messages` is the number of the last messages. Of a session in which nothing changes, little is
+    read again."""
+    items = watch.waiting_for_owner(services, partial(services.recent_attention.of, good_for=GOOD_FOR))
+
+    def look() -> tuple[Snapshot, list[watch.Part]]:
+        return services.snapshots.take(messages=messages), watch.parts_of(services)
+
+    seen, parts = services.unchanged.get("watch", look, of=messages, good_for=GOOD_FOR)
+    about = tuple((item.kind, item.agent_id, item.id) for item in items)
+    glance = services.unchanged.get("glance", partial(services.glances.line, items), of=about, good_for=GOOD_FOR)
+    return picture(replace(seen, at=services.clock()), items, parts, services.people, glance)
+
+
+def picture(
+    seen: Snapshot, items: Sequence[Item], parts: Sequence[watch.Part], texts: Texts, glance: str = ""
+) -> Picture:
+    """The picture of a snapshot; `parts` are the tables of the features, in which nothing can be done, `glance` the
+    line that says how the team is."""
+    agents, tasks, at = {row.agent.id: row for row in seen.agents}, {task.id: task for task in seen.tasks}, seen.at
+
+    def waits(item: Item) -> Subject:
+        about = f"{item.kind} {item.agent_id} {item.id or item.text}"
+        return Subject(id=about, agent=agents.get(item.agent_id or ""), task=tasks.get(item.id or ""), item=item)
+
+    def listing(name: str, heads: Row, subjects: Iterable[Subject | None], make: Callable[[int], Row]) -> Listing:
+        return Listing(name, heads, [*subjects], make)
+
+    lists = (
+        listing(
+            "attention",
+            watch.ATTENTION,
+            map(waits, items),
+            lambda number: next(watch.waiting([items[number]], at, texts)),
+        ),
+        listing(
+            "agents",
+            watch.AGENTS,
+            (Subject(id=row.agent.id, agent=row) for row in seen.agents),
+            lambda number: watch.agent(seen.agents[number], at, texts),
+        ),
+        listing(
+            "tasks",
+            watch.TASKS,
+            (Subject(id=task.id, agent=agents.get(task.assignee_id or ""), task=task) for task in seen.tasks),
+            lambda number: watch.task(seen.tasks[number], at, texts),
+        ),
+        listing(
+            "messages",
+            watch.MESSAGES,
+            (Subject(id=row.id, agent=agents.get(row.sender_id), message=row) for row in seen.messages),
+            lambda number: watch.message(seen.messages[number], at, texts),
+        ),
+        *(
+            listing(part.name, part.columns, [None] * len(part.rows), part.rows.__getitem__)
+            for part in parts
+            if part.rows
+        ),
+    )
+    return Picture(watch.heading(seen, items, texts), one_line(glance), at, lists)
+
+
+def row_text(row: Row, widths: Sequence[int], names: Row, styles: Mapping[str, str]) -> Text:
+    """A row as a line; what is too long ends with an ellipsis."""
+    line = Text(no_wrap=True)
+    for name, cell, width in zip(names, row, widths, strict=True):
+        text = watch.styled_cell(name, one_line(cell) if cell.strip() == cell else cell, styles)
+        text.truncate(width, overflow="ellipsis", pad=True)
+        line.append_text(text).append(" " * GAP)
+    line.right_crop(GAP)
+    return line
+
+
+# The particulars of a row.
+
+
+def particulars(services: Services, subject: Subject) -> list[Text]:
+    """Everything about what a row is about. Another's words are text, never markup or control characters."""
+    texts, parts = services.people, list[list[Text]]()
+    if subject.item is not None:
+        parts.append([*_of_item(subject.item, texts)])
+    if subject.entity_id is not None:
+        with suppress(Refusal):  # it is no id of ours, or the file is gone
+            entity = services.lookup.find(subject.entity_id).place.entity
+            parts.append([*map(_line, entity_lines(entity, texts))])
+    if shows_pane(subject) and subject.agent is not None:
+        parts.append([*_pane(services, subject.agent.agent, texts)])
+    return [line for part in parts for line in ([Text("")] if part is not parts[0] else []) + part]
+
+
+def shows_pane(subject: Subject | None) -> bool:
+    """Whether an agent's pane is among the particulars: they change although no file does."""
+    row = None if subject is None or subject.entity_id is not None else subject.agent
+    return row is not None and not row.agent.may_be_human
+
+
+def title_of(subject: Subject, texts: Texts) -> str:
+    """What a row is about, on one line."""
+    words: tuple[str | None, ...] = (subject.entity_id or subject.id,)
+    if (item := subject.item) is not None:
+        kind = texts.word("attention.kind", item.kind)
+        words = kind, item.agent_id and display_id(item.agent_id), item.id
+    elif subject.entity_id is None and subject.agent is not None:
+        agent = subject.agent.agent
+        above = agent.parent_id and f"↑ {display_id(agent.parent_id)}"
+        words = display_id(agent.id), texts.word("role", agent.role), above, agent.host, agent.pane_id
+    return " · ".join(filter(None, words))
+
+
+def _line(line: str) -> Text:
+    return Text.from_ansi(line) if isinstance(line, Painted) else Text(sanitize(line))
+
+
+def _of_item(item: Item, texts: Texts) -> Iterator[Text]:
+    yield Text(sanitize(local_times(item.text, texts)))
+    if item.dialog is not None:
+        yield from (Text(f"  {sanitize(line)}", style="bold") for line in item.dialog.text.split("\n"))
+        yield Text("")
+        for choice in item.dialog.choices:
+            yield Text(f"  {one_line(choice.key)}  {watch.choice_words(choice, texts)}")
+    if item.question is not None:
+        yield Text("")
+        for number, words in enumerate(item.question.choices, 1):
+            yield Text(
+                f"  {number}  {one_line(words)}{texts('question.default') if words == item.question.default else ''}"
+            )
+    yield Text("")
+    command = (
+        item.command if item.machine is None else texts("attention.there", machine=item.machine, command=item.command)
+    )
+    yield Text(f"→ {one_line(command)}", style="cyan")
+
+
+def _pane(services: Services, agent: Agent, texts: Texts) -> Iterator[Text]:
+    """The screen of an agent's pane, without the empty rows below, or why it cannot be seen."""
+    if (home := services.agents.elsewhere(agent)) is not None:
+        yield Text(texts("steer.elsewhere", machine=home))
+        return
+    view, _ = services.panes.look(agent)
+    if isinstance(view, str):
+        yield Text(sanitize(texts.words_of(view)), style="dim")
+        return
+    rows = [Text.assemble(*map(_piece, row)) for row in view.rows]
+    while rows and not rows[-1].plain.strip():
+        rows.pop()
+    yield from rows
+
+
+STYLES = {"bold": "bold", "faint": "dim", "italic": "italic", "underline": "underline", "inverse": "reverse"}
+"""The attributes of a piece of a pane, and what rich calls them."""
+
+
+def _piece(piece: Mapping[str, Any]) -> tuple[str, str]:
+    colours = (("", piece.get("fg")), ("on ", piece.get("bg")))
+    words = [style for name, style in STYLES.items() if piece.get(name)]
+    words += [f"{way}{f'color({colour})' if colour.isdecimal() else colour}" for way, colour in colours if colour]
+    return sanitize(piece["text"]), " ".join(words)
