@@ -83,8 +83,10 @@ def update(
 
 
 def audit(services: Services) -> list[dict[str, Any]]:
+    """The lines of the audit log, without those of what was approved when the session was made."""
     files = sorted((services.workspace.path / "audit").glob("*.jsonl"))
-    return [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if not line["tool"].endswith(" approve")]
 
 
 @pytest.mark.parametrize(("caller", "requester", "refusal"), HIERARCHY)
