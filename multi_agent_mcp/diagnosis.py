@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.doctor.tree import Finding
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
-    from multi_agent_mcp.services.overview.supervision import LookAtPane, MissingSessions, StuckAgents, Supervision
+    from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+    from multi_agent_mcp.services.overview.pane_looks import LookAtPane
+    from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+    from multi_agent_mcp.services.overview.supervision import Supervision
     from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits

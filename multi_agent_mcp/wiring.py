@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
     from multi_agent_mcp.services.attention import Attention, RecentAttention, WhileUnchanged
-    from multi_agent_mcp.services.chat import ChatTaskOperations, Conversations, Delegations, HumanConversations
+    from multi_agent_mcp.services.chat.conversations import Conversations, HumanConversations
+    from multi_agent_mcp.services.chat.delegations import Delegations
+    from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
     from multi_agent_mcp.services.doctor.doctor import Doctor
     from multi_agent_mcp.services.doctor.tree import Pruning
     from multi_agent_mcp.services.glance import Glances
@@ -43,15 +45,12 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
     from multi_agent_mcp.services.notifications.writing import Interrupts, Loops, NoticeWriter
     from multi_agent_mcp.services.operations import Operations
+    from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
+    from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+    from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
     from multi_agent_mcp.services.overview.snapshot import Dashboard, Machines, Snapshots
-    from multi_agent_mcp.services.overview.supervision import (
-        ListedDialogs,
-        LookAtPane,
-        MissingSessions,
-        PaneLooks,
-        StuckAgents,
-        Supervision,
-    )
+    from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+    from multi_agent_mcp.services.overview.supervision import Supervision
     from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.questions import QuestionEffects, Questions
     from multi_agent_mcp.services.search import Lookup, Search
@@ -155,10 +154,10 @@ class ByName:
     checks: Checks = made(".services.tasks.checks:Checks", records="delivery_records")
     deliveries: Deliveries = made(".services.tasks.deliveries:Deliveries", derived="derived_notices")
     task_reports: TaskReports = made(".services.tasks.changes:TaskReports")
-    conversations: Conversations = made(".services.chat:Conversations")
-    human_conversations: HumanConversations = made(".services.chat:HumanConversations")
-    delegations: Delegations = made(".services.chat:Delegations", derived="derived_notices")
-    chat_task_operations: ChatTaskOperations = made(".services.chat:ChatTaskOperations")
+    conversations: Conversations = made(".services.chat.conversations:Conversations")
+    human_conversations: HumanConversations = made(".services.chat.conversations:HumanConversations")
+    delegations: Delegations = made(".services.chat.delegations:Delegations", derived="derived_notices")
+    chat_task_operations: ChatTaskOperations = made(".services.chat.task_operations:ChatTaskOperations")
     search: Search = made(".services.search:Search")
     dashboard: Dashboard = made(".services.overview.snapshot:Dashboard")
     snapshots: Snapshots = made(".services.overview.snapshot:Snapshots", derived="derived_notices")
@@ -166,12 +165,12 @@ class ByName:
     statistics: StatisticsOfSession = made(".services.overview.timeline:StatisticsOfSession")
     usage: Usage = made(".services.usage.usage:Usage")
     limits: UsageLimits = made(".services.usage.limits:UsageLimits", writer="notice_writer")
-    listed_dialogs: ListedDialogs = made(".services.overview.supervision:ListedDialogs")
+    listed_dialogs: ListedDialogs = made(".services.overview.listed_dialogs:ListedDialogs")
     machines: Machines = made(".services.overview.snapshot:Machines")
-    missing_sessions: MissingSessions = made(".services.overview.supervision:MissingSessions")
-    pane_looks: PaneLooks = made(".services.overview.supervision:PaneLooks")
+    missing_sessions: MissingSessions = made(".services.overview.missing_sessions:MissingSessions")
+    pane_looks: PaneLooks = made(".services.overview.pane_looks:PaneLooks")
     stuck_agents: StuckAgents = made(
-        ".services.overview.supervision:StuckAgents", derived="derived_notices", panes="pane_looks"
+        ".services.overview.stuck_agents:StuckAgents", derived="derived_notices", panes="pane_looks"
     )
     supervision: Supervision = made(".services.overview.supervision:Supervision")
     next_action: NextAction = made(".services.turn.next_action:NextAction")

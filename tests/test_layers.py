@@ -346,7 +346,7 @@ def test_tmux_is_called_in_one_place_but_where_it_takes_over_this_terminal() -> 
         for node in nodes(module)
         if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "'tmux'"
     }
-    assert begins == {"doorbell.tmux.client", "windows.up_down", "demo.stage"}
+    assert begins == {"doorbell.tmux.client", "windows.attachment", "demo.stage"}
 
 
 def loaded_by(*arguments: str, given: str = "") -> set[str]:

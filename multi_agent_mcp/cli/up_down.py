@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +19,11 @@ from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.texts import Texts
-from multi_agent_mcp.windows.up_down import OPEN, READY, AgentState, Preflight, Report, Startup
+from multi_agent_mcp.windows.readiness import OPEN, READY, AgentState, Report
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.windows.preflight import Preflight
+    from multi_agent_mcp.windows.up_down import Startup
 
 # The output of `up`: warnings, the agents' states while it waits, and the table at the end.
 
@@ -272,7 +277,7 @@ def attach(context: SessionContext, agent_id: str | None, socket: str | None) ->
     """
     from multi_agent_mcp.cli.machines import run_there
     from multi_agent_mcp.config import read_environment
-    from multi_agent_mcp.windows.up_down import find_attachment
+    from multi_agent_mcp.windows.attachment import find_attachment
     from multi_agent_mcp.windows.window_registry import team_windows
 
     if agent_id is not None:

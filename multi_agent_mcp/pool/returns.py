@@ -14,14 +14,14 @@ from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.domain.times import duration_words
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
-from multi_agent_mcp.services.overview.supervision import Slot
+from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.changes import TaskChange
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
-    from multi_agent_mcp.services.overview.supervision import MissingSessions
+    from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
     from multi_agent_mcp.services.team.workplaces import Workplaces

@@ -44,13 +44,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.mail import DeliveryTracking
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
-    from multi_agent_mcp.services.overview.supervision import (
-        LookAtPane,
-        MissingSessions,
-        PaneLooks,
-        StuckAgents,
-        Supervision,
-    )
+    from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
+    from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
+    from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
+    from multi_agent_mcp.services.overview.supervision import Supervision
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges

@@ -21,7 +21,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import MCP_CONFIG, host_of_agent, program_name, words_of
 from multi_agent_mcp.hosts import SERVER_NAME, Host, Resume, host_named
 from multi_agent_mcp.hosts import hosts as known_hosts
-from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot
+from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot
 from multi_agent_mcp.services.sessions.host_conversations import is_anothers
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by, terminal_of

@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.limit import Limit
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
-from multi_agent_mcp.services.overview.supervision import Slot, Window
+from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import beginning_of, command_of, end_left_over, has_refused, refuse
 from multi_agent_mcp.windows.up_down import register_missing

@@ -1,382 +1,54 @@
-"""Opens and closes the windows of a team, waits for its agents, and shows them in a terminal."""
+"""Opens and closes the windows of a team."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
-import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.config import child_environment, expanded, python, read_environment
+from multi_agent_mcp.config import python
 from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSession
-from multi_agent_mcp.domain.delivery import OFFLINE
 from multi_agent_mcp.domain.dialog import Dialog
-from multi_agent_mcp.doorbell.tmux.client import Answer, Server, own_pane, pane_place, require_tmux, withheld
-from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, Profile, load_profiles, recognise
-from multi_agent_mcp.doorbell.tmux.screens import UNKNOWN, classify, dialog_topic
-from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, probe, take_snapshot
-from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, is_compound, last_lines
+from multi_agent_mcp.doorbell.tmux.client import pane_place, require_tmux
+from multi_agent_mcp.doorbell.tmux.snapshot import probe
+from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.host_config import MCP_CONFIG, program_name, program_of
-from multi_agent_mcp.hosts import host_named
-from multi_agent_mcp.hosts import hosts as known_hosts
-from multi_agent_mcp.services.overview.supervision import OWNER, SUPERVISOR, Slot
-from multi_agent_mcp.system.host_versions import Newer, newer_hosts
+from multi_agent_mcp.services.overview.missing_sessions import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.system.process import directory_of, is_below
-from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_command import (
-    ANEW,
-    FIRST,
     LOOK_SECONDS,
     PARTING_SECONDS,
     Beginning,
     beginning_of,
     command_of,
     end_left_over,
-    has_refused,
     in_a_terminal,
     left_out,
     refuse,
     set_aside,
 )
-from multi_agent_mcp.windows.shells import SH
+from multi_agent_mcp.windows.attachment import team_attachment
+from multi_agent_mcp.windows.preflight import missing_program, preflight
+from multi_agent_mcp.windows.readiness import (
+    ELSEWHERE,
+    ENDED,
+    NO_COMMAND,
+    NO_PROGRAM,
+    OPEN,
+    REFUSED,
+    RUNNING,
+    STARTING,
+    AgentState,
+    Readiness,
+    Report,
+)
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from multi_agent_mcp.wiring import Services
-
-# The state of an agent after `up`: a code and its text (docs/protocol.md, Team in tmux).
-
-READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "open", "elsewhere"
-ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
-NO_COMMAND, NO_PROGRAM, REFUSED, UNCONFIGURED = "no_command", "no_program", "refused", "unconfigured"
-DIALOG, LIMITED, UNTYPED = "dialog", "limited", "untyped"
-RESUME_ASKED = "dialog:resume"
-"""Its host asks how to go on with its conversation."""
-OF_THE_HOST = ("hook", "codex_queue")
-"""Channels that reach an agent whose pane takes no line."""
-FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
-"""States that need no action."""
-
-
-@dataclass(frozen=True)
-class AgentState:
-    """The state of an agent, or of one of the team's other windows. `state` is a code; that of a dialog has its topic
-    (`dialog:trust`). `facts` are the values in its text, `last_lines` the last lines of an ended program, `earlier` the
-    agent's sessions that ran before its window was opened, `beginning` how its host was started now, `left_out` what it
-    was started without."""
-
-    agent_id: str
-    state: str
-    socket_path: str | None = None
-    pane_id: str | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    last_lines: tuple[str, ...] = ()
-    earlier: frozenset[str] = frozenset()
-    beginning: Beginning = ANEW
-    left_out: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_fine(self) -> bool:
-        return self.state in FINE
-
-    @property
-    def is_of_host(self) -> bool:
-        """Whether a known host was started now."""
-        return self.beginning.continues or self.beginning.why is not None
-
-    @property
-    def asks(self) -> bool:
-        """Whether a dialog in the pane waits for a human."""
-        return self.state.partition(":")[0] == DIALOG
-
-    def note(self, texts: Texts) -> str:
-        """Returns the text of the state, and how the host began; a topic of a dialog without a text (from a user's own
-        profile) gets the general one."""
-        key = f"up.{self.state}"
-        note = texts(key if key in texts else f"up.{DIALOG}", **self.facts)
-        for key, host in self.left_out.items():
-            note = texts(key, note=note, host=host, prompt=PROMPT)
-        if "outside" in self.facts:
-            return texts("up.outside", note=note, **self.facts)
-        if self.beginning.continues and self.state == ENDED:
-            return texts("up.not_continued", note=note, agent_id=self.agent_id)
-        if self.beginning.continues:
-            return note if self.state == RESUME_ASKED else texts("up.continued", note=note)
-        why = self.beginning.why
-        return note if why in (None, FIRST) else texts("up.fresh", note=note, reason=texts(f"fresh.{why}"))
-
-    def as_answer(self, texts: Texts) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in ("agent_id", "state", "socket_path", "pane_id")}
-        begun = {"continued": self.beginning.continues, "fresh": self.beginning.why is not None}
-        why = {"why": self.beginning.why, "host_session": self.beginning.conversation}
-        limit = {"limited_until": self.facts.get("until")} if self.state == LIMITED else {}
-        return told | begun | why | limit | {"note": self.note(texts), "last_lines": list(self.last_lines)}
-
-
-# Checks before `up` opens windows: tmux, the agents' programs, and variables that would not reach them.
-
-_ACCOUNTS = ".*_(API_KEY|AUTH_TOKEN|ACCESS_TOKEN|BASE_URL)|(https?|HTTPS?|no|NO|all|ALL)_(proxy|PROXY)"
-"""Variables of any host that choose the account a program uses, and the way to reach it."""
-_FOR_THE_SHELL = re.compile(r"[$`*?\[]")
-
-
-@dataclass(frozen=True)
-class Preflight:
-    """The results of the checks. `withheld` are the names of variables that would not reach the agents, never their
-    values; there are none if no tmux server runs yet."""
-
-    version: str
-    socket_path: str
-    was_running: bool
-    withheld: tuple[str, ...]
-    newer: tuple[Newer, ...] = ()
-    """The hosts that are newer than their profiles, and were not told of before."""
-
-    @property
-    def remedy(self) -> str:
-        """The shell commands that set the variables in the tmux server, from this terminal's environment."""
-        tmux = f"tmux -S {shlex.quote(self.socket_path)} set-environment -g"
-        return "; ".join(f'{tmux} {name} "${name}"' for name in self.withheld)
-
-
-def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
-    """Checks tmux, the team's open windows and the variables. Raises `InvalidArguments` without a usable tmux, and
-    while windows of a deleted session are open here."""
-    version = require_tmux(windows.socket_path)
-    windows.look()
-    windows.require_no_former()
-    agents = list(agents)
-    missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
-    newer = _untold(windows.services, newer_hosts(agent.command for agent in agents))
-    return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())), newer)
-
-
-def _untold(services: Services, newer: Iterable[Newer]) -> tuple[Newer, ...]:
-    """Returns the hosts of which this version has not been told before, and records them."""
-    record = services.workspace.told_versions.read()
-    told = record if isinstance(record, dict) else {}
-    untold = tuple(host for host in newer if told.get(host.host) != host.version)
-    if untold:
-        services.workspace.told_versions.write({**told, **{host.host: host.version for host in untold}})
-    return untold
-
-
-def missing_program(command: str, shell: str = SH) -> str | None:
-    """Returns the program of a simple command if it cannot be found, else None. A new window has our PATH and
-    directory."""
-    if is_compound(command) or shell != SH:
-        return None  # it may begin with a word of the shell
-    try:
-        shlex.split(command)
-    except ValueError:
-        return None  # the shell will report the error
-    program = program_of(command)
-    if not program or _FOR_THE_SHELL.search(program):
-        return None
-    return None if shutil.which(expanded(program)) else program
-
-
-def _account_variables(services: Services, agents: Iterable[Agent]) -> Mapping[str, str]:
-    profiles = load_profiles(services.root / "hosts")
-    hosts = [profiles.started_by(program_name(agent.command)) for agent in agents if agent.command]
-    patterns = {_ACCOUNTS, *(text for host in hosts if host is not None for text in host.environment)}
-    wanted = re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-    inherited = {name for host in known_hosts().values() for name in host.inherited}
-    given = child_environment().items()
-    return {name: value for name, value in given if value and wanted.fullmatch(name) and name not in inherited}
-
-
-LOOK_AGAIN_SECONDS = 0.3
-LASTS_SECONDS = 10.0
-"""The time after which an unrecognised screen is reported: a starting host shows many for a moment."""
-_UNSETTLED = (STARTING, RUNNING)
-
-Report = Callable[[Sequence[AgentState]], None]
-
-
-class Readiness:
-    """Examines the opened panes repeatedly, without typing anything. `begin_anew` is called for a host that has ended
-    instead of continuing its conversation, and returns the new state."""
-
-    def __init__(
-        self, services: Services, opened: Sequence[AgentState], begin_anew: Callable[[AgentState], AgentState]
-    ) -> None:
-        self.services = services
-        self._begin_anew = begin_anew
-        self._profiles = load_profiles(services.root / "hosts")
-        self._seen = list(opened)
-        self._unknown_since: dict[str, float] = {}
-
-    def wait(self, seconds: float, report: Report) -> list[AgentState]:
-        """Returns the states once two consecutive looks find all agents settled, after the given seconds, or on Ctrl-C.
-        Agents that are then still starting have `no_server` or `unknown_screen`. `report` gets the states of each
-        look."""
-        end = time.monotonic() + seconds
-        try:
-            while True:
-                before, self._seen = self._seen, [self._examined(item) for item in self._seen]
-                report(self._seen)
-                is_settled = before == self._seen and all(item.state not in _UNSETTLED for item in before)
-                if is_settled or time.monotonic() >= end:
-                    break
-                time.sleep(LOOK_AGAIN_SECONDS)
-        except KeyboardInterrupt:
-            pass
-        return list(map(self._at_the_end, self._seen))
-
-    def _examined(self, item: AgentState) -> AgentState:
-        seen = self._look(item)
-        if seen.state != ENDED or item.state == ENDED or not item.beginning.continues:
-            return seen
-        command = self.services.agents.get(item.agent_id).command
-        return self._begin_anew(seen) if has_refused(command, seen.last_lines) else seen
-
-    def _look(self, item: AgentState) -> AgentState:
-        if item.pane_id is None or item.socket_path is None:
-            return item
-        snapshot = take_snapshot(Server(item.socket_path).pane(item.pane_id))
-        if snapshot == "tmux_timeout":
-            return item
-        is_agent = item.agent_id in self.services.agents.all()
-        is_served = is_agent and self._is_served(item)
-        if isinstance(snapshot, str):
-            return replace(item, state=READY if is_served else ENDED, last_lines=())
-        if snapshot.facts.dead and not is_served:
-            return replace(item, state=ENDED, last_lines=last_lines(item.socket_path, item.pane_id))
-        state = self._state(item, snapshot, is_served=is_served) if is_agent else OPEN
-        if state == READY and (reason := self._untyped(item, snapshot)) is not None:
-            facts = {"reason": self.services.people.words_of(reason)}
-            return replace(item, state=UNTYPED, facts={**item.facts, **facts}, last_lines=())
-        limit = self.services.limits.now(item.agent_id) if state == READY else None
-        if limit is not None:
-            return replace(item, state=LIMITED, facts={"until": limit.until_said}, last_lines=())
-        return replace(item, state=state, last_lines=())
-
-    def _untyped(self, item: AgentState, snapshot: PaneSnapshot) -> str | None:
-        """Why nothing can be typed into the pane of an agent that works, or None: the pane takes no keys, or no profile
-        describes what runs there and no other channel reaches it while it is idle."""
-        agent = self.services.agents.get(item.agent_id)
-        if (reason := snapshot.facts.refusal(agent)) is not None:
-            return reason
-        profile = recognise(agent, snapshot.facts.pane_pid, self._profiles)
-        others = (report for report in self.services.channels(agent) if report.name in OF_THE_HOST)
-        return None if isinstance(profile, Profile) or any(one.reason is None for one in others) else profile
-
-    def _state(self, item: AgentState, snapshot: PaneSnapshot, *, is_served: bool) -> str:
-        """Returns the state of an agent whose program runs. A dialog takes precedence over a live server, which some
-        hosts start behind it: the agent does nothing until it is answered."""
-        shown = self._shown(item, snapshot)
-        if shown == "login":
-            return f"{DIALOG}:login"
-        if shown is not None and shown.startswith(DIALOG):
-            return shown
-        if shown == OFFLINE:
-            return OFFLINE
-        if shown == UNKNOWN:
-            since = self._unknown_since.setdefault(item.agent_id, time.monotonic())
-            return UNKNOWN_SCREEN if time.monotonic() - since >= LASTS_SECONDS else STARTING
-        self._unknown_since.pop(item.agent_id, None)
-        return READY if is_served else STARTING
-
-    def _shown(self, item: AgentState, snapshot: PaneSnapshot) -> str | None:
-        """Returns the state of a known host's screen, with the topic of a dialog; None without a profile for its
-        screen, or if it is still blank."""
-        agent = self.services.agents.get(item.agent_id)
-        profile = recognise(agent, snapshot.facts.pane_pid, self._profiles)
-        screen = snapshot.screen
-        if not isinstance(profile, Profile) or profile.composer is None or not any(map(str.strip, screen.rows)):
-            return None
-        state = classify(profile, screen).state
-        topic = dialog_topic(profile, screen) if state == DIALOG else None
-        return state if topic is None else f"{DIALOG}:{topic}"
-
-    def _is_served(self, item: AgentState) -> bool:
-        sessions = self.services.sessions
-        if any(session.id not in item.earlier for session in sessions.running(item.agent_id)):
-            return True
-        return not item.earlier and sessions.alive(item.agent_id)  # it has logged out, and waits for its next call
-
-    def _at_the_end(self, item: AgentState) -> AgentState:
-        if item.state not in _UNSETTLED:
-            return item
-        if item.agent_id in self._unknown_since:
-            return replace(item, state=UNKNOWN_SCREEN)
-        command = self.services.agents.get(item.agent_id).command or ""
-        host = host_named(program_name(command))
-        if host is None or MCP_CONFIG in command:
-            return replace(item, state=NO_SERVER)
-        return replace(item, state=UNCONFIGURED, facts={"agent_id": item.agent_id, "host": host.name})
-
-
-# The way from a terminal to a team's windows: attaching to its tmux server, or switching a client of it.
-
-
-@dataclass(frozen=True)
-class Attachment:
-    """A session or pane of a tmux server, as tmux names a target, to be shown in this terminal."""
-
-    socket_path: str
-    target: str
-
-    @property
-    def is_here(self) -> bool:
-        """Whether this terminal is a pane of that server."""
-        here = own_pane()
-        return here is not None and here.socket_path == self.socket_path
-
-    @property
-    def command(self) -> str:
-        """The command that shows it. Inside that tmux server it switches the client; inside another one it unsets TMUX,
-        as tmux refuses to attach within tmux."""
-        outside = [] if self.is_here or read_environment().pane is None else ["env", "-u", "TMUX"]
-        # quoted explicitly: zsh expands a bare `=name` to the path of a program
-        target = shlex.quote(self.target).strip("'")
-        return f"{shlex.join([*outside, *self._words])} -t '{target}'"
-
-    def show(self) -> None:
-        """Shows it in this terminal, which is a pane of that server or outside tmux, where tmux replaces this process.
-        Raises `InvalidArguments` if tmux refuses to switch."""
-        if not self.is_here:
-            words = [*self._words, "-t", self.target]
-            os.execvpe("tmux", words, child_environment())  # noqa: S606 - tmux needs this terminal, and no shell
-        switched = self.switch()
-        if switched.failure:
-            raise InvalidArguments("tmux", reason=" ".join(switched.stderr))
-
-    def switch(self) -> Answer:
-        """Shows it in the terminal of the tmux client that shows this pane."""
-        return Server(self.socket_path).cmd("switch-client", "-t", self.target)
-
-    @property
-    def _words(self) -> list[str]:
-        return ["tmux", "-S", self.socket_path, "switch-client" if self.is_here else "attach"]
-
-
-def team_attachment(windows: TeamWindows) -> Attachment | None:
-    """Returns the way to the team's tmux session; None without windows."""
-    return Attachment(windows.socket_path, f"={windows.tmux_session}") if windows.has_windows else None
-
-
-def find_attachment(windows: TeamWindows, agent_id: str | None) -> Attachment:
-    """Returns the way to the team, or to an agent's window: that of its task session, else of its chat session, else
-    one whose program has ended. Raises `InvalidArguments` if there is none, or without a usable tmux."""
-    require_tmux(windows.socket_path)
-    windows.look()
-    if agent_id is None:
-        if (team := team_attachment(windows)) is None:
-            raise InvalidArguments("attach_no_team")
-        return team
-    labels = [Slot(agent_id, purpose).label for purpose in PURPOSES]
-    panes = [pane for pane in windows.found if pane.label in labels]
-    for pane in sorted(panes, key=lambda pane: (pane.dead, labels.index(pane.label))):
-        if (place := pane_place(pane.socket_path, pane.pane_id)) is not None:
-            return Attachment(pane.socket_path, f"={place['session_name']}:.{pane.pane_id}")
-    raise InvalidArguments("attach_no_window", agent_id=agent_id)
 
 
 def open_agent(windows: TeamWindows, agent: Agent, *, is_named: bool = True, fresh: bool = False) -> AgentState:

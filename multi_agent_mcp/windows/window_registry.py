@@ -18,7 +18,7 @@ from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, TeamPan
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import MCP_CONFIG, own_file, program_name
 from multi_agent_mcp.hosts import hosts
-from multi_agent_mcp.services.overview.supervision import OWN_SLOTS, Slot, Window
+from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot, Window
 from multi_agent_mcp.system.process import end, is_child
 from multi_agent_mcp.trace import current, variables
 from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted

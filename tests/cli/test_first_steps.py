@@ -11,7 +11,7 @@ from multi_agent_mcp.cli import looking
 from multi_agent_mcp.cli.up_down import summary
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.team.setup import create_session
-from multi_agent_mcp.windows.up_down import READY, AgentState
+from multi_agent_mcp.windows.readiness import READY, AgentState
 from multi_agent_mcp.wiring import Services
 from tests.cli.conftest import Ask, Run
 from tests.server.seat import Seat

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.services.overview.supervision import Slot
+from multi_agent_mcp.services.overview.missing_sessions import Slot
 from tests.end_to_end.chat_support import new_task
 from tests.end_to_end.support import UP, Team, Terminal, wait_until
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.hooks.answers import Event
-from multi_agent_mcp.services.overview.supervision import Slot
+from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.system.process import is_alive
 from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, run, wait_until

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.services.overview.supervision import Slot
+from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.system.process import is_alive
 from tests.end_to_end.support import COMMAND, TEAM, UP, Team, Terminal, wait_until

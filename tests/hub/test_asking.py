@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.dialog import Asked, Choice, Dialog
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.services.attention import Item, PanesSeen
-from multi_agent_mcp.services.overview.supervision import LOOK_EVERY
+from multi_agent_mcp.services.overview.pane_looks import LOOK_EVERY
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from tests.conformance.stage import Stage

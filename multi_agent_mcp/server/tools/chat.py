@@ -11,7 +11,8 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.server.calls import CHAT, TASK, Answer, Call, Limit, Tool, written
 from multi_agent_mcp.services.answer_budget import clipped
-from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, as_answer, place_of
+from multi_agent_mcp.services.chat.conversations import PURPOSE_CHARACTERS
+from multi_agent_mcp.services.chat.delegations import as_answer, place_of
 
 MESSAGES_LOOKED_AT = 500
 """Of each conversation in a list of them: more than fit."""

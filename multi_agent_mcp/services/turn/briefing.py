@@ -18,7 +18,7 @@ from multi_agent_mcp.session import Service
 if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Conversation, Delegation
-    from multi_agent_mcp.services.chat import Delegations
+    from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
     from multi_agent_mcp.services.sessions.session_records import HandOffs, Kept
     from multi_agent_mcp.services.team.agents import Signatures

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.services.answer_budget import clipped
-from multi_agent_mcp.services.chat import PURPOSE_CHARACTERS, Conversations, Delegations, as_answer, is_conversational
+from multi_agent_mcp.services.chat.conversations import PURPOSE_CHARACTERS, Conversations, is_conversational
+from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSI
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubUnreachable, InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
-from multi_agent_mcp.services.chat import is_conversational
+from multi_agent_mcp.services.chat.conversations import is_conversational
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports, require_startable
 from multi_agent_mcp.services.validation import require_text

@@ -10,7 +10,7 @@ import pytest
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.overview.supervision import GOOD_FOR, LOOK_EVERY
+from multi_agent_mcp.services.overview.pane_looks import GOOD_FOR, LOOK_EVERY
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import tasks_support as support
