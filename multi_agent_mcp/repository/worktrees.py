@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE
+from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE, python
 from multi_agent_mcp.domain.text import some
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.repository.unfinished import unfinished
@@ -25,6 +25,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.bounded_run import end_of_output
+from multi_agent_mcp.system.commit_hooks import forget_signing, sign_commits
 from multi_agent_mcp.system.commits import CommitPlace, shown_name
 from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.git import (
@@ -274,7 +275,10 @@ class Worktrees(Service):
         found = self.of(agent.id)
         if found is None or not Path(found.path, ".git").exists():
             found = self.add(agent)
-        return self.set_up(found)
+        found = self.set_up(found)
+        named = (str(self.workspace.root), self.workspace.session, agent.id)
+        sign_commits(found.path, agent.id, [*python("multi_agent_mcp.repository.authorship"), *named])
+        return found
 
     def add(self, agent: Agent) -> Worktree:
         """Makes the agent's worktree, or makes it again if its directory is gone. Raises as `ensure`."""
@@ -528,6 +532,7 @@ class Worktrees(Service):
         remove_aside(path)
         try:
             forget_worktree(operation.tree, operation.path, operation.branch, operation.head)
+            forget_signing(operation.tree)
         except GitFailed as failed:  # the directory is gone: this must be finished, not forgotten
             raise StorageError(path=path, reason=str(failed)) from failed
         self._record(operation.agent_id).remove()

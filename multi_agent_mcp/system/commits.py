@@ -42,7 +42,7 @@ def commit_all(place: CommitPlace, message: str) -> str | None:
 
     The files are read into a copy of the index, so that a refusal leaves no trace; then the index follows, at last the
     branch: killed in between, the files are staged, as after `git add`, and the next call commits them."""
-    own = _own_directory(place)
+    own = own_directory(place)
     if command := in_progress(place.tree):
         raise NotCommitted("commit_in_progress", command=command)
     quiet = ("-c", "core.hooksPath=/dev/null", "-c", "i18n.commitEncoding=UTF-8", *without_filters(place.tree))
@@ -63,7 +63,7 @@ def commit_all(place: CommitPlace, message: str) -> str | None:
     return commit
 
 
-def _own_directory(place: CommitPlace) -> Path:
+def own_directory(place: CommitPlace) -> Path:
     """The worktree's own git directory. Its `.git` is a file that the agent may have replaced: it counts only if the
     repository knows this worktree as its own, and never for a repository's main checkout."""
     own = Path(os.path.realpath(git(place.tree, "rev-parse", "--absolute-git-dir")))

@@ -107,7 +107,11 @@ class DeliveryRecords(Service):
         """As `look`, after our server has committed what the agent has left, where it is to do so."""
         place, made, why = self.workplaces.commit_place(str(task.assignee_id)), None, None
         if place is not None and self.workplaces.directory(place.agent_id) is not None:
-            words = (one_line(task.title), sanitize(summary or "").strip(), f"Task: {task.id}")
+            words = (
+                one_line(task.title),
+                sanitize(summary or "").strip(),
+                f"Task: {task.id}\nAgent: {task.assignee_id}",
+            )
             try:
                 made = commit_all(place, "\n\n".join(filter(None, words)))
             except Refusal as refusal:

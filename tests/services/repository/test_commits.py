@@ -83,7 +83,7 @@ def test_what_is_left_is_committed_as_the_task_is_reported(
     assert answer["committed"] == git(tree, "rev-parse", "HEAD")
     assert "uncommitted" not in answer
     assert git(tree, "log", "-1", "--format=%an <%ae>|%B") == (
-        f"T <t@example.org>|Mend it\n\nBy hand.\nTwice.\n\nTask: {task.id}\n"  # type: ignore[attr-defined]
+        f"T <t@example.org>|Mend it\n\nBy hand.\nTwice.\n\nTask: {task.id}\nAgent: worker-a\n"  # type: ignore[attr-defined]
     )
     assert git(tree, "status", "--porcelain") == ""
     assert git(tree, "show", "--format=", "--name-only", "HEAD") == "a.txt"
