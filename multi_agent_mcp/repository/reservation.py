@@ -23,9 +23,10 @@ RELEASED, TASK_ENDED, HOLDER_GONE, EXPIRED = "released", "task_ended", "holder_g
 @dataclass(frozen=True, kw_only=True)
 class Reservation(Identified):
     """A reservation. `released_at` is when it ended, `ended` why. `session_id` is the agent session that made it; None
-    for one that a person made by a command. `asked_by` are the agents to whom it was named as a conflict."""
+    for one that a person made by a command. `asked_by` are the agents to whom it was named as a conflict. `ended_by`
+    and `ended_at` are decided with `ended`, before anybody is told, so that all machines tell the same."""
 
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"session_id", "asked_by", "ended"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"session_id", "asked_by", "ended", "ended_by", "ended_at"})
 
     id: str
     agent_id: str = ""
@@ -38,6 +39,8 @@ class Reservation(Identified):
     session_id: str | None = None
     asked_by: tuple[str, ...] | None = None
     ended: str | None = None
+    ended_by: str | None = None
+    ended_at: datetime | None = None
 
     @property
     def is_open(self) -> bool:
@@ -46,9 +49,14 @@ class Reservation(Identified):
     def has_expired(self, at: datetime) -> bool:
         return self.expires_at is not None and at >= self.expires_at
 
-    def end(self, at: datetime, why: str) -> Reservation:
-        """The reservation after its end; the first end counts."""
-        return replace(self, released_at=at, ended=why) if self.is_open else self
+    def decide(self, at: datetime, why: str, by: str | None) -> Reservation:
+        """The reservation that is to end, once everybody was told; the first end counts."""
+        is_new = self.is_open and self.ended is None
+        return replace(self, ended=why, ended_by=by, ended_at=at) if is_new else self
+
+    def end(self) -> Reservation:
+        """The reservation after its end, which was decided."""
+        return replace(self, released_at=self.ended_at) if self.is_open else self
 
     def asked_for_by(self, agent_id: str) -> Reservation:
         known = self.asked_by or ()

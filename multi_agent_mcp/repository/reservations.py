@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -222,6 +222,8 @@ class Reservations(Service):
 
     def _why_over(self, one: Reservation) -> str | None:
         """Why a reservation is over, or None. Only the holder's own machine knows whether it is gone."""
+        if one.ended is not None:
+            return one.ended
         if one.has_expired(self.clock()):
             return EXPIRED
         if one.task_id is not None and self._has_ended(one.task_id, one.agent_id):
@@ -251,16 +253,17 @@ class Reservations(Service):
             raise Unauthorized("not_reservation_holder", reservation_id=one.id, agent_id=one.agent_id)
 
     def _end(self, one: Reservation, why: str, by: str | None) -> None:
-        """Ends a reservation. Everybody concerned is told first: whoever is killed in between leaves it to the next
-        one, who tells nobody twice."""
-        current = self.kept.get(one.id)
+        """Ends a reservation: decides why and when, then tells everybody concerned, then ends it. Whoever is killed in
+        between leaves it to the next one, on any machine, who tells nobody twice and the same."""
+        current = self.kept.update(one.id, lambda found: found.decide(self.clock(), why, by))
+        why, by, at = current.ended or why, current.ended_by, current.ended_at or self.clock()
         told = {one.agent_id, *(current.asked_by or ())}
         reason = self.notice_writer.texts(
             f"reservation.{why}", name=self._name_of(one.agent_id), patterns=shown_patterns(one.patterns)
         )
         for target in sorted(told - ({by} if why == RELEASED else set())):
-            self._tell(RESERVATION_ENDED, current, target, by, reason)
-        self.kept.update(one.id, lambda found: found.end(self.clock(), why))
+            self._tell(RESERVATION_ENDED, current, target, by, reason, at=at)
+        self.kept.update(one.id, Reservation.end)
 
     def _tell_conflict(self, other: Reservation, new: Reservation, *, is_refused: bool = False) -> None:
         """Tells the holder of a reservation that another agent wants, and, unless it was refused, got the same files;
@@ -277,9 +280,18 @@ class Reservations(Service):
         reason = self.notice_writer.texts("reservation.because", reason=quoted(one.reason)) if one.reason else ""
         return self.notice_writer.texts(f"reservation.{key}", **values) + reason
 
-    def _tell(self, action: str, about: Reservation, target: str, by: str | None, reason: str, *cause: str) -> None:
+    def _tell(
+        self,
+        action: str,
+        about: Reservation,
+        target: str,
+        by: str | None,
+        reason: str,
+        *cause: str,
+        at: datetime | None = None,
+    ) -> None:
         if target in self.workspace.registry.active():
-            notice = reservation_notice(action, about, target, by, self.clock(), reason, *cause)
+            notice = reservation_notice(action, about, target, by, at or self.clock(), reason, *cause)
             self.notice_writer.put_first(self.notice_writer.worded(notice, f"notice.{action}"))
 
     def _name_of(self, agent_id: str) -> str:

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier, Thread
 
+from multi_agent_mcp.domain.notification import derived_id
 from multi_agent_mcp.errors import Reserved
 from multi_agent_mcp.wiring import Services
 from tests.hub.support import Machine, eventually
@@ -81,3 +83,27 @@ def test_who_edits_one_file_on_two_machines_is_told(desk: Machine, laptop: Machi
     for machine, agent_id in ((desk, "admin"), (laptop, "worker-a")):
         machine.services.edits.note(agent_id, [path], str(tmp_path))
     eventually(lambda: has_overlap(desk, "admin") and has_overlap(laptop, "worker-a"))
+
+
+def told_of_the_end(machine: Machine, agent_id: str, reservation_id: str) -> dict[str, bytes]:
+    inbox = machine.services.workspace.notices(agent_id)
+    wanted = derived_id("reservation_ended", reservation_id, agent_id)
+    return {path.name: path.read_bytes() for path, _ in inbox.find_all(lambda item: item.id == wanted, like=wanted)}
+
+
+def test_machines_that_end_a_reservation_at_once_tell_it_in_the_same_bytes(desk: Machine, laptop: Machine) -> None:
+    """Each is killed, as it were, after it has told: the other one tells the same, to the byte and under one name."""
+    here, there = desk.services, laptop.services
+    one, _ = here.reservations.reserve(here.agents.get("admin"), ["once/"], minutes=5)
+    eventually(lambda: there.reservations.kept.find(one.id))
+    decided = here.reservations.kept.update(one.id, lambda found: found.decide(here.clock(), "expired", None))
+    eventually(lambda: there.reservations.kept.get(one.id).ended == "expired")
+    assert one.id not in {each.id for each in there.reservations.open()}
+    later = there.clock() + timedelta(minutes=1)
+    slow = Services(replace(there.session, clock=lambda: later), laptop.recorder)
+    slow.reservations._end(one, "task_ended", "worker-a")  # it has another reason, and another clock
+    here.reservations._end(one, "expired", None)
+    eventually(lambda: not here.reservations.kept.get(one.id).is_open)
+    assert here.reservations.kept.get(one.id).released_at == decided.ended_at
+    eventually(lambda: told_of_the_end(desk, "admin", one.id) == told_of_the_end(laptop, "admin", one.id) != {})
+    assert len(told_of_the_end(desk, "admin", one.id)) == 1
