@@ -211,7 +211,7 @@ class Relay:
         reception = Reception(self.server, partial(shared_settings, self.workspace))
         ended_at, is_started = float("-inf"), False
         while True:
-            await self._look_for_trouble(self.server, is_started=is_started)
+            await self._look_for_trouble(self.server, is_started=is_started, is_reached=reception.is_open)
             try:
                 with self.disk.tried("hub"):
                     if time.monotonic() - ended_at > REFUSED_SECONDS and await self._has_ended(self.server):
@@ -233,11 +233,12 @@ class Relay:
                 self._filled = {"percent": state.filled, "by": by} if state.filled > HALF_FULL else None
                 self._has_news()
 
-    async def _look_for_trouble(self, server: Server, *, is_started: bool) -> None:
-        """Notes why the hub on this machine does not run. One that was not just started may have been killed."""
+    async def _look_for_trouble(self, server: Server, *, is_started: bool, is_reached: bool) -> None:
+        """Notes why the hub on this machine does not run. One that was not just started may have been killed; one that
+        has a process may be about to end again for the same reason, until it is reached."""
         with self.disk.tried("hub"):
             found = await asyncio.to_thread(server.trouble)
-            if found is not None and not found["runs"] and not is_started:
+            if (found is None and not is_reached) or (found is not None and not found["runs"] and not is_started):
                 return
             if found != self._hub_trouble:
                 logger.warning("the hub: %s", found)
