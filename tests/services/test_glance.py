@@ -12,6 +12,7 @@ from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.repository.conftest import project  # noqa: F401 - a fixture
 from tests.services.tasks_support import moved, new, running
+from tests.services.usage.support import took
 
 
 def line(services: Services) -> str:
@@ -50,3 +51,12 @@ def test_it_names_who_works_asks_and_waits_and_what_is_to_be_merged(
     services.deliveries.settle(services.deliveries.deliver(services.agents.get("worker-a"), review.id, None))
     assert words("glance.reviews", count=1) in line(services)
     assert new(services).status == "todo"
+
+
+def test_it_says_what_today_cost_as_far_as_prices_are_known(services: Services, clock: Clock) -> None:
+    (services.root / "prices.yaml").write_text("currency: EUR\nper_million:\n  m-1: {input: 10, output: 0}\n")
+    took(services, "worker-a", 1_000_000)
+    took(services, "worker-a", 1_000_000, model="m-2")
+    assert line(services) == services.people("glance.spent", cost="10.00 EUR")
+    clock.advance(2 * 86_400)
+    assert line(services) == ""

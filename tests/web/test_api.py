@@ -472,7 +472,8 @@ def test_the_figures_are_those_of_the_days_that_are_asked_for_where_the_reader_l
     assert [(day["day"], day["tokens"]) for day in found["usage"]["days"]] == [
         (day["day"], {}) for day in found["days"]
     ]
-    assert (found["usage"]["rows"], found["usage"]["currency"]) == ([], None)
+    assert (found["usage"]["rows"], found["usage"]["currency"], found["usage"]["budgets"]) == ([], None, [])
+    assert {day["cost"] for day in found["usage"]["days"]} == {None}
     assert visitor.see(f"/tasks/{task_id}")["task"]["usage"] == []
     assert len(visitor.see("/stats?days=99999")["days"]) == 366
     assert [len(visitor.see(f"/stats?days={days}")["days"]) for days in ("0", "")] == [1, 7]

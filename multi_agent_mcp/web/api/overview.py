@@ -4,7 +4,7 @@ search, statistics and the timeline."""
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.timeline import Timeline
 from multi_agent_mcp.domain.times import asked_time, in_zone
-from multi_agent_mcp.domain.usage import UsageRow, grouped
+from multi_agent_mcp.domain.usage import Prices, UsageRow, grouped
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search import SearchQuery, parts
 from multi_agent_mcp.web.request import ApiRequest
@@ -112,7 +112,8 @@ def statistics(call: ApiRequest) -> dict[str, Any]:
 
 
 def _usage(call: ApiRequest, days: int) -> dict[str, Any]:
-    """The tokens of these days: by agent, task and model, and of each day by agent."""
+    """The tokens of these days: by agent, task and model, and of each day by agent, with what is known of its cost; and
+    the budgets of agents that have one."""
     usage = call.services.usage
     rows = usage.rows(days, call.zone)
     try:
@@ -120,11 +121,23 @@ def _usage(call: ApiRequest, days: int) -> dict[str, Any]:
     except InvalidArguments:
         prices = None  # `usage` says why
     by_day = [
-        {"day": f"{in_zone(start, call.zone):%Y-%m-%d}", "tokens": _by_agent(found)}
+        {"day": f"{in_zone(start, call.zone):%Y-%m-%d}", "tokens": _by_agent(found), "cost": _cost(found, prices)}
         for start, found in usage.by_day(days, call.zone)
     ]
     currency = None if prices is None else prices.currency
-    return {"rows": [row.as_answer(prices) for row in rows], "days": by_day, "currency": currency}
+    budgets = [
+        fields_of(one, "agent_id", "kind", "limit", "used", "task_id")
+        for agent in call.services.agents.all().values()
+        for one in call.services.budgets.of(agent)
+    ]
+    answers = [row.as_answer(prices) for row in rows]
+    return {"rows": answers, "days": by_day, "currency": currency, "budgets": budgets}
+
+
+def _cost(rows: Iterable[UsageRow], prices: Prices | None) -> float | None:
+    """What these cost, as far as that is known; None if nothing is."""
+    known = [cost for row in rows if (cost := row.cost_at(prices)) is not None]
+    return sum(known) if known else None
 
 
 def _by_agent(rows: list[UsageRow]) -> dict[str, int]:

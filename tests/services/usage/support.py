@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.usage import Tokens, UsageRow
 from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.store.derived_databases import writing
 from multi_agent_mcp.wiring import Services
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "hosts2"
@@ -72,3 +75,14 @@ def tokens(services: Services) -> Tokens | None:
             return None
         total += row.tokens
     return total
+
+
+def took(services: Services, agent_id: str, tokens: int, *, task_id: str | None = None, model: str = "m-1") -> None:
+    """A response of a model is in the ledger, as if a host's files had told of it just now."""
+    row = (os.urandom(8), agent_id, task_id, model, services.clock().timestamp(), tokens)
+
+    def insert(database: sqlite3.Connection) -> None:
+        with writing(database):
+            database.execute("INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, 0)", row)
+
+    services.usage.ledger.use(insert)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import Team
+from tests.services.usage.support import took
 from tests.web.browsing import Person
 
 
@@ -29,3 +33,39 @@ def test_the_figures_of_the_chosen_days_are_drawn_and_follow_the_work(team: Team
     expect(newcomer.page.locator(".chart").first.locator(".plot li")).to_have_count(30)
     newcomer.page.locator("table.tasks a").click()
     expect(newcomer.page.locator("dialog h2")).to_have_text("<b>bold</b>")
+
+
+def test_what_models_took_is_summed_up_priced_sorted_and_held_against_budgets(team: Team, newcomer: Person) -> None:
+    services, page, words = team.services, newcomer.page, newcomer.words
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="Dig", assignee_id="worker-a")])
+    (team.root / "prices.yaml").write_text("currency: EUR\nper_million:\n  m-1: {input: 10, output: 0}\n")
+    took(services, "worker-a", 1_000_000, task_id=task.id)
+    took(services, "worker-a", 3_000_000)
+    took(services, "admin", 500_000)
+    took(services, "admin", 500_000, model="m-2")
+    services.workspace.registry.update("worker-a", limits={"tokens_per_day": 5_000_000})
+    newcomer.visit("stats")
+    expect(page.locator(".totals dd")).to_have_text([re.compile("45.00"), re.compile("45.00")])
+    expect(page.locator(".totals")).to_contain_text(words("stats.cost_unknown", n=1))
+    rows = page.locator("table.usage tbody tr")
+    expect(rows).to_contain_text([words("stats.total"), "worker-a", "admin"])
+    expect(rows.first).to_contain_text(f"{words('stats.at_least')}45.00")
+    newcomer.leave_picture("stats-cost")
+    page.get_by_role("button", name=words("stats.model"), exact=True).first.click()
+    expect(rows).to_contain_text([words("stats.total"), "m-1", "m-2"])
+    page.locator("table.usage th button").last.click()
+    page.locator("table.usage th button").last.click()
+    expect(rows).to_contain_text([words("stats.total"), "m-2", "m-1"])
+    expect(page.locator(".budgets .is-high")).to_contain_text("worker-a")
+
+
+def test_what_is_named_in_a_chart_is_at_least_half_of_it(team: Team, newcomer: Person) -> None:
+    services = team.services
+    for number in range(20):
+        services.agents.add(Agent(id=f"w-{number:02d}", role="worker", parent_id="admin"))
+        took(services, f"w-{number:02d}", 1000 + number)
+    newcomer.visit("stats")
+    legend = newcomer.page.locator(".chart").last.locator(".legend li")
+    expect(legend).to_have_count(11)
+    expect(legend.first).to_have_text("w-19")
+    expect(legend.last).to_have_text(newcomer.words("stats.others", n=10))
