@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Delegation
+from multi_agent_mcp.domain.reviews import open_reviews
 from multi_agent_mcp.domain.task import (
     BROUGHT_BY,
     FINAL,
@@ -24,7 +25,6 @@ from multi_agent_mcp.domain.task import (
     Task,
     new_value,
     old_value,
-    open_reviews,
 )
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal

@@ -6,7 +6,6 @@ only when needed."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,17 +15,10 @@ from typing import Any, ClassVar, Literal, get_args
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
 from multi_agent_mcp.domain.json_lines import newest_first
-from multi_agent_mcp.domain.proof import REVIEW, checks_in, commit_in, how_proven, is_review, reviewer_of, reviews_in
+from multi_agent_mcp.domain.proof import REVIEW, checks_in, commit_in, how_proven, is_review
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import format_time, parse_time
-from multi_agent_mcp.errors import (
-    AgentNotFound,
-    AlreadyExists,
-    InvalidArguments,
-    InvalidStatusTransition,
-    NotProven,
-    Unauthorized,
-)
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
 
 Line = Mapping[str, Any]
 
@@ -216,32 +208,6 @@ class Change:
 #
 # A transition returns a new task with a line more in its history and does no I/O; one that is not allowed raises
 # `InvalidStatusTransition` or `Unauthorized`.
-
-# Compares the checklist in a task's description with the reported one.
-
-_ASKED = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+(\S.*)$", re.MULTILINE)
-"""An item of a task list (GitHub Flavored Markdown, Task list items)."""
-
-
-def compare(description: str, reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The items of the description's task lists in order, then those only reported, each with `text`, `completed`,
-    `asked` (it is in the description) and `reported`. Texts that differ only in case and blanks are the same item."""
-    answers = {_same(item["text"]): item for item in reported}
-    asked = {_same(text): text.strip() for text in _ASKED.findall(description)}
-    texts = asked | {key: item["text"] for key, item in answers.items() if key not in asked}
-    return [
-        {
-            "text": text,
-            "completed": bool(answers.get(key, {}).get("completed")),
-            "asked": key in asked,
-            "reported": key in answers,
-        }
-        for key, text in texts.items()
-    ]
-
-
-def _same(text: str) -> str:
-    return " ".join(text.split()).casefold()
 
 
 TaskStatus = Literal["backlog", "todo", "in_progress", "blocked", "review", "done", "cancelled"]
@@ -537,7 +503,7 @@ class Task(Identified):
                 return self
             if commit_in(head) is not None and head == kept.get("head"):
                 return replace(self, delivery=kept).recorded(change, said=True)
-        begun = self if self.status == "blocked" else _through_in_progress(self, change)
+        begun = self if self.status == "blocked" else self.through_in_progress(change)
         begun = self._taken_up_again(change) if resolves and self.status == "done" else begun
         if begun.status != "in_progress":
             return begun.move_to("done", change)  # raises
@@ -562,9 +528,28 @@ class Task(Identified):
         finished = replace(moved, completion_result="success")
         return replace(finished, completion_summary=summary, next_steps=next_steps) if said.get("at") else finished
 
+    def through_in_progress(self, change: Change) -> Task:
+        """The task after the transitions to `in_progress` that the table requires before `done` or `blocked`."""
+        steps: Mapping[str, tuple[str, ...]] = {
+            "backlog": ("todo", "in_progress"),
+            "todo": ("in_progress",),
+            "blocked": ("in_progress",),
+            "review": ("in_progress",),
+        }
+        task = self
+        for step in steps.get(self.status, ()):
+            task = task.move_to(step, replace(change, reason=None))
+        return task
+
+    @property
+    def reviews_given(self) -> Mapping[str, str]:
+        """Who has approved this delivery, by review."""
+        given = (self.delivery or {}).get("reviews")
+        return given if isinstance(given, Mapping) else {}
+
     def reviewed(self, reviews: Iterable[str], change: Change) -> Task:
         """The task in `review` with these reviews given."""
-        given = {**reviews_given(self), **dict.fromkeys(reviews, change.by)}
+        given = {**self.reviews_given, **dict.fromkeys(reviews, change.by)}
         said = {**(self.delivery or {}), "reviews": given}
         return replace(self, delivery=said).recorded(change, reviewed=sorted(given))
 
@@ -699,106 +684,3 @@ def status_order(task: Task) -> tuple[int, int, datetime, str]:
     """A sort key: tasks in progress first, finished ones last, after them unknown statuses; within a status in the
     order of work."""
     return _STATUS_RANKS.get(task.status, len(_STATUS_RANKS)), *work_order(task)
-
-
-# The effects of an assignee's reports on its task.
-
-
-def completed(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
-    """The task after `report_completed`: `success` finishes it; `failed` and `blocked` block it, unless somebody else
-    has blocked or cancelled it meanwhile: then it keeps that status, and only the report is recorded, as it is of a
-    success while the task is in review. Raises
-    `InvalidStatusTransition` for `success` with such a task."""
-    wanted = "done" if result == "success" else "blocked"
-    if wanted == "done" and task.status == "review":
-        return task.recorded(change, completion_result=result)
-    if task.status == wanted or (wanted == "blocked" and task.status == "cancelled"):
-        ended = task.recorded(change, completion_result=result)
-    else:
-        begun = _through_in_progress(task, change) if wanted == "done" and task.status != "blocked" else task
-        ended = begun.move_to(wanted, change)
-    return replace(ended, completion_result=result, completion_summary=summary, next_steps=next_steps)
-
-
-def progressed(
-    task: Task,
-    change: Change,
-    progress: int | None,
-    checklist: tuple[Mapping[str, Any], ...] | None,
-    written_at: datetime,
-) -> Task:
-    """The task after a progress report, which moves a task in `todo` or `blocked` to `in_progress`, because work has
-    begun. A report written before the task was blocked does not reopen it: that would undo the interrupt."""
-    changed_at = task.status_changed_at or written_at
-    set_back = changed_at > change.at  # the clock was set back; a task in `todo` may begin nevertheless
-    begun = written_at >= changed_at or (set_back and task.status == "todo")
-    moved = task.move_to("in_progress", change) if begun and task.status in ("todo", "blocked") else task
-    taken = replace(
-        moved,
-        progress=moved.progress if progress is None else progress,
-        checklist=moved.checklist if checklist is None else checklist,
-    )
-    return taken.recorded(change, progress=taken.progress)
-
-
-def reported(task: Task, change: Change, *, failed: bool, summary: str | None) -> Task:
-    """The task after a completion report: `done`, or `blocked` if it failed, by way of `in_progress` if the table of
-    transitions requires it. A failed task that is already blocked keeps its reason, one in review waits for it."""
-    if failed and task.status == "blocked":
-        reason = task.blocked_reason or change.reason
-        noted = task.recorded(change, completion_result="failed")
-        return replace(noted, completion_result="failed", completion_summary=summary, blocked_reason=reason)
-    if not failed and task.status == "review":
-        return task.recorded(change, completion_result="success")
-    begun = _through_in_progress(task, change)
-    if failed:
-        return replace(begun.move_to("blocked", change), completion_result="failed", completion_summary=summary)
-    done = begun.move_to("done", replace(change, reason=None))
-    return replace(done, completion_result="success", completion_summary=summary)
-
-
-def _through_in_progress(task: Task, change: Change) -> Task:
-    """The task after the transitions to `in_progress` that the table requires before `done` or `blocked`."""
-    steps: Mapping[str, tuple[str, ...]] = {
-        "backlog": ("todo", "in_progress"),
-        "todo": ("in_progress",),
-        "blocked": ("in_progress",),
-        "review": ("in_progress",),
-    }
-    for step in steps.get(task.status, ()):
-        task = task.move_to(step, replace(change, reason=None))
-    return task
-
-
-# Who reviews a task (docs/protocol.md, Done means proven).
-
-
-def open_reviews(task: Task, agents: Mapping[str, Agent]) -> dict[str, str | None]:
-    """The reviewer of each review that a task in `review` still waits for. A task that was moved there without such a
-    condition waits for its assignee's nearest superior."""
-    if task.status != "review" or task.assignee_id is None:
-        return {}
-    given = reviews_given(task)
-    wanted = reviews_in(task.done_when) or [REVIEW]
-    return {name: reviewer_of(name, task.assignee_id, agents) for name in wanted if name not in given}
-
-
-def reviews_given(task: Task) -> Mapping[str, str]:
-    """Who has approved this delivery, by review."""
-    given = (task.delivery or {}).get("reviews")
-    return given if isinstance(given, Mapping) else {}
-
-
-def reviews_by(actor_id: str, task: Task, agents: Mapping[str, Agent]) -> list[str]:
-    """The open reviews that this agent may decide: its own, and those of agents below it; never of its own task."""
-    if actor_id == task.assignee_id:
-        return []
-    reviews = open_reviews(task, agents).items()
-    return [name for name, who in reviews if who is None or who == actor_id or _is_above(actor_id, who, agents)]
-
-
-def _is_above(actor_id: str, agent_id: str, agents: Mapping[str, Agent]) -> bool:
-    try:
-        return is_superior(actor_id, agent_id, agents)
-    except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
-        return False

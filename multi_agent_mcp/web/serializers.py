@@ -20,7 +20,8 @@ from multi_agent_mcp.domain.agent import Execution, HandOff
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.proof import Receipt
-from multi_agent_mcp.domain.task import Task, compare
+from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.task_reports import compare
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.times import format_time
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from multi_agent_mcp.domain.task import compare
+from multi_agent_mcp.domain.task_reports import compare
 
 
 def test_what_was_asked_for_comes_first_whether_it_was_reported_or_not() -> None:

@@ -14,15 +14,8 @@ from multi_agent_mcp.domain.entity import entity_id, new_id
 from multi_agent_mcp.domain.notification import TASK_WITHDRAWN, Notification
 from multi_agent_mcp.domain.proof import has_remarks, require_reviewers
 from multi_agent_mcp.domain.question import parked_by
-from multi_agent_mcp.domain.task import (
-    INTERRUPT_ACTIONS,
-    TASK_STATUSES,
-    Change,
-    Task,
-    old_value,
-    reviews_by,
-    work_order,
-)
+from multi_agent_mcp.domain.reviews import reviews_by
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Change, Task, old_value, work_order
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail import Letters, Messages, Sent

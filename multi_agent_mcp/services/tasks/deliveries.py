@@ -15,7 +15,8 @@ from multi_agent_mcp.domain.agent import report_recipient
 from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id, review_requests_of
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in, state_name
-from multi_agent_mcp.domain.task import Change, Task, new_value, old_value, open_reviews, reviews_by, reviews_given
+from multi_agent_mcp.domain.reviews import open_reviews, reviews_by
+from multi_agent_mcp.domain.task import Change, Task, new_value, old_value
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
@@ -207,7 +208,7 @@ class Deliveries(Service):
         receipts = self.checks.proof_of(task)
         if receipts is None:
             raise NotProven(task_id=task.id, conditions=", ".join(task.checks))
-        proof = {"receipts": sorted(receipts.values()), "reviews": dict(reviews_given(task))}
+        proof = {"receipts": sorted(receipts.values()), "reviews": dict(task.reviews_given)}
         if head := (task.delivery or {}).get("head"):
             proof["head"] = head
         return self._run(task, status, Change(by=by or str(task.assignee_id), at=self.clock(), proof=proof), told=told)
@@ -561,9 +562,9 @@ def _key(task: Task) -> tuple[str | None, str | None]:
 
 def _next_status(task: Task, *, said_by_others: bool = False) -> str | None:
     """The status that a task comes to once its checks have passed: None while it is not delivered, or in review."""
-    is_open = bool(set(reviews_in(task.done_when)) - reviews_given(task).keys())
+    is_open = bool(set(reviews_in(task.done_when)) - task.reviews_given.keys())
     if task.status == "review":
-        given = reviews_given(task)
+        given = task.reviews_given
         return "done" if given and not is_open else None
     if task.is_examined or (said_by_others and task.status == "in_progress"):
         return "review" if is_open else "done"

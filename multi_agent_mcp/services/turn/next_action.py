@@ -10,7 +10,8 @@ from multi_agent_mcp.domain.agent import ANY_TASK, Agent
 from multi_agent_mcp.domain.message import Message, is_report
 from multi_agent_mcp.domain.notification import words_with
 from multi_agent_mcp.domain.question import parked_by
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Change, Task, completed
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Change, Task
+from multi_agent_mcp.domain.task_reports import completed
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubUnreachable, InvalidStatusTransition, TaskNotFound
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Change, Task, progressed
+from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task_reports import progressed
 from multi_agent_mcp.errors import (
     ContentTooLarge,
     InvalidArguments,

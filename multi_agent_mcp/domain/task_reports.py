@@ -1,0 +1,88 @@
+"""The effects of an assignee's reports on its task (docs/protocol.md, Completion)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from multi_agent_mcp.domain.task import Change, Task
+
+_ASKED = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+(\S.*)$", re.MULTILINE)
+"""An item of a task list (GitHub Flavored Markdown, Task list items)."""
+
+
+def compare(description: str, reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The items of the description's task lists in order, then those only reported, each with `text`, `completed`,
+    `asked` (it is in the description) and `reported`. Texts that differ only in case and blanks are the same item."""
+    answers = {_same(item["text"]): item for item in reported}
+    asked = {_same(text): text.strip() for text in _ASKED.findall(description)}
+    texts = asked | {key: item["text"] for key, item in answers.items() if key not in asked}
+    return [
+        {
+            "text": text,
+            "completed": bool(answers.get(key, {}).get("completed")),
+            "asked": key in asked,
+            "reported": key in answers,
+        }
+        for key, text in texts.items()
+    ]
+
+
+def _same(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def completed(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
+    """The task after `report_completed`: `success` finishes it; `failed` and `blocked` block it, unless somebody else
+    has blocked or cancelled it meanwhile: then it keeps that status, and only the report is recorded, as it is of a
+    success while the task is in review. Raises
+    `InvalidStatusTransition` for `success` with such a task."""
+    wanted = "done" if result == "success" else "blocked"
+    if wanted == "done" and task.status == "review":
+        return task.recorded(change, completion_result=result)
+    if task.status == wanted or (wanted == "blocked" and task.status == "cancelled"):
+        ended = task.recorded(change, completion_result=result)
+    else:
+        begun = task.through_in_progress(change) if wanted == "done" and task.status != "blocked" else task
+        ended = begun.move_to(wanted, change)
+    return replace(ended, completion_result=result, completion_summary=summary, next_steps=next_steps)
+
+
+def progressed(
+    task: Task,
+    change: Change,
+    progress: int | None,
+    checklist: tuple[Mapping[str, Any], ...] | None,
+    written_at: datetime,
+) -> Task:
+    """The task after a progress report, which moves a task in `todo` or `blocked` to `in_progress`, because work has
+    begun. A report written before the task was blocked does not reopen it: that would undo the interrupt."""
+    changed_at = task.status_changed_at or written_at
+    set_back = changed_at > change.at  # the clock was set back; a task in `todo` may begin nevertheless
+    begun = written_at >= changed_at or (set_back and task.status == "todo")
+    moved = task.move_to("in_progress", change) if begun and task.status in ("todo", "blocked") else task
+    taken = replace(
+        moved,
+        progress=moved.progress if progress is None else progress,
+        checklist=moved.checklist if checklist is None else checklist,
+    )
+    return taken.recorded(change, progress=taken.progress)
+
+
+def reported(task: Task, change: Change, *, failed: bool, summary: str | None) -> Task:
+    """The task after a completion report: `done`, or `blocked` if it failed, by way of `in_progress` if the table of
+    transitions requires it. A failed task that is already blocked keeps its reason, one in review waits for it."""
+    if failed and task.status == "blocked":
+        reason = task.blocked_reason or change.reason
+        noted = task.recorded(change, completion_result="failed")
+        return replace(noted, completion_result="failed", completion_summary=summary, blocked_reason=reason)
+    if not failed and task.status == "review":
+        return task.recorded(change, completion_result="success")
+    begun = task.through_in_progress(change)
+    if failed:
+        return replace(begun.move_to("blocked", change), completion_result="failed", completion_summary=summary)
+    done = begun.move_to("done", replace(change, reason=None))
+    return replace(done, completion_result="success", completion_summary=summary)
