@@ -1,6 +1,6 @@
 // What an agent does, in the list of all and on its own page: its life, its work, what can be done about it.
 
-import { age, api, chip, facts, h, icon, isAway, statusChip, t, told, visible, why, word } from "./core.js";
+import { age, api, chip, facts, h, icon, isAway, statusChip, t, told, visible, why, withLocalTimes, word } from "./core.js";
 import { ask } from "./dialogs.js";
 import { openPane } from "./pane.js";
 import { release, resume } from "./task_acts.js";
@@ -32,7 +32,7 @@ export const held = (task) => h("div", null, statusChip(task.status), " ", h("a"
 // What keeps it from working, and what it has not been told yet.
 export function troubles(agent) {
   return [
-    agent.limited && h("div", { class: "waits" }, chip("attention-limited", t("agents.limited")), " ", h("bdi", null, visible(agent.limited.what))),
+    agent.limited && h("div", { class: "waits" }, chip("attention-limited", t("agents.limited")), " ", h("bdi", null, withLocalTimes(agent.limited.what))),
     agent.stuck && h("div", { class: "waits" }, chip("status-blocked", t("agents.stuck")), " ", agent.stuck.what),
     agent.interrupts > 0 && chip("status-blocked", t("agents.interrupts", { n: agent.interrupts })),
     agent.paused && h("div", { class: "waits" }, t("agents.paused"), agent.pause_reason && [": ", h("bdi", null, visible(agent.pause_reason))], " ",

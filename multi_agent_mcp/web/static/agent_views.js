@@ -1,7 +1,7 @@
 // The three ways in which the agents are shown: as a tree of rows, as a dense table that can be sorted, as their screens.
 
 import { acts, held, life, stateOf, troubles } from "./agent_state.js";
-import { age, agentLink, agentPlace, chip, face, facts, h, home, icon, statusChip, t, visible } from "./core.js";
+import { age, agentLink, agentPlace, chip, face, facts, h, home, icon, statusChip, t, visible, withLocalTimes } from "./core.js";
 import { openPane, tileOf } from "./pane.js";
 
 export const VIEWS = ["tree", "table", "screens"];
@@ -47,7 +47,7 @@ export function container(view, by, sort) {
 export const listOf = (element) => element.querySelector("tbody") ?? element;
 
 // Why it stands, in a line.
-const reasonOf = ({ stuck, limited, pause_reason: paused }) => visible(stuck?.what ?? limited?.what ?? paused ?? "");
+const reasonOf = ({ stuck, limited, pause_reason: paused }) => withLocalTimes(stuck?.what ?? limited?.what ?? paused ?? "");
 
 const line = (agent) => h("tr", { class: `agent ${agent.alive ? "is-alive" : ""}`, title: reasonOf(agent) || undefined },
   h("td", null, agentLink(agent.id)),

@@ -3,7 +3,7 @@
 
 import { asked } from "./asked.js";
 import { lookAtAttention, keyOf, snooze, whenAttentionChanges } from "./attention.js";
-import { age, agentLink, agentPlace, api, attempt, chip, copying, face, facts, h, icon, t, toast, visible } from "./core.js";
+import { age, agentLink, agentPlace, api, attempt, chip, copying, face, facts, h, icon, t, toast, visible, withLocalTimes } from "./core.js";
 import { menu } from "./dialogs.js";
 import { keyed } from "./lists.js";
 import { notifyButton } from "./notifying.js";
@@ -107,7 +107,7 @@ const BY_COMMAND = new Set([...IN_PANES, "paused", "wait"]);
 function row(item, buttons) {
   return h("li", { class: IN_PANES.has(item.kind) ? "bad" : "" },
     h("span", { class: "what" }, chip(`attention-${item.kind}`, t(`attention.kind.${item.kind}`)), item.agent_id && agentLink(item.agent_id)),
-    isQuestion(item) && !buttons ? asked(item.question, lookAtAttention) : h("bdi", { class: "says", title: visible(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : item.isFirst && !buttons ? "" : visible(item.text)), // its words follow whole
+    isQuestion(item) && !buttons ? asked(item.question, lookAtAttention) : h("bdi", { class: "says", title: withLocalTimes(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : item.isFirst && !buttons ? "" : withLocalTimes(item.text)), // its words follow whole
     item.since ? age(item.since) : h("span"),
     h("span", { class: "acts" }, buttons ?? [acts(item), open(item), later(() => [item])]),
     item.dialog && !buttons && (item.isFirst ? ask(item) : folded(item)));

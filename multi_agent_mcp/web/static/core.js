@@ -147,8 +147,8 @@ const clock = new Intl.DateTimeFormat(facts.language, { dateStyle: "medium", tim
 export const at = (of) => (of ? clock.format(new Date(of)) : "–");
 
 // A text of the files with its times by the local clock.
-const TIME = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
-export const withLocalTimes = (text) => visible(text).replace(TIME, at);
+const TIME = /\b\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d+)?Z| \d\d:\d\d UTC\b)/g;
+export const withLocalTimes = (text) => visible(text).replace(TIME, (time) => at(time.replace(" UTC", "Z").replace(" ", "T")));
 
 // A <time> whose age is kept up to date.
 export function age(of) {

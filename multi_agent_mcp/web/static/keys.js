@@ -7,6 +7,7 @@ import { openPalette } from "./palette.js";
 
 const EVERY_PAGE = { b: "board", a: "agents", f: "files", m: "messages", c: "conversations", l: "timeline", e: "executions", s: "stats", h: "health" };
 export const PAGES = Object.fromEntries(Object.entries(EVERY_PAGE).filter(([, page]) => document.querySelector(`.rail [href="/${page === "board" ? "" : page}"]`)));
+const IN_SHEETS = /^[1-9u]$/; // answering, and taking it back
 const SOON = 1500; // milliseconds between `g` and the page's letter
 
 export function useKeys() {
@@ -18,7 +19,8 @@ export function useKeys() {
       return;
     }
     const writing = event.target.closest?.("input, textarea, select, [contenteditable]");
-    if (writing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (writing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (document.querySelector("dialog[open]") && !IN_SHEETS.test(event.key)) return;
     const page = Date.now() - going < SOON && PAGES[event.key];
     going = event.key === "g" ? Date.now() : 0;
     const act = page ? () => { location.href = page === "board" ? "/" : `/${page}`; } : acts[event.key] ?? (/^[1-9]$/.test(event.key) && document.querySelector(".asked") ? () => pick(event.key) : null);

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from multi_agent_mcp.domain.limit import LimitSeen
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import Team
@@ -135,3 +137,36 @@ def test_questions_are_answered_by_a_key_or_in_a_box_and_stand_in_the_thread_of_
     expect(talk).to_contain_text("<b>Where</b>?")
     expect(talk).to_contain_text("not too deep")
     expect(talk).to_contain_text("1 m")
+
+
+def test_digits_answer_in_a_tasks_sheet_and_u_takes_it_back(team: Team, person: Person) -> None:
+    services, page = team.services, person.page
+    admin = services.agents.get("admin")
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="dig", assignee_id="admin")])
+    services.task_changes.start(admin, task.id)
+    asking = Asking(question="Where?", choices=("here", "there"))
+    question = services.questions.ask(admin, asking, services.task_changes.get(task.id))
+    sheet = person.open_card("dig")
+    second = sheet.locator("[data-mark=choice-2]")
+    expect(second).to_be_enabled()
+    sheet.locator(".asked").scroll_into_view_if_needed()
+    page.keyboard.press("2")
+    expect(sheet.locator(".asked")).to_be_focused()
+    page.keyboard.press("2")
+    expect(second).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("u")
+    expect(second).to_be_enabled()
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    expect(sheet).to_be_visible()  # other keys do nothing below it
+    assert services.questions.get(question.id).answer is None
+
+
+def test_when_a_limit_ends_is_said_by_the_readers_clock(team: Team, newcomer: Person) -> None:
+    until = datetime.now(UTC) + timedelta(hours=3)
+    services = team.services
+    seen = LimitSeen(at=datetime.now(UTC), window="five_hour", until=until, source="hook")
+    services.limits.saw("worker-a", "claude", seen)
+    row = newcomer.visit("agents").page.locator("[data-key=worker-a]")
+    expect(row).to_contain_text(newcomer.words("agents.limited"))
+    expect(row).not_to_contain_text("UTC")
