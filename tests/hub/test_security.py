@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
@@ -29,9 +30,10 @@ from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.applying import BLOCK_BYTES, Applying
 from multi_agent_mcp.hub.server import Server, accounts, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.sharing import Token, join
+from multi_agent_mcp.hub.sharing import Token, join, with_lane
 from multi_agent_mcp.hub.stream import Hub, Stored
 from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
@@ -253,7 +255,70 @@ def test_a_signed_message_is_handed_out_once_whatever_name_another_machine_gives
     assert not [item for item in inbox.unread() if item[1].content.startswith("DEPLOY")]
 
 
-def test_what_a_joined_machine_can_do_is_what_the_list_in_security_md_says(two: Machines) -> None:
+CAN = {
+    "read everything that travels": "test_what_a_joined_machine_writes_is_believed",
+    "change, finish, cancel": "test_a_joined_machine_ends_what_all_share",
+    "write any notification": "test_what_a_joined_machine_writes_is_believed",
+    "make any agent one of those": "test_what_a_joined_machine_writes_is_believed",
+    "change names, roles": "test_what_a_joined_machine_writes_is_believed",
+    "fill what all share": "test_sharing.test_a_reseed_leaves_out_what_one_machine_has_written_on_all_machines",
+    "occupy each machine's disk": "test_the_logs_of_another_machine_occupy_no_more_than_they_may",
+    "delay, from the ninth machine on": "test_from_the_ninth_machine_on_two_share_a_lane",
+    "say anything of itself": "test_what_a_machine_says_of_the_hub_stops_nobody_and_it_can_be_shut_out",
+}
+"""What security.md says that a joined machine can do, by the beginnings of its lines, and the tests that do it."""
+
+
+def test_each_line_of_what_a_joined_machine_can_do_has_a_test() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    _, _, rest = text.partition("that has joined *can* do")
+    lines = [line[2:] for line in rest.partition("It cannot sign")[0].splitlines() if line.startswith("- ")]
+    assert [next((begin for begin in CAN if line.startswith(begin)), line) for line in lines] == [*CAN]
+    for test in CAN.values():
+        module, _, name = test.rpartition(".")
+        assert f"def {name}(" in (Path(__file__).parent / f"{module or 'test_security'}.py").read_text(), name
+
+
+def test_from_the_ninth_machine_on_two_share_a_lane() -> None:
+    users: dict[str, Any] = {"machines": {}, "lanes": {}}
+    for number in range(9):
+        users = with_lane({**users, "machines": {**users["machines"], f"m{number}": ""}}, f"m{number}")
+    lanes = [*users["lanes"].values()]
+    assert len(set(lanes[:8])) == 8
+    assert lanes[8] in lanes[:8]
+
+
+def test_a_joined_machine_ends_what_all_share(two: Machines) -> None:
+    """Of others, without a key of theirs."""
+    desk, laptop, names = two[DESK], two[LAPTOP], two[LAPTOP].sharing.membership.names
+    services, workspace = desk.services, desk.services.workspace
+    admin, owner = services.agents.get("admin"), services.agents.owner()
+    talk = services.conversations.begin(admin, owner, "which colour?")[0].id
+    task_id, question = task_for(desk, "admin"), services.questions.ask(admin, Asking(question="blue?"), None).id
+    held = services.reservations.reserve(admin, ["src/"], minutes=5)[0].id
+    at = "2026-01-01T00:00:00.000000Z"
+    said = {
+        f"tsk.{task_id}": {"status": "cancelled"},
+        f"cnv.{talk}": {"status": "ended", "ended_at": at},
+        f"qst.{question}": {"status": "withdrawn", "closed_at": at},
+        f"rsv.{held}": {"released_at": at, "ended": "released"},
+    }
+    for key, changed in said.items():
+        name = key.partition(".")[2]
+        places = (
+            each for each in desk.path.rglob("*.md") if str(each).endswith((f"{name}.md", f"{name}/conversation.md"))
+        )
+        found = next(places).read_text()
+        _, header, body = found.split("---\n", 2)
+        text = yaml.safe_dump({**yaml.safe_load(header), **changed, "hub": None}, sort_keys=False, allow_unicode=True)
+        publishes(laptop, (names.shared(key), f"---\n{text}---\n{body}".encode()))
+    eventually(lambda: workspace.tasks.get(task_id).status == "cancelled")
+    eventually(lambda: workspace.conversations.get(talk).status == "ended")
+    eventually(lambda: question not in {each.id for each in services.questions.open()})
+    eventually(lambda: held not in {each.id for each in services.reservations.open()})
+
+
+def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
     names, desk, there = two[LAPTOP].sharing.membership.names, two[DESK], two[LAPTOP].services
     send(desk, "owner", "admin", "read everywhere")
     task_id = task_for(desk, "admin")
