@@ -20,6 +20,8 @@ from multi_agent_mcp.system.process import directory_of
 if TYPE_CHECKING:
     from multi_agent_mcp.repository.reservation import FileEdit, Reservation
 
+EDITS_SHOWN = 50
+"""How many edits a terminal gets at most, unless `--all` is given."""
 WORKSPACE_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "agent": lambda row: display_id(row["agent_id"]),
     "branch": lambda row: row["branch"],
@@ -35,8 +37,9 @@ WORKSPACE_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @click.command()
 @click.argument("path", required=False, help="A file or directory, relative to the working tree.")
+@click.option("--all", "everything", is_flag=True, help=f"All of them; a terminal gets {EDITS_SHOWN} otherwise.")
 @session_command()
-def edits(context: SessionContext, path: str | None) -> None:
+def edits(context: SessionContext, path: str | None, everything: bool) -> None:
     """List who has edited which files in the last hours, the newest first; `!` marks files that several agents edit.
 
     Example: `multi-agent-mcp edits src/login.py`
@@ -52,7 +55,9 @@ def edits(context: SessionContext, path: str | None) -> None:
     }
     overlaps = [{"path": file, "agents": agents} for (file, _), agents in shared.items()]
     legend = [context.texts("edits.shared")] if shared and is_terminal() else []
-    lines = [*column_table(context.texts, found, marked), *legend] if found else [context.texts("edits.none")]
+    shown = found if everything or not is_terminal() else found[:EDITS_SHOWN]
+    legend += [context.texts("task.more", count=len(found) - len(shown))] if len(shown) < len(found) else []
+    lines = [*column_table(context.texts, shown, marked), *legend] if found else [context.texts("edits.none")]
     context.answer({"edits": list(map(edit_answer, found)), "overlaps": overlaps}, lines)
 
 

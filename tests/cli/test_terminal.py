@@ -121,3 +121,11 @@ def test_no_number_stands_without_its_name_where_a_row_becomes_a_few_lines(busy:
     _, *cells = re.split(r" {2,}", " ".join(said[at : said.index("", at)]).replace(" \n", " "))
     assert len(cells) > 1
     assert [cell for cell in cells if re.match(r"\d", cell)] == [], said
+
+
+def test_a_terminal_gets_the_newest_edits_and_how_to_see_the_others(busy: Path) -> None:
+    services = open_session(busy.parent, busy.name)
+    services.edits.note("worker-a", [f"/nowhere/{number}.py" for number in range(60)], "/nowhere")
+    said = in_terminal(80, "edits", session=busy)
+    assert said[-1] == services.people("task.more", count=10)
+    assert len(said) < 60 < len(in_terminal(80, "edits", "--all", session=busy))

@@ -108,7 +108,11 @@ def statistics(call: ApiRequest) -> dict[str, Any]:
     """The statistics of the last `?days=` (default: 7, at most 366), today included; days begin at midnight in `?zone=`
     (default: this machine's)."""
     days = max(call.number("days", STATISTICS_DAYS, most=STATISTICS_DAYS_MAX), 1)
-    return call.services.statistics.last_days(days, call.zone).as_answer() | {"usage": _usage(call, days)}
+    zone, services = call.zone, call.services
+    figures = services.unchanged.get(
+        "statistics", lambda: services.statistics.last_days(days, zone).as_answer(), of=(days, str(zone))
+    )
+    return figures | {"usage": _usage(call, days)}
 
 
 def _usage(call: ApiRequest, days: int) -> dict[str, Any]:
