@@ -175,6 +175,8 @@ class Settings:
     """When the session was made, as it is written there: what tells it from an earlier one at the same place."""
     pool: bool = False
     """Whether agents may claim tasks that nobody has."""
+    at_most: int | str | None = None
+    """How many agents are at work at once; see `parse_at_most`."""
 
     @property
     def return_minutes(self) -> float | None:
@@ -541,6 +543,20 @@ def parse_pool(given: Any, name: str) -> bool:
     return given is not None and parse_switch(given, name)
 
 
+AUTO = "auto"
+AGENTS_MAX = 10_000
+
+
+def parse_at_most(given: Any, name: str) -> int | str | None:
+    """Parses how many agents are at work at once: a number, `AUTO` (as many as the machine has room for), or None (all
+    of them). Raises `InvalidArguments`."""
+    if given is None or given == AUTO:
+        return given and AUTO
+    if type(given) is int and 0 < given <= AGENTS_MAX:
+        return given
+    raise refused("no_at_most", name=name, most=AGENTS_MAX)
+
+
 def parse_on_limit(given: Any, name: str) -> str:
     """Parses `on_limit` of session.yaml, team.yaml or an agent: `wait` (the default), `tell` or `off`, which YAML reads
     as false. Raises `InvalidArguments`."""
@@ -672,6 +688,7 @@ KEYS: Mapping[str, tuple[str, Parser]] = {
     "features": ("features", lambda given, _: given),
     "created_at": ("created_at", lambda given, _: str(given or "")),
     "pool": ("pool", parse_pool),
+    "at_most": ("at_most", parse_at_most),
 }
 """The keys of session.yaml: the field of `Settings` that each gives, and its parser, which gets the value and the key.
 `language` and `notify_command` are read apart, as is what follows."""

@@ -23,12 +23,12 @@ from multi_agent_mcp.wiring import Services
 READY, STARTING, RUNNING, OPEN, ELSEWHERE = "ready", "starting", "running", "open", "elsewhere"
 ENDED, NO_SERVER, UNKNOWN_SCREEN = "ended", "no_server", "unknown_screen"
 NO_COMMAND, NO_PROGRAM, REFUSED, UNCONFIGURED = "no_command", "no_program", "refused", "unconfigured"
-DIALOG, LIMITED, UNTYPED = "dialog", "limited", "untyped"
+DIALOG, LIMITED, UNTYPED, WAITS = "dialog", "limited", "untyped", "waits"
 RESUME_ASKED = "dialog:resume"
 """Its host asks how to go on with its conversation."""
 OF_THE_HOST = ("hook", "codex_queue")
 """Channels that reach an agent whose pane takes no line."""
-FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND})
+FINE = frozenset({READY, LIMITED, OPEN, ELSEWHERE, NO_COMMAND, ON_DEMAND, WAITS})
 """States that need no action."""
 
 

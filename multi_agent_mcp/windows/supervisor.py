@@ -17,7 +17,9 @@ from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import beginning_of, command_of, end_left_over, has_refused, refuse
-from multi_agent_mcp.windows.up_down import register_missing
+from multi_agent_mcp.windows.places import has_place
+from multi_agent_mcp.windows.readiness import ENDED, NO_PROGRAM, REFUSED, STARTING
+from multi_agent_mcp.windows.up_down import open_waiting, register_missing
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from multi_agent_mcp.wiring import Services
 
@@ -142,9 +144,27 @@ class Supervisor:
         for slot, window in self.missing_sessions.windows().items():
             if event := self._check(slot, window):
                 yield event
-        for slot in islice(filter(self._may_fill, self.missing_sessions.needed()), OPENED_AT_ONCE):
-            if event := self._fill(slot):
-                yield event
+        yield from filter(None, islice(self._openings(), OPENED_AT_ONCE))
+
+    def _openings(self) -> Iterator[str | None]:
+        """Opens a window at each step: first of the agents that wait for a place, in the team's order."""
+        for agent in self.services.agents.at_home().values():
+            if not self.missing_sessions.waits(Slot(agent.id, "task")):
+                continue
+            if not has_place(self.windows, agent):
+                break
+            yield self._open_waiting(agent)
+        for slot in filter(self._may_fill, self.missing_sessions.needed()):
+            yield self._fill(slot)
+
+    def _open_waiting(self, agent: Agent) -> str | None:
+        slot, state = Slot(agent.id, "task"), open_waiting(self.windows, agent)
+        if state.state in (REFUSED, NO_PROGRAM):
+            return self._say("refused", slot, reason=state.note(self.services.people))
+        if state.state not in (STARTING, ENDED):
+            return None  # it runs already
+        began = "continued" if state.beginning.continues else "opened"
+        return self._say(began if state.state == STARTING else "ended", slot)
 
     def _check(self, slot: Slot, window: Window) -> str | None:
         """Closes a window whose session has logged out, and records one that has died with its consecutive failures;
@@ -175,7 +195,9 @@ class Supervisor:
 
     def _may_fill(self, slot: Slot) -> bool:
         window = self.missing_sessions.window(slot)
-        return window is None or not (window.pane or window.rests(self.services.clock()))
+        if window is not None and (window.pane or window.waits or window.rests(self.services.clock())):
+            return False
+        return has_place(self.windows, self.services.agents.get(slot.agent_id))
 
     def _fill(self, slot: Slot) -> str | None:
         window = self.missing_sessions.window(slot)

@@ -33,6 +33,7 @@ from multi_agent_mcp.windows.agent_command import (
     set_aside,
 )
 from multi_agent_mcp.windows.attachment import team_attachment
+from multi_agent_mcp.windows.places import has_place
 from multi_agent_mcp.windows.preflight import missing_program, preflight
 from multi_agent_mcp.windows.readiness import (
     ELSEWHERE,
@@ -43,6 +44,7 @@ from multi_agent_mcp.windows.readiness import (
     REFUSED,
     RUNNING,
     STARTING,
+    WAITS,
     AgentState,
     Readiness,
     Report,
@@ -87,6 +89,14 @@ def begin_anew(windows: TeamWindows, state: AgentState) -> AgentState:
         return _open(windows, agent, is_named=True, fresh=False)
 
 
+def open_waiting(windows: TeamWindows, agent: Agent) -> AgentState:
+    """Opens the window of an agent that waited for a place, as `up` would have. What fails is not tried again."""
+    state = _open(windows, agent, is_named=True, fresh=False)
+    if state.state != WAITS and windows.records.waits(slot := Slot(agent.id, "task")):
+        windows.records.forget(slot)
+    return state
+
+
 def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) -> AgentState:
     """Runs an agent's command anew in its window, or opens one, and closes its chat window, which the supervisor opens
     again. Raises `InvalidArguments`, with nothing ended, if the command cannot be started, if the agent runs in a pane
@@ -122,6 +132,8 @@ def close_team(windows: TeamWindows) -> list[str]:
     Raises `InvalidArguments` if tmux does not answer, or is missing while a window is recorded."""
     with _for_closing(windows):
         windows.services.supervision.end()  # ends a supervisor outside our panes, too
+        for slot in filter(windows.records.waits, windows.records.windows()):
+            windows.records.forget(slot)
         closed = _close(windows, windows.found) + windows.end_lost() + windows.close_former()
         windows.services.pane_looks.forget()
         return closed
@@ -228,6 +240,9 @@ def _outside(services: Services, agent_id: str, pane_pid: int | None) -> dict[st
 def _start(windows: TeamWindows, agent: Agent, command: str, beginning: Beginning) -> AgentState:
     if (program := missing_program(command, windows.shell_of(Slot(agent.id, "task")))) is not None:
         return AgentState(agent.id, NO_PROGRAM, facts={"program": program})
+    if not has_place(windows, agent):
+        windows.records.wait(Slot(agent.id, "task"))
+        return AgentState(agent.id, WAITS, facts={"most": windows.services.session.settings.at_most})
     earlier = frozenset(session.id for session in windows.services.sessions.running(agent.id))
     pane = windows.open(Slot(agent.id, "task"), command, stays=True, remains=True, continues=beginning.conversation)
     if pane is not None:

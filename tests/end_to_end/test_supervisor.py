@@ -139,3 +139,26 @@ def test_a_window_that_the_supervisor_opens_is_registered_unless_the_agent_runs_
     wait_until(lambda: "worker-a" in windows(terminal), "a window is opened")
     opened = terminal("list-panes", "-a", "-f", "#{==:#{window_name},worker-a}", "-F", "#{pane_id}").strip()
     wait_until(lambda: registry.get("worker-a").pane_id == opened, "its pane is registered")
+
+
+def test_no_more_than_at_most_agents_are_at_work_and_the_next_comes_in_order(bare: Team, terminal: Terminal) -> None:
+    names = [f"worker-{one}" for one in "dcba"]
+    agents = "\n".join(f'  - {{id: {name}, parent: owner, host: plain, command: "sleep 600"}}' for name in names)
+    team = bare.make(f"at_most: 2\nlanguage: en\nagents:\n  - {{id: owner, role: owner, type: human}}\n{agents}\n")
+    up = ("up", "--no-wait", "--no-attach", "--socket", terminal.socket)
+    came = {item["agent_id"]: item for item in team.ask(*up)["agents"]}
+    assert [came[name]["state"] for name in names] == ["starting", "starting", "waits", "waits"]
+    assert came["worker-b"]["note"].startswith("waits, as no more agents may be at work (at_most: 2)")
+
+    def work() -> list[str]:
+        return [name for name in windows(terminal) if name.startswith("worker")]
+
+    assert work() == ["worker-c", "worker-d"]
+    team.ask("down", "worker-d")
+    wait_until(lambda: work() == ["worker-b", "worker-c"], "the next is opened for the one that was closed")
+    pid = int(terminal("list-panes", "-a", "-f", "#{==:#{window_name},worker-c}", "-F", "#{pane_pid}"))
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: work() == ["worker-a", "worker-b"], "the next is opened for the one that ended")
+    assert team.ask("up", "worker-d", "--no-wait", "--socket", terminal.socket)["agents"][0]["state"] == "waits"
+    team.ask("down")
+    assert team.services.missing_sessions.windows() == {}

@@ -77,6 +77,8 @@ class Window:
     """Whether its program was given a first prompt."""
     continues: str | None = None
     """The conversation that its host was to continue."""
+    waits: bool = False
+    """Whether it is to be opened once fewer agents are at work, or this was to be done."""
 
     @property
     def intended(self) -> bool:
@@ -191,7 +193,7 @@ class MissingSessions(Service):
         continues: str | None = None,
     ) -> None:
         """Records a window. A pane with only a `socket_path` records the intent to open a window there, an empty pane a
-        failure."""
+        failure. What waits does so until its pane is recorded."""
         earlier = frozenset(session.id for session in self._sessions(slot))
         window = Window(
             pane=pane,
@@ -201,16 +203,20 @@ class MissingSessions(Service):
             earlier=earlier,
             prompted=prompted,
             continues=continues,
+            waits=bool(pane) and self.waits(slot),
         )
         self._write(slot, window)
 
     def record_pane(self, slot: Slot, pane: Mapping[str, Any]) -> None:
         """Records the pane of an intended window; one without a record stays open until `down`."""
-        self._write(slot, replace(self.window(slot) or Window(pane={}, opened_at=self.clock(), stays=True), pane=pane))
+        window = self.window(slot) or Window(pane={}, opened_at=self.clock(), stays=True)
+        self._write(slot, replace(window, pane=pane, waits=False))
 
     def record_failure(self, slot: Slot, window: Window) -> None:
-        """Keeps only the number of failures of a window that was not opened, or is gone."""
-        if window.failures:
+        """Keeps only the number of failures of a window that was not opened, or is gone, and whether it waits."""
+        if window.waits:
+            self.wait(slot)
+        elif window.failures:
             self.record(slot, {}, window.failures)
         else:
             self.forget(slot)
@@ -226,6 +232,7 @@ class MissingSessions(Service):
             "down": window.is_down,
             "prompted": window.prompted,
             "continues": window.continues,
+            "waits": window.waits,
         }
         self.workspace.window(slot.agent_id, slot.purpose).write(record)
 
@@ -241,6 +248,14 @@ class MissingSessions(Service):
         for slot in (Slot(agent_id, purpose) for purpose in PURPOSES):
             if self.is_down(slot):
                 self.forget(slot)
+
+    def wait(self, slot: Slot) -> None:
+        """Records that the slot's window is to be opened once fewer agents are at work."""
+        self._write(slot, Window(pane={}, opened_at=self.clock(), waits=True))
+
+    def waits(self, slot: Slot) -> bool:
+        window = self.window(slot)
+        return window is not None and window.waits
 
     def is_down(self, slot: Slot) -> bool:
         window = self.window(slot)
@@ -286,6 +301,7 @@ class MissingSessions(Service):
                 is_down=is_down,
                 prompted=prompted,
                 continues=continues,
+                waits=record.get("waits") is True,
             )
         except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
             return None  # derived: a damaged record may be ignored

@@ -84,6 +84,7 @@ class Team:
     roles: Mapping[str, Any] = field(default_factory=dict)
     features: Mapping[str, Any] = field(default_factory=dict)
     pool: bool = False
+    at_most: int | str | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -104,6 +105,7 @@ class Team:
             "roles": dict(self.roles),
             "features": dict(self.features),
             "pool": "on" if self.pool else None,
+            "at_most": self.at_most,
         }
         resume = {} if self.resume else {"resume": False}
         return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
@@ -181,7 +183,8 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     require_patterns([*said.protected, *by_role])
     return {
         **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry", "features")},
-        **{key: getattr(said, key) for key in ("usage", "resume", "shell", "protected", "roles", "statement", "pool")},
+        **{key: getattr(said, key) for key in ("usage", "resume", "shell", "protected", "roles", "statement")},
+        **{key: getattr(said, key) for key in ("pool", "at_most")},
         "on_limit": said.on_limit if "on_limit" in data else None,
         "done_when": require_conditions(said.done_when, said.checks),
     }
