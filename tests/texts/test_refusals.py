@@ -451,9 +451,9 @@ def reasons_given() -> Iterator[str]:
     """The key of every reason that the code gives."""
     for tree in modules().values():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-                first = node.args[0]
-                if node.func.id in {"Reason", "Unreadable", "Unmergeable", "Unlearnable"} and isinstance(
+            if isinstance(node, ast.Call) and node.args:
+                first, name = node.args[0], ast.unparse(node.func).removeprefix("config.")
+                if name in {"Reason", "refused", "Unreadable", "Unmergeable", "Unlearnable"} and isinstance(
                     first, ast.Constant
                 ):
                     yield f"why.{first.value!s}"
