@@ -53,6 +53,7 @@ QUESTIONS = {
     "commit_place": "where our server commits for the agent (agent's id)",
     "refusal": "why git does not work in the project as this user ()",
     "delivered": "what a task delivered, and whether it is merged (task's id)",
+    "commits": "the commits that name a task (task)",
     "offer": "sends to whoever is free (sender, draft)",
     "taken": "who has a message that was sent to whoever is free (its id)",
     "await_idle": "waits until the agent is idle (its id)",

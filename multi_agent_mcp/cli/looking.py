@@ -75,10 +75,20 @@ def show(context: SessionContext, id_: str) -> None:
 def _further(context: SessionContext, kind: str, id_: str) -> Iterator[str]:
     """Yields what lies beside the file, as far as a person wants it with it: what was said in a conversation."""
     service = context.services.conversations
+    for task in context.services.board.existing([id_]) if kind == "task" else ():
+        yield from commit_lines(context.services.contributions.ask("commits", task) or [], context.texts)
     if kind == "conversation":
         found = service.get(id_)
         spoken = [service.spoken(found, message) for message in service.messages_of(id_)]
         yield from ("", *(line for message in spoken for line in spoken_lines(message, context.texts)))
+
+
+def commit_lines(commits: Sequence[Mapping[str, Any]], texts: Texts) -> Iterator[str]:
+    """A task's commits."""
+    if commits:
+        yield from ("", texts("task.commits"))
+    for one in commits:
+        yield one_line(f"  {one['commit'][:10]}  {local_time(one['at'], texts)}  {one['subject']}")
 
 
 APART = ("title", "subject", "history")

@@ -13,6 +13,7 @@ from multi_agent_mcp.cli.rendering import column_table, is_terminal, print_diff
 from multi_agent_mcp.domain.proof import reason_with
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.tasks.diffs import Difference
     from multi_agent_mcp.system.diffs import ChangedFile
     from multi_agent_mcp.texts import Texts
@@ -69,6 +70,16 @@ def reject(
     task = context.services.deliveries.decide(context.me, task_id, approve=False, reason=words, state=state)
     answer = {"task_id": task.id, "approval_status": "rejected", "status": task.status, "reason": words}
     context.answer(answer, [f"{task.id}: {task.status if task.assignee_id else 'rejected'}"])
+
+
+def gate_lines(task: Task, texts: Texts) -> Iterator[str]:
+    """Why a delivery waits for a review whatever its conditions were: the protected files that it changes, and checks
+    that nobody has approved."""
+    said = task.delivery or {}
+    if files := said.get("protected"):
+        yield from ("", texts("task.changes_protected", files=", ".join(map(str, files))))
+    if said.get("checks_changed"):
+        yield from ("", texts("task.checks_changed"))
 
 
 def _is_of(record: dict[str, object], files: Sequence[ChangedFile]) -> bool:

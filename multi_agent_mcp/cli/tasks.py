@@ -18,7 +18,7 @@ from multi_agent_mcp.cli.context import (
     session_command,
     text_of,
 )
-from multi_agent_mcp.cli.looking import entity_lines
+from multi_agent_mcp.cli.looking import commit_lines, entity_lines
 from multi_agent_mcp.cli.rendering import (
     ago,
     column_table,
@@ -29,7 +29,7 @@ from multi_agent_mcp.cli.rendering import (
     titled_table,
     words_of_code,
 )
-from multi_agent_mcp.cli.reviewing import diff, reject
+from multi_agent_mcp.cli.reviewing import diff, gate_lines, reject
 from multi_agent_mcp.config import Check, parse_done_when
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.entity import as_json
@@ -235,6 +235,9 @@ def show(context: SessionContext, task_id: str) -> None:
         named_files = ", ".join(delivered["files"])
         left = [context.texts("task.uncommitted", count=delivered["uncommitted"], files=named_files)]
         checked = ["", context.texts(key, **named), *(left if delivered["uncommitted"] else ()), *checked]
+    commits = context.services.contributions.ask("commits", task) or []
+    record |= {"commits": commits}
+    checked = [*gate_lines(task, context.texts), *checked, *commit_lines(commits, context.texts)]
     if task.status == "blocked":
         checked = ["", context.texts("task.unblock", task_id=task.id), *checked]
     context.answer({"task": record}, [*entity_lines(task, context.texts, facts), *checked])

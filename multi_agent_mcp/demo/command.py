@@ -18,7 +18,7 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
 MACHINES = "machines"
-NAMES = ("main", "interrupt", "shiritori", "proven", "question", "morning", "office", MACHINES)
+NAMES = ("main", "interrupt", "shiritori", "proven", "gate", "question", "morning", "office", MACHINES)
 """The names of the scenes, here so that `--help` need not import `scenes`."""
 
 
@@ -41,6 +41,7 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
     interrupt: the Owner blocks a running task and the agent stops (UC010).
     shiritori: a task session has its chat session play six rounds with another agent (UC020).
     proven: a worker says "done" with a failing test, learns why, mends it, and is reviewed.
+    gate: a worker edits the check that judges it; its delivery waits until the Owner has looked.
     question: a worker asks, parks its task, does another; the Owner answers in the console, and it goes on.
     morning: tmux dies under a team at work; after `up` everybody goes on where it was.
     office: an afternoon of a team, in the console; goes on until Ctrl-C.

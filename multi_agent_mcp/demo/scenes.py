@@ -346,6 +346,55 @@ class ProvenScene(Scene):
         }
 
 
+class GateScene(Scene):
+    """A worker edits the check that judges it (docs/protocol.md, Approval): its delivery waits for the Owner, who sees
+    what has changed, gives the work back, restores the check, approves it, and lets it be judged again."""
+
+    worker = "worker-a"
+
+    def begin(self) -> None:
+        title, what = self.texts("demo.greeting"), self.texts("demo.greeting.what")
+        self.task = self.create_task(title, what, self.worker, "tests")
+        settings = self.services.workspace.settings_path
+        approved = settings.read_bytes()
+        super().begin()
+        if not self.stage.wait_for([f"tasks/{self.worker}"], lambda: self._task.status == "review"):
+            raise SceneFailed(self.texts("demo.never_began", agent=self.worker))
+        self.waits = [item["kind"] for item in json.loads(self._run("attention", "--json"))["items"]]
+        self._show("attention")
+        self._show("checks")
+        settings.write_bytes(approved)  # as a person would, in an editor
+        self._show("checks", "approve")
+        self._show("task", "reject", self.task.id, "--reason", self.texts("demo.not_so"))
+        if self.stage.wait_for([f"tasks/{self.worker}"], lambda: self._task.status == "review"):
+            self._show("task", "approve", self.task.id)
+
+    def report(self) -> Iterator[str]:
+        """Yields the history of the task, and the receipts of its check."""
+        yield f"$ multi-agent-mcp task show {self.task.id}"
+        yield from self._run("task", "show", self.task.id).splitlines()
+
+    def checks(self) -> Mapping[str, bool]:
+        texts, task = self.texts, self._task
+        state = self.services.approvals.look().state
+        return {
+            texts("demo.task_status", task=task.id, status=task.status, wanted="done"): task.status == "done",
+            texts("demo.not_gated"): "checks_changed" in self.waits,
+            texts("demo.not_proven", proof=task.proof or "-"): task.proof == "proven" and state == "approved",
+        }
+
+    @property
+    def _task(self) -> Task:
+        return self.services.task_changes.get(self.task.id)
+
+    def _show(self, *words: str) -> None:
+        print_line(f"$ multi-agent-mcp {' '.join(words)}\n{self._run(*words)}")
+
+    def _run(self, *words: str) -> str:
+        command = [*python(), *words, *self.stage.options]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 class QuestionScene(Scene):
     """A worker asks and parks its task, does another one, and goes on once the Owner has answered in the console
     (docs/protocol.md, Questions)."""
@@ -459,6 +508,7 @@ SCENES: Mapping[str, tuple[str, type[Scene]]] = {
     "interrupt": ("interrupt.yaml", InterruptScene),
     "shiritori": ("shiritori.yaml", ShiritoriScene),
     "proven": ("proven.yaml", ProvenScene),
+    "gate": ("gate.yaml", GateScene),
     "question": ("question.yaml", QuestionScene),
     "morning": ("morning.yaml", MorningScene),
     "office": ("office.yaml", OfficeScene),

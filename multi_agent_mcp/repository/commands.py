@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.repository.edits import edit_answer
 from multi_agent_mcp.repository.reservations import reservation_answer, shown_patterns
+from multi_agent_mcp.repository.why import followed, followed_lines
 from multi_agent_mcp.system.process import directory_of
 
 if TYPE_CHECKING:
@@ -112,6 +113,19 @@ def release(context: SessionContext, reservation_id: str | None) -> None:
         reservation_id = found[0].id
     released = [one.id for one in context.services.reservations.release(context.me, reservation_id)]
     context.answer({"released": released}, released or [context.texts("reserve.over")])
+
+
+@click.command()
+@click.argument("place", metavar="FILE[:LINE]", help="A file of the repository, and a line in it.")
+@session_command()
+def why(context: SessionContext, place: str) -> None:
+    """Say for which task a line of a file was written, or all of its lines: by whom, who asked for it and who reviewed
+    it, with the receipts of its checks and what was asked meanwhile.
+
+    Example: `multi-agent-mcp why a.txt:1`
+    """
+    answer = followed(context.services, place)
+    context.answer(answer, list(followed_lines(answer, context.texts)) or [context.texts("blame.nothing")])
 
 
 @click.group()

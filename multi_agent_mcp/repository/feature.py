@@ -58,11 +58,15 @@ WORKTREES = Feature(
         "variables": "worktrees.environment",
         "commit_place": "worktrees.commit_place",
         "delivered": "worktrees.delivered",
+        "commits": "worktrees.commits",
         "to_merge": "worktrees.to_merge",
         "refusal": "worktrees.not_trusted",
     },
     operations=("worktrees", "merging"),
-    commands={"workspace": Command("Files", ".repository.commands:workspace", "Worktrees: add, list, merge, remove.")},
+    commands={
+        "workspace": Command("Files", ".repository.commands:workspace", "Worktrees: add, list, merge, remove."),
+        "why": Command("Files", ".repository.commands:why", "Say for which task the lines of a file were written."),
+    },
     endpoints=(
         Endpoint("GET", "/worktrees", ".repository.page:worktrees"),
         Endpoint("POST", "/tasks/{task_id}/merge", ".repository.page:merge"),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE, python
 from multi_agent_mcp.domain.text import some
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
+from multi_agent_mcp.repository.named_commits import of_task
 from multi_agent_mcp.repository.unfinished import unfinished
 from multi_agent_mcp.repository.unmerged_work import UnmergedWork, commit_named, unmerged_work
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
@@ -456,6 +457,12 @@ class Worktrees(Service):
         """What a task delivered, and whether it is merged, for commands and the console; None if nothing."""
         known = self.delivery(task_id)
         return None if known is None else {**asdict(known), "merged": self.is_merged(known)}
+
+    def commits(self, task: Task) -> list[dict[str, Any]]:
+        """The commits that name this task, the newest first; none where git does not tell."""
+        with suppress(Refusal):
+            return of_task(self.project, task)
+        return []
 
     def rows(self) -> list[dict[str, Any]]:
         """All worktrees with their states and deliveries, for commands and the console. One whose state git does not

@@ -72,7 +72,8 @@ def delivery_row(task: Task, recorded: Mapping[str, Any] | None) -> dict[str, An
     `recorded`; None if nothing."""
     said = task.delivery or {}
     words = {key: said[key] and str(said[key]) for key in ("at", "head", "summary", "next_steps") if key in said}
-    return {**words, **(recorded or {})} or None
+    gate = {key: said[key] for key in ("protected", "checks_changed") if said.get(key)}
+    return {**words, **gate, **(recorded or {})} or None
 
 
 def receipt_row(receipt: Receipt, rows: Iterable[Sequence[Mapping[str, Any]]] | None = None) -> dict[str, Any]:

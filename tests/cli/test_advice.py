@@ -704,6 +704,7 @@ def by(place: str, *keys: str) -> dict[str, str]:
 ON_WINDOWS = "end_to_end/test_advice_on_windows.py::test_what_is_said_of"
 ELSEWHERE: Mapping[str, str] = {
     "attention:checks_changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
+    "task.checks_changed": "cli/test_repository.py::test_why_follows_a_line_to_task_agent_and_who_asked",
     "checks.state.changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
     "checks.state.missing": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
     **by(

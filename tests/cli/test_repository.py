@@ -138,3 +138,37 @@ def test_a_repository_of_another_user_is_named_with_git_s_own_cure_which_helps(
         subprocess.run(["/bin/sh", "-c", cure], check=True)
     assert "another user" not in run("doctor").output
     assert ask("workspace", "merge", task.id)["merged"]
+
+
+def test_why_follows_a_line_to_task_agent_and_who_asked(ask: Ask, run: Run, session: Path, git: Git) -> None:
+    place = Path(ask("workspace", "add", "worker-a")["path"])
+    with (session / "session.yaml").open("a") as settings:
+        settings.write("checks: {tests: git --version}\nprotected: [b.txt]\n")
+    task_id = ask("task", "add", "Colours", "--assignee", "worker-a", "--done-when", "tests")["task_id"]
+    ask("task", "status", task_id, "in_progress", "--as", "worker-a")
+    (place / "b.txt").write_text("red\nblue\n")
+    git("add", "-A", at=place)
+    git("commit", "-qm", "Add colours", at=place)
+    run("task", "status", task_id, "done", "--as", "worker-a")
+    shown = run("task", "show", task_id).stdout  # nobody has approved the check, and b.txt is protected
+    assert "It changes protected files: b.txt" in shown
+    assert "Its checks are not as a person has approved them" in shown
+    assert "commits" in shown
+    assert "Add colours" in shown
+    assert "Add colours" in run("show", task_id).stdout
+    ask("task", "approve", task_id)
+    (place / "b.txt").write_text("red\nblue\ngreen\n")
+    (commit,) = ask("why", f"{place}/b.txt:2")["commits"]
+    assert (commit["task_id"], commit["agent_id"], commit["lines"]) == (task_id, "worker-a", 1)
+    task = commit["task"]
+    assert (task["status"], task["asked_by"], [one["by"] for one in task["reviews"]]) == ("done", "owner", ["owner"])
+    assert [one["check"] for one in task["receipts"]] == ["tests"]
+    whole = ask("why", f"{place}/b.txt")
+    assert ([one["lines"] for one in whole["commits"]], whole["uncommitted_lines"]) == ([2], 1)
+    said = run("why", f"{place}/b.txt").stdout
+    assert "asked for by owner" in said
+    assert "reviewed by owner" in said
+    assert "1 lines are not committed." in said
+    assert "no task is named" in run("why", "a.txt").stdout
+    for unknown in ("gone.txt", "b.txt:9", "nowhere/x"):
+        assert run("why", unknown).exit_code == 1

@@ -44,6 +44,7 @@ def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
         ("interrupt", ["replaced by an interrupt", "タスクを blocked にしてから report_completed まで: "]),
         ("morning", ["$ tmux kill-server", "[4/4] まで済み"]),
         ("proven", ["expected hello, greeting.txt says: helo", "tests: passed", "review → done"]),
+        ("gate", ["checks approve", "in_progress → review", "review → done"]),
         ("question", ["どの色にしますか？ → 青 (owner)", "門を塗る: done, 青 で塗りました。"]),
         ("shiritori", ["りんご", "かもめ", "しりとり完了: 12語"]),
     ],

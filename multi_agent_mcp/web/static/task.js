@@ -71,6 +71,8 @@ function result(task) {
     ...words(task),
     task.receipts.length > 0 && section("board.receipts", receipts(task.receipts)),
     delivery?.commit && section("board.delivery", h("p", null, h("code", null, delivery.commit.slice(0, 10)), " ", t(delivery.merged ? "board.merged" : "board.not_merged", { branch: delivery.branch ?? "-" }), delivery.uncommitted > 0 && [" ", chip("pending", t("board.uncommitted", { count: delivery.uncommitted }))])),
+    (delivery?.protected || delivery?.checks_changed) && h("p", { class: "marks" }, delivery.checks_changed && chip("pending", t("board.checks_changed")), delivery.protected && [" ", chip("pending", t("board.changes_protected", { files: delivery.protected.map(visible).join(", ") }))]),
+    task.commits.length > 0 && section("board.commits", h("ul", { class: "links" }, task.commits.map((one) => h("li", null, h("code", null, one.commit.slice(0, 10)), " ", h("bdi", null, visible(one.subject)), " ", age(one.at))))),
     hasBegun && task.assignee_id && section("review.changes", changesOf(task, countRemarks)),
   ];
 }
