@@ -115,5 +115,7 @@ def _notes(found: Difference, is_cut: bool, texts: Texts) -> Iterator[str]:
     """What a reader has to know beside the text."""
     if found.at is None:
         yield texts("task.diff_unreported", count=found.uncommitted)
+    if found.earlier:
+        yield texts("task.diff_earlier", count=found.earlier)
     if is_cut and found.parts is not None:
         yield texts("task.diff_cut", files=sum(not found.parts.get(file.path) for file in found.files))

@@ -370,6 +370,12 @@ class Task(Identified):
         """The commit that was examined before it became done; None if nobody knows one."""
         return commit_in(self._proof().get("head")) if self.status == "done" else None
 
+    @property
+    def was_reviewed(self) -> bool:
+        """Whether the task is done by a review, or by a person's word."""
+        proof = self._proof() if self.status == "done" else {}
+        return bool(proof.get("reviews") or proof.get("overruled"))
+
     def _proof(self) -> Mapping[str, Any]:
         _, line = self.latest("status") or (-1, {})
         proof = line.get(PROOF)

@@ -116,6 +116,7 @@ class Merging(Service):
 
     def _merged(self, delivery: DeliveredWork, task: Task) -> Merge:
         self._require_only_done(delivery)
+        self._require_seen(delivery, task)
         project = self.worktrees.project
         ref = _branch_of(project)
         old = git(project, "rev-parse", ref)
@@ -174,6 +175,14 @@ class Merging(Service):
             given_up = any(task.status == "cancelled" for task in open_ones)
             key = "contains_cancelled" if given_up else "contains_unfinished"
             raise InvalidArguments(key, task_id=delivery.task_id, commit=delivery.commit[:10], **facts)
+
+    def _require_seen(self, delivery: DeliveredWork, task: Task) -> None:
+        """Raises `InvalidArguments` if the delivered commit changes protected files and no review has seen that; its
+        author may then deliver it again as it is."""
+        if files := self.deliveries.unseen(task, delivery.commit):
+            self.worktrees.delivery_records.note(replace(delivery, returned=delivery.commit))
+            facts = {"agent_id": delivery.agent_id, "files": some(files)}
+            raise InvalidArguments("protected_unseen", task_id=task.id, commit=delivery.commit[:10], **facts)
 
     def _reported_below(self, delivery: DeliveredWork) -> Iterator[Task]:
         """Tasks that are not done and have reported a commit that is contained. A commit that several have reported is

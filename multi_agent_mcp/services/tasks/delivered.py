@@ -37,9 +37,9 @@ class DeliveredWork:
     """What a task delivers: the `commit` at which its agent's worktree was at the last report, on whatever `branch`
     (None for none), and how many files were `uncommitted` then, of which `files` names the first. `number`: how many
     lines the task's history had. `returned`: it could not be merged as it is; it is delivered again with a commit that
-    contains this one, such as the project's with which it was in conflict. `ahead`: how many commits the project did
-    not have then; with 0 nothing was committed for it. `by_server`: our server made the commit; `held_back`: why it did
-    not commit the rest, in words."""
+    contains this one, such as the project's with which it was in conflict, or the same again, to be reviewed. `ahead`:
+    how many commits the project did not have then; with 0 nothing was committed for it. `by_server`: our server made
+    the commit; `held_back`: why it did not commit the rest, in words."""
 
     task_id: str
     agent_id: str
@@ -179,7 +179,7 @@ class DeliveryRecords(Service):
         if known is None or known.returned is None or (found := self.look(task)) is None:
             return None
         place = Path(str(self.workplaces.directory(known.agent_id)))
-        if found.commit == known.commit or not is_ancestor(place, known.returned, found.commit):
+        if found.commit == known.commit != known.returned or not is_ancestor(place, known.returned, found.commit):
             raise InvalidArguments(
                 "not_resolved", task_id=task.id, commit=found.commit[:10], returned=known.returned[:10]
             )

@@ -5,7 +5,7 @@ the assignee goes on. A task becomes `done` only by `SettleDelivery`, with the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.agent import report_recipient
 from multi_agent_mcp.domain.entity import plain_value
 from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id, review_requests_of
+from multi_agent_mcp.domain.patterns import matcher
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in, state_name
 from multi_agent_mcp.domain.reviews import open_reviews, reviews_by
 from multi_agent_mcp.domain.task import Change, Task, new_value, old_value
@@ -23,7 +24,8 @@ from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, Task
 from multi_agent_mcp.services.tasks.diffs import ordered, shown_path
 from multi_agent_mcp.services.validation import require_text, words_or_none
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.system.git import head_of
+from multi_agent_mcp.system.git import git, head_of
+from multi_agent_mcp.system.working_tree import uncommitted
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
@@ -98,34 +100,54 @@ class Deliveries(Service):
             return self.checks.records.is_returned(task)
         return bool(task.done_when) or self._gated(task) != task
 
-    def _gated(self, task: Task) -> Task:
+    def _gated(self, task: Task, work: DeliveredWork | None = None) -> Task:
         """The task, from now on with a review, if what it delivers has to be looked at by somebody else whatever its
         conditions are (docs/protocol.md, Approval)."""
         if "proof" not in self.session.features or task.assignee_id is None:
             return task
-        why = self._why_gated(task)
-        agents = self.workspace.registry.all()
-        if not why or reviews_in(task.done_when) or reviewer_of(REVIEW, task.assignee_id, agents) is None:
+        why = self._why_gated(task, work)
+        if not why or reviews_in(task.done_when) or not self._has_reviewer(task.assignee_id):
             return task
         change = Change(by=task.assignee_id, at=self.clock())
         return self.workspace.tasks.update(task.id, lambda found: found.gated(change, why))
 
-    def _why_gated(self, task: Task) -> dict[str, Any]:
+    def _has_reviewer(self, assignee_id: str) -> bool:
+        return reviewer_of(REVIEW, assignee_id, self.workspace.registry.all()) is not None
+
+    def unseen(self, task: Task, commit: str) -> list[str]:
+        """The protected files that a merge of what the done task delivered would change although no review has seen
+        that, where somebody could review it. Raises `GitFailed`."""
+        if "proof" not in self.session.features or not self._has_reviewer(str(task.assignee_id)):
+            return []
+        return self.diffs.unseen(commit)
+
+    def _why_gated(self, task: Task, work: DeliveredWork | None) -> dict[str, Any]:
         """Which `protected` files the task changes, and whether `checks_changed` since a person approved them."""
-        protected = self._protected(task)
+        protected = self._protected(task, work)
         changed = {"checks_changed": True} if task.checks and self.approvals.look().state != "approved" else {}
         return ({"protected": protected} if protected else {}) | changed
 
-    def _protected(self, task: Task) -> list[str]:
+    def _protected(self, task: Task, work: DeliveredWork | None) -> list[str]:
+        records = self.checks.records
         if not (patterns := self.checks.settings().protected):
             return []
         try:
-            if self.checks.records.of(task) is None:
+            work = work or (None if task.final else records.look(task))  # it may have changed since the last report
+            if work is None and records.of(task) is None:
                 self.diffs.keep(task)
-            _, protected = ordered(self.diffs.of(task).files, patterns)
-            return sorted(map(shown_path, protected))
+            _, protected = ordered(self.diffs.of(task, work).files, patterns)
+            return sorted(map(shown_path, protected | self._to_be_committed(task, patterns)))
         except Refusal:  # nobody knows what it changes: in a worktree that may be anything
-            return ["?"] if self.checks.records.workplaces.directory(str(task.assignee_id)) is not None else []
+            return ["?"] if records.workplaces.directory(str(task.assignee_id)) is not None else []
+
+    def _to_be_committed(self, task: Task, patterns: Sequence[str]) -> set[str]:
+        """The files among these that our server commits with the report."""
+        place = None if task.final else self.checks.records.workplaces.commit_place(str(task.assignee_id))
+        if place is None:
+            return set()
+        fresh = git(place.tree, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+        is_protected = matcher(patterns)
+        return {path for path in [*uncommitted(place.tree), *fresh] if is_protected(path)}
 
     def deliver(
         self,
@@ -143,11 +165,14 @@ class Deliveries(Service):
         self.task_reports.require_sendable(summary)
         require_text("next_steps", next_steps)
         change = Change(by=assignee.id, at=self.clock())
-        found = self._gated(self.task_changes.get(task_id))
+        found = self.task_changes.get(task_id)
         found.require_assignee(assignee.id)
-        why = self._why_gated(found) if "proof" in self.session.features else {}
         resolution = resolution or self.checks.records.resolution(found)
-        head = None if found.final and resolution is None else self._head(found, change, summary, resolution)
+        is_over = found.final and resolution is None
+        work = None if is_over else resolution or self.checks.records.found(found, summary)
+        found = self._gated(found, work)
+        why = self._why_gated(found, work) if "proof" in self.session.features else {}
+        head = None if is_over else self._head(found, change, work)
 
         def deliver(task: Task) -> Task:
             task.require_assignee(assignee.id)
@@ -156,16 +181,15 @@ class Deliveries(Service):
 
         return self.workspace.tasks.update(found.id, deliver)
 
-    def _head(self, task: Task, change: Change, summary: str | None, resolution: DeliveredWork | None) -> str:
+    def _head(self, task: Task, change: Change, found: DeliveredWork | None) -> str:
         """The name of what a task delivers now, whose commit is recorded. Raises `NotCommitted`, `GitFailed`."""
-        records = self.checks.records
-        if (found := resolution or records.found(task, summary)) is None:
+        if found is None:
             self.diffs.keep(task)
             commit = head_of(self.checks.directory_of(task.assignee_id))
             return state_name(commit, format_time(change.at), is_whole=False)
         if found.files and task.done_when:
             raise self._not_committed(task, found, change)
-        return state_name(records.note(found).commit, found.at, is_whole=True)
+        return state_name(self.checks.records.note(found).commit, found.at, is_whole=True)
 
     def _not_committed(self, task: Task, found: DeliveredWork, change: Change) -> NotCommitted:
         """Notes in the task that it was called done in vain; its superior is told after the second time."""

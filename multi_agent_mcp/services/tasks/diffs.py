@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,12 +20,12 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.commits import shown_name
 from multi_agent_mcp.system.diffs import ChangedFile, Comparison, commit_at, has_commit, sections, with_files
 from multi_agent_mcp.system.file_status import tree_of
-from multi_agent_mcp.system.git import head_of, root_commit
+from multi_agent_mcp.system.git import git, head_of, is_ancestor, root_commit
 
 if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
+    from multi_agent_mcp.services.tasks.delivered import DeliveredWork, DeliveryRecords
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,8 @@ KEPT = "reported.diff"
 class Difference:
     """What a task changes. `commit` is the delivered one, None in a shared directory; `at` when it was reported. Before
     that, `at` is None and it is what the worktree is at now, without what is `uncommitted`. `files` are in the order of
-    a review: those in `protected` first. `comparison` tells their text, or `parts` hold it."""
+    a review: those in `protected` first. So many commits are `earlier` than the task. `comparison` tells their text, or
+    `parts` hold it."""
 
     task_id: str
     base: str
@@ -49,6 +50,7 @@ class Difference:
     protected: frozenset[str] = frozenset()
     branch: str | None = None
     uncommitted: int = 0
+    earlier: int = 0
     comparison: Comparison | None = None
     parts: Mapping[str, bytes] | None = None
 
@@ -63,7 +65,7 @@ class Difference:
             }
             for file in self.files
         ]
-        named = ("task_id", "base", "commit", "branch", "at", "uncommitted")
+        named = ("task_id", "base", "commit", "branch", "at", "uncommitted", "earlier")
         return {**{name: getattr(self, name) for name in named}, "files": files}
 
     def of(self, path: str) -> list[ChangedFile]:
@@ -118,10 +120,11 @@ class Diffs(Service):
     records: DeliveryRecords
     contributions: Contributions
 
-    def of(self, task: Task) -> Difference:
-        """What a task changes. Raises `InvalidArguments` if nobody knows, and `GitFailed`."""
+    def of(self, task: Task, work: DeliveredWork | None = None) -> Difference:
+        """What a task changes, or would with this `work`. Raises `InvalidArguments` if nobody knows, and
+        `GitFailed`."""
         self._require_here(task)
-        delivery = self.records.of(task)
+        delivery = work or self.records.of(task)
         found = delivery if delivery is not None or task.final else self.records.look(task)
         if found is None:
             return self._kept(task)
@@ -129,22 +132,68 @@ class Diffs(Service):
             raise InvalidArguments("nothing_to_show", task_id=task.id, status=task.status)
         if task.base is None:
             raise InvalidArguments("no_base", task_id=task.id, commit=found.commit[:10])
-        comparison = Comparison(self._project, task.base, found.commit)
         for commit in (task.base, found.commit):
             if not has_commit(self._project, commit):
                 raise InvalidArguments("commit_gone", task_id=task.id, commit=commit[:10])
+        base, earlier = self._beginning(task, found.commit)
+        comparison = Comparison(self._project, base, found.commit)
         files, protected = ordered(comparison.files(), self._protected)
         return Difference(
             task_id=task.id,
-            base=task.base,
+            base=base,
             commit=found.commit,
             at=None if delivery is None else found.at,
             files=files,
             protected=protected,
             branch=found.branch,
             uncommitted=found.uncommitted,
+            earlier=earlier,
             comparison=comparison,
         )
+
+    def _beginning(self, task: Task, commit: str) -> tuple[str, int]:
+        """The commit from which on the task's changes are judged, and how many commits there are from there to the
+        task's beginning. Below it is only what the project has, or a done task has delivered: everything else comes
+        into the project with this task."""
+        project, base = self._project, str(task.base)
+        if is_ancestor(project, base, "HEAD"):
+            return base, 0
+        tip = base if is_ancestor(project, base, commit) else commit
+        known = list(self._accounted(task, tip))
+        known += git(project, "merge-base", "HEAD", tip, ok=(0, 1)).split()
+        counted = [(int(git(project, "rev-list", "--count", tip, f"^{one}")), one) for one in dict.fromkeys(known)]
+        earlier, start = min(counted, default=(0, base))
+        return start, earlier if tip == base else 0
+
+    def _accounted(self, task: Task, tip: str) -> Iterator[str]:
+        """The commits below this one that other tasks, which are done, have delivered, if that was reviewed or changes
+        no protected file."""
+        for one in self.records.all():
+            other = self.workspace.tasks.find(one.task_id)
+            if other is None or other.id == task.id or other.status != "done":
+                continue
+            if is_ancestor(self._project, one.commit, tip) and (other.was_reviewed or not self.brought(one.commit)):
+                yield one.commit
+
+    def brought(self, commit: str) -> frozenset[str]:
+        """The protected files that a merge of this commit changes in the project. Raises `GitFailed`."""
+        if not (patterns := self._protected):
+            return frozenset()
+        base = git(self._project, "merge-base", "HEAD", commit, ok=(0, 1))
+        return ordered(Comparison(self._project, base, commit).files(), patterns)[1] if base else frozenset()
+
+    def unseen(self, commit: str) -> list[str]:
+        """The protected files that a merge of this commit changes, and that were changed so in no delivery that was
+        reviewed. Raises `GitFailed`."""
+        left = set(self.brought(commit))
+        for one in self.records.all() if left else ():
+            task = self.workspace.tasks.find(one.task_id)
+            if task is None or not task.was_reviewed or not is_ancestor(self._project, one.commit, commit):
+                continue
+            with suppress(InvalidArguments):
+                later = {path for file in Comparison(self._project, one.commit, commit).files() for path in file.paths}
+                left -= self.of(task).protected - later
+        return sorted(map(shown_path, left))
 
     def reported(self, task: Task, summary: str | None, failed: bool) -> None:
         """Records what a task delivers by its assignee's report, and what it changes where there is no worktree."""

@@ -44,8 +44,10 @@ def words(found: Difference) -> str:
 
 def test_it_is_from_where_the_work_began_to_the_delivered_commit(services: Services, project: Path) -> None:
     place = Path(made(services).path)
+    first = running(services, "other work")
     (place / "before.txt").write_text("other work\n")
     began = commit(place)
+    moved(services, first, "done")
     task = running(services)
     (place / "a.txt").write_text("two\nthree\n")
     delivered = commit(place)
@@ -132,6 +134,24 @@ def test_protected_files_come_first_in_list_and_text(
     assert found.protected == {"tests/test_app.py"}
     text = words(found)
     assert text.index("b/tests/test_app.py") < text.index("b/src/app.py") < text.index("b/zoo.txt")
+
+
+def test_what_was_committed_between_two_tasks_belongs_to_the_next_delivery(services: Services, project: Path) -> None:
+    place = Path(made(services).path)
+    (place / "before.txt").write_text("no task in hand\n")
+    commit(place)
+    task = running(services)
+    (place / "a.txt").write_text("two\n")
+    commit(place)
+    task = moved(services, task, "done")
+    found = of(services, task)
+    assert (found.earlier, found.base) == (1, git(project, "rev-parse", "HEAD"))
+    assert [file.path for file in found.files] == ["a.txt", "before.txt"]
+    later = running(services, "later")
+    (place / "a.txt").write_text("three\n")
+    commit(place)
+    found = of(services, later)
+    assert (found.earlier, [file.path for file in found.files]) == (0, ["a.txt"])
 
 
 def test_settings_and_attributes_of_nobody_change_the_text(services: Services, project: Path) -> None:

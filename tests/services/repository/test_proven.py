@@ -542,3 +542,79 @@ def test_a_delivery_that_changes_a_protected_file_waits_for_a_review(
     assert "review" in task.done_when
     assert [receipt.protected for receipt in services.checks.receipts_of(task.id)] == ["tests/of.txt"] * len(conditions)
     assert services.deliveries.decide(services.agents.get("admin"), task.id, approve=True).status == "done"
+
+
+PROTECTED = "checks: {tests: 'true'}\nprotected: ['tests/**']\n"
+
+
+def protect(services: Services, more: str = "") -> None:
+    services.workspace.settings_path.write_text(PROTECTED + more)
+    services.approvals.approve()
+
+
+def reported(services: Services, task: Task, tmp_path: Path) -> Task:
+    Seat(services, "worker-a").call("report_completed", None, result="success", task_id=task.id)
+    services.deliveries.examine(task.id, tmp_path, lambda: False)
+    return again(services, task)
+
+
+def change_test(worktree: Worktree, text: str) -> str:
+    (Path(worktree.path) / "tests").mkdir(exist_ok=True)
+    return commit(worktree, "tests/of.txt", text)
+
+
+def test_a_protected_file_that_was_committed_between_two_tasks_waits_for_a_review(
+    services: Services, worktree: Worktree, tmp_path: Path
+) -> None:
+    protect(services)
+    change_test(worktree, "no task in hand\n")
+    task = begun(services)
+    commit(worktree, "a.txt", "1\n")
+    task = reported(services, task, tmp_path)
+    assert task.status == "review"
+    assert (task.delivery or {})["protected"] == ["tests/of.txt"]
+    assert services.deliveries.decide(services.agents.get("admin"), task.id, approve=True).status == "done"
+    later = begun(services)  # what was reviewed is not reviewed again, merged or not
+    commit(worktree, "a.txt", "2\n")
+    assert reported(services, later, tmp_path).status == "done"
+    assert services.merging.merge(services.agents.get("owner"), again(services, later)).commit is not None
+
+
+def test_what_is_committed_after_a_first_report_is_judged_by_the_next(
+    services: Services, worktree: Worktree, tmp_path: Path
+) -> None:
+    protect(services)
+    task = begun(services)
+    commit(worktree, "a.txt", "1\n")
+    services.delivery_records.report(task)
+    change_test(worktree, "after the report\n")
+    assert reported(services, task, tmp_path).status == "review"
+
+
+def test_a_protected_file_that_our_server_commits_with_the_report_waits_for_a_review(
+    services: Services, worktree: Worktree, tmp_path: Path
+) -> None:
+    protect(services)
+    services.agents.registry.update("worker-a", commit="server")
+    task = begun(services)
+    (Path(worktree.path) / "tests").mkdir()
+    (Path(worktree.path) / "tests/of.txt").write_text("uncommitted\n")
+    assert reported(services, task, tmp_path).status == "review"
+
+
+def test_nothing_is_merged_that_changes_a_protected_file_and_that_no_review_has_seen(
+    services: Services, worktree: Worktree, tmp_path: Path
+) -> None:
+    task = begun(services)
+    delivered = change_test(worktree, "not protected yet\n")
+    assert reported(services, task, tmp_path).status == "done"
+    services.workspace.settings_path.write_text(PROTECTED)
+    before = git(services.worktrees.project, "rev-parse", "HEAD")
+    with pytest.raises(InvalidArguments, match="protected_unseen") as refused:
+        services.merging.merge(services.agents.get("owner"), again(services, task))
+    assert "tests/of.txt" in services.texts.sentence(refused.value)
+    assert git(services.worktrees.project, "rev-parse", "HEAD") == before
+    task = reported(services, again(services, task), tmp_path)
+    assert task.status == "review"
+    assert services.deliveries.decide(services.agents.get("admin"), task.id, approve=True).status == "done"
+    assert services.merging.merge(services.agents.get("owner"), again(services, task)).delivery.commit == delivered
