@@ -542,8 +542,8 @@ class Lookup(Service):
         return FindableKind(kind.name, Collected(collection), collection.layout.missing)
 
     def full_id(self, text: str, *prefixes: str) -> str:
-        """The id of one of these kinds that begins with `text`; `text` itself if there is none, which the caller
-        refuses in its own words. Raises `InvalidArguments` if there are several."""
+        """The id of one of these kinds, as far as the session has them, that begins with `text`; `text` itself if there
+        is none, which the caller refuses in its own words. Raises `InvalidArguments` if there are several."""
         found = self._matches(text, prefixes)
         return found[0].place.id if found else text
 
@@ -557,7 +557,7 @@ class Lookup(Service):
 
     def _matches(self, text: str, prefixes: Iterable[str]) -> list[Match]:
         starts = [(prefix, start) for prefix in prefixes if (start := _start(prefix, text)) is not None]
-        kinds = [(self.kinds[prefix], start) for prefix, start in starts]
+        kinds = [(self.kinds[prefix], start) for prefix, start in starts if prefix in self.kinds]
         found = [Match(kind, at) for kind, start in kinds for at in kind.source.beginning_with(start)]
         if exact := [match for match in found if match.place.id == text]:
             return exact[:1]

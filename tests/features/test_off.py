@@ -19,6 +19,7 @@ from multi_agent_mcp.features import Feature, Features
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.server.tools import TOOLS, tools_of
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.api import endpoints_of
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
@@ -208,6 +209,20 @@ def test_what_is_open_keeps_a_feature_on(
     (finding,) = [one for one in opened.doctor(probe=lambda _: None).examine() if one.check == "features"]
     assert entity_id in finding.finding
     assert run(opened, "unread")[0] == 0
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_an_id_of_any_kind_is_looked_up_without_it(without: Without, worker_a: Agent, name: str) -> None:
+    services = without(name)
+    sent = services.messages.send(services.agents.owner(), Draft(content="hello", receiver_id=worker_a.id))
+    code, said = run(services, "trace", sent.message_id)
+    assert (code, "stored" in said) == (0, True), said
+    for command in (["trace"], ["answer"], ["show"], ["task", "show"], ["log"], ["conversations"]):
+        for one in (f"{kind.prefix}_1a2b3c4d" for feature in OURS for kind in feature.kinds if kind.prefix):
+            code, said = run(services, *command, one)
+            assert (code, "Traceback" in said, said.startswith("multi-agent-mcp: ")) == (1, False, True), said
+    prefixes = [kind.prefix for feature in OURS for kind in feature.kinds if kind.prefix and kind.name]
+    assert services.lookup.full_id("1a2b3c4d", *prefixes) == "1a2b3c4d"
 
 
 def test_options_and_commands_below_others_go_with_their_feature(without: Without) -> None:
