@@ -167,7 +167,7 @@ TASKS = Feature(
     tools=(".server.tools.tasks:TOOLS",),
     commands={
         "task": Command(
-            "Every day", ".cli.tasks:task", "Tasks: add, list, show, diff, move, assign, approve, reject, verify."
+            "Every day", ".cli.tasks:task", "Tasks: add, list, show, diff, status, assign, approve, reject, verify."
         ),
         "send-task": Command("Tasks", ".cli.tasks:send_task", "Give an agent a task by mail."),
         "interrupt": Command("Tasks", ".cli.tasks:interrupt", "Stop an agent at its next tool call."),

@@ -63,6 +63,14 @@ def test_what_a_record_takes_from_others_is_there(feature: Feature) -> None:
         assert set(names) <= {parameter.name for parameter in command.params} | set(below)
 
 
+def test_the_line_of_a_group_names_commands_that_it_has() -> None:
+    named = {name: command.help.partition(": ")[2] for name, command in ALL.each("commands")}
+    for name, words in named.items():
+        command = app.get_command(click.Context(app), name)
+        if words and isinstance(command, click.Group):
+            assert {word for word in words.rstrip(".").split(", ") if " " not in word} <= command.commands.keys(), name
+
+
 def test_each_notification_that_follows_from_something_does_so_by_one_rule() -> None:
     actions = [action for kind in ALL.each("kinds") if kind.follows for action in load(kind.follows)]
     assert len(set(actions)) == len(actions)
