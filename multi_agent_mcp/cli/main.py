@@ -18,7 +18,7 @@ import click
 from multi_agent_mcp import __version__
 from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.features import Features, load
+from multi_agent_mcp.features import Features, attempted, load
 from multi_agent_mcp.features.at_hand import features_at_hand
 from multi_agent_mcp.features.ours import ALL, MACHINERY, SECTIONS
 
@@ -57,7 +57,8 @@ class LazyGroup(click.Group):
         features = _features(ctx)
         name, *below = dict(features.each("former_commands")).get(cmd_name, cmd_name).split() or [cmd_name]
         where = next((commands[name][0] for commands in commands_of(features).values() if name in commands), None)
-        found = None if where is None else _reduced(load(where), name, features)
+        loaded = None if where is None else attempted(where, partial(load, where), None)
+        found = None if loaded is None else _reduced(loaded, name, features)
         for name in below:
             found = found.get_command(ctx, name) if isinstance(found, click.Group) else None
         return found

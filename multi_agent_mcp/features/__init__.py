@@ -137,7 +137,7 @@ def attempted(where: str, attempt: Callable[[], T], otherwise: T) -> T:
     is returned: it takes nothing from the others."""
     try:
         return attempt()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if where.startswith("."):
             raise
         import logging  # `--help` need not wait for it

@@ -66,7 +66,7 @@ def require_sound(given: Any) -> Features:
             for where in code_of(feature):
                 try:
                     load(where)
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     raise _broken(feature.name, error).refusal from error
     return features
 
@@ -91,7 +91,7 @@ def texts_of(features: Features, language: str) -> dict[str, str]:
             try:
                 texts = load(feature.texts)
                 found |= {str(key): str(text) for key, text in {**texts["en"], **texts.get(language, {})}.items()}
-            except Exception as error:  # noqa: BLE001 - a bug of another package
+            except (Exception, SystemExit) as error:  # a bug of another package
                 logger.warning("the texts of the feature %s cannot be used: %s", feature.name, error)
     return found
 
@@ -117,7 +117,7 @@ def _of_other_package(name: Any, others: list[Feature]) -> Feature:
     entry = _entry_point(name)
     try:
         feature = entry.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(name, error) from error
     if not isinstance(feature, Feature) or feature.name != name:
         raise Wrong(Reason("no_feature", name=name, where=entry.value))
@@ -134,7 +134,7 @@ def _entry_point(name: Any) -> Any:
     raise Wrong(Reason("unknown_feature", name=f"{name!s:.60}", allowed=", ".join(sorted(OPTIONAL))))
 
 
-def _broken(name: str, error: Exception) -> Wrong:
+def _broken(name: str, error: BaseException) -> Wrong:
     return Wrong(Reason("feature_broken", name=name, error=f"{type(error).__name__}: {error!s:.200}"))
 
 

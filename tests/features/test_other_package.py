@@ -28,6 +28,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "feature"
 BROKEN = {
     "broken": "broken:NOTHING",
     "noisy": "noisy:NOISY",
+    "quitter": "quitter:NOTHING",
+    "leaver": "leaver:LEAVER",
     "thief": "thief:THIEF",
 }
 MODULES = {
@@ -40,6 +42,14 @@ NOISY = Feature(
 )
 def fails(*_):
     raise ValueError("a bug")
+""",
+    "quitter": "raise SystemExit(3)",
+    "leaver": """
+from multi_agent_mcp.features import Command, Feature
+LEAVER = Feature(
+    name="leaver", tools=("quitter:TOOLS",), checks={"leaver": "quitter:check"}, texts="quitter:TEXTS",
+    commands={"bye": Command("Mail", "quitter:bye", "Leave.")},
+)
 """,
     "thief": """
 from multi_agent_mcp.features import Command, Feature
@@ -170,7 +180,13 @@ def test_a_damaged_file_of_it_is_a_finding_of_its_check(installed: Installed) ->
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("broken", "RuntimeError: no such thing"), ("thief", "send exists already"), ("noisy", "AttributeError")],
+    [
+        ("broken", "RuntimeError: no such thing"),
+        ("thief", "send exists already"),
+        ("noisy", "AttributeError"),
+        ("quitter", "SystemExit: 3"),
+        ("leaver", "SystemExit: 3"),
+    ],
 )
 def test_one_that_cannot_be_loaded_is_refused_by_init_and_up_and_named_by_the_others(
     installed: Installed, name: str, words: str
@@ -184,8 +200,16 @@ def test_one_that_cannot_be_loaded_is_refused_by_init_and_up_and_named_by_the_ot
     assert (ran.code, words in ran.stderr) == (1, True), ran
     ran = installed.run("send", "admin", "hello")
     assert ran.code == 0, ran
-    assert name == "noisy" or name in ran.stderr
+    assert name == "noisy" or name in ran.stderr or words in ran.stderr
     assert installed.run("decisions").code == 0
+    assert installed.run("doctor", "--json").json["findings"] is not None
+
+
+def test_a_command_that_cannot_be_loaded_is_named(installed: Installed) -> None:
+    settings = installed.session / "session.yaml"
+    settings.write_text(settings.read_text().replace("decisions:", "leaver: 'on'\n  decisions:"))
+    ran = installed.run("bye")
+    assert (ran.code, "quitter:bye of a feature failed: SystemExit: 3" in ran.stderr) == (2, True), ran
 
 
 @pytest.mark.anyio
