@@ -170,10 +170,7 @@ class Made:
         yield texts("init.done", path=self.path, count=len(self.agents), added=len(update.added))
         for name, keys in update.changed.items():
             yield texts("init.changed", name=name, keys=", ".join(keys))
-        for name, keys in update.kept.items():
-            if name in update.told_before:
-                continue
-            yield texts("init.kept" if name in self.agents else "init.settings_kept", name=name, keys=", ".join(keys))
+        yield from self._kept()
         if update.new_keys:
             yield texts("init.new_keys", names=", ".join(update.new_keys))
         if update.left_out:
@@ -182,6 +179,17 @@ class Made:
             yield texts("init.instructions", path=file)
         if self.first is not None or self.new_team or update.added:
             yield from self._next_steps({agent.command for agent in self.agents.values() if agent.command})
+
+    def _kept(self) -> Iterator[str]:
+        texts, update = self.texts, self.update
+        for name, keys in update.kept.items():
+            told = name in update.told_before
+            if name in self.agents and not told:
+                yield texts("init.kept", name=name, keys=", ".join(keys))
+            elif not told and (commented := [key for key in keys if key not in update.unnamed]):
+                yield texts("init.settings_kept", name=name, keys=", ".join(commented))
+        if update.unnamed:
+            yield texts("init.settings_unnamed", keys=", ".join(update.unnamed))
 
     def _next_steps(self, commands: Collection[str]) -> Iterator[str]:
         for program in hosts().values() if self.new_team else ():

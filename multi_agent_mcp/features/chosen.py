@@ -91,7 +91,7 @@ def texts_of(features: Features, language: str) -> dict[str, str]:
             try:
                 texts = load(feature.texts)
                 found |= {str(key): str(text) for key, text in {**texts["en"], **texts.get(language, {})}.items()}
-            except (Exception, SystemExit) as error:  # a bug of another package
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a bug of another package
                 logger.warning("the texts of the feature %s cannot be used: %s", feature.name, error)
     return found
 

@@ -241,6 +241,31 @@ def test_what_team_yaml_no_longer_names_is_kept_and_named(run: Run, session: Pat
     assert ask("init")["kept"] == {"worker-a": ["command", "host", "ladder"]}
 
 
+def test_a_setting_is_taken_back_by_an_empty_value_or_the_default(run: Run, session: Path, ask: Ask) -> None:
+    first = {"features": {"timeline": "off"}, "usage": "off", "limits": {"content_bytes": 1_000}, "resume": False}
+    back = {"features": {}, "usage": "on", "limits": {}, "resume": True}
+    team: dict[str, Any] = yaml.safe_load(TEAM)
+    Path("team.yaml").write_text(json.dumps(team | first), encoding="utf-8")
+    assert {*ask("init")["changed"]["session.yaml"]} == first.keys()
+    assert run("stats").exit_code == 2
+    Path("team.yaml").write_text(json.dumps(team | back), encoding="utf-8")
+    told = ask("init")
+    assert {*told["changed"]["session.yaml"]} == back.keys()
+    assert told["kept"] == {}
+    assert run("stats").exit_code == 0
+    assert (ask("init")["changed"], ask("init")["kept"]) == ({}, {})
+
+
+def test_a_setting_that_team_yaml_no_longer_names_is_kept_and_named(run: Run, session: Path, ask: Ask) -> None:
+    Path("team.yaml").write_text(f"{TEAM}features: {{timeline: off}}\nusage: off\n", encoding="utf-8")
+    ask("init")
+    Path("team.yaml").write_text(TEAM, encoding="utf-8")
+    told = ask("init")
+    assert (told["changed"], told["kept"]) == ({}, {"session.yaml": ["usage", "features"]})
+    assert "session.yaml: kept, although team.yaml does not name it: usage, features" in run("init").stdout
+    assert run("stats").exit_code == 2
+
+
 def test_after_a_second_session_the_next_command_names_it(run: Run, session: Path) -> None:
     other = TEAM.replace("demo", "other").replace("parent: owner", "parent: owner, command: cat")
     Path("team.yaml").write_text(other, encoding="utf-8")

@@ -85,6 +85,8 @@ class Team:
     features: Mapping[str, Any] = field(default_factory=dict)
     pool: bool = False
     at_most: int | str | None = None
+    named: Mapping[str, Any] = field(default_factory=dict)
+    """The settings that team.yaml names, as it does; an empty one or a default is not in `settings`."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -111,7 +113,7 @@ class Team:
         return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
 
 
-SETTINGS = frozenset({spec.name for spec in fields(Team)} - {"agents", "session", "repository"}).union(
+SETTINGS = frozenset({spec.name for spec in fields(Team)} - {"agents", "session", "repository", "named"}).union(
     config.REPOSITORY_KEYS
 )
 """The keys of team.yaml that become those of session.yaml."""
@@ -154,6 +156,7 @@ def _team(data: Any) -> Team:
         language,
         notify_command=config.parse_notify_command(data.get("notify_command")),
         repository={key: data[key] for key in config.REPOSITORY_KEYS if data.get(key) is not None},
+        named={key: value for key, value in data.items() if key in SETTINGS and value is not None},
         **settings,
     )
 
@@ -348,9 +351,9 @@ _TOLD = "kept_told"
 @dataclass(frozen=True)
 class TeamUpdate:
     """The result of a second `init`. `changed` and `kept` are the keys in which team.yaml differed, per agent (or
-    `session.yaml`); keys that it does not mention are kept. `left_out` are the agents that team.yaml does not name,
-    `new_keys` those that got a passkey because theirs was lost, `told_before` those whose `kept` an earlier `init` has
-    told."""
+    `session.yaml`); keys that it does not mention are kept, those of session.yaml also listed as `unnamed`. `left_out`
+    are the agents that team.yaml does not name, `new_keys` those that got a passkey because theirs was lost,
+    `told_before` those whose `kept` an earlier `init` has told."""
 
     added: list[str]
     changed: Mapping[str, list[str]]
@@ -358,10 +361,12 @@ class TeamUpdate:
     left_out: list[str]
     new_keys: list[str] = field(default_factory=list)
     told_before: list[str] = field(default_factory=list)
+    unnamed: list[str] = field(default_factory=list)
 
 
 def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpdate:
     """Updates a session from its team.yaml; for a new session it only registers the agents."""
+    unnamed = _unnamed(config.load_yaml(agents.workspace.settings_path), team)
     changed_settings, kept_settings = _update_settings(agents.workspace, team, language)
     new_keys = [agents.renew_key(agent_id).id for agent_id in agents.without_key()]
     before = dict(agents.all())
@@ -381,20 +386,21 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
             agents.registry.update(agent_id, **{_TOLD: keys})
     named = {agent.id for agent in team.agents}
     return TeamUpdate(
-        added,
-        _without_empty({"session.yaml": changed_settings, **changed}),
-        _without_empty({"session.yaml": kept_settings, **kept}),
-        [agent_id for agent_id in after if agent_id not in named],
-        new_keys,
-        told_before,
+        added=added,
+        changed=_without_empty({"session.yaml": changed_settings, **changed}),
+        kept=_without_empty({"session.yaml": [*kept_settings, *unnamed], **kept}),
+        left_out=[agent_id for agent_id in after if agent_id not in named],
+        new_keys=new_keys,
+        told_before=told_before,
+        unnamed=unnamed,
     )
 
 
 def features_after(agents: Agents, team: Team) -> Any:
     """What session.yaml says of `features` after an `init`."""
     settings = config.load_yaml(agents.workspace.settings_path)
-    keeps = _has_comments(agents.workspace) or not team.features
-    return settings.get("features") if keeps else team.settings["features"]
+    keeps = _has_comments(agents.workspace) or "features" not in team.named
+    return settings.get("features") if keeps else team.features
 
 
 def _has_comments(workspace: Workspace) -> bool:
@@ -405,8 +411,9 @@ def _has_comments(workspace: Workspace) -> bool:
 def _update_settings(workspace: Workspace, team: Team, language: str | None) -> tuple[list[str], list[str]]:
     """Updates session.yaml; returns the changed keys and the kept ones. Nothing is changed if the file has comments,
     which writing it would lose."""
-    wanted = {**team.settings, **({"language": language} if language else {})}
     settings = config.load_yaml(workspace.settings_path)
+    wanted = {**team.settings, **({"language": language} if language else {})}
+    wanted |= {key: said for key, said in team.named.items() if key in settings and key not in wanted}  # empty, default
     differing = {key: value for key, value in wanted.items() if settings.get(key) != value}
     if not differing:
         return [], []
@@ -415,6 +422,13 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
     text = yaml.safe_dump({**settings, **differing}, sort_keys=False, allow_unicode=True)
     workspace.files.replace(workspace.settings_path, text.encode())
     return list(differing), []
+
+
+def _unnamed(settings: Mapping[str, Any], team: Team) -> list[str]:
+    """What session.yaml sets and team.yaml does not name; each session has a language."""
+    return [
+        key for key in settings if key in SETTINGS - {"language", *team.named} and settings[key] not in (None, {}, [])
+    ]
 
 
 def _kept(wanted: Agent, after: Agent) -> list[str]:
