@@ -47,6 +47,8 @@ def diff(context: SessionContext, task_id: str, stat: bool, path: str | None) ->
         print_diff(text.decode(errors="replace") or texts("task.diff_nothing"))
     else:
         sys.stdout.buffer.write(text)
+        if not found.files:
+            print_error(texts("task.diff_nothing"))
     for line in _notes(found, is_cut, texts):
         print_error(line)
 
@@ -98,7 +100,7 @@ def _stat_lines(found: Difference, files: Sequence[ChangedFile], texts: Texts) -
         yield from column_table(texts, files, columns)
     total = {key: sum(getattr(file, key) or 0 for file in files) for key in ("added", "removed")}
     yield texts("task.diff_total", files=len(files), **total)
-    yield from _notes(found, False, texts)
+    yield from _notes(found, bool(found.cut), texts)
 
 
 def _path_words(found: Difference, file: ChangedFile, texts: Texts) -> str:
@@ -106,6 +108,7 @@ def _path_words(found: Difference, file: ChangedFile, texts: Texts) -> str:
 
     is_binary = file.added is None and not file.submodule
     marks = {"diff_protected": file.path in found.protected, "diff_submodule": file.submodule, "diff_binary": is_binary}
+    marks["diff_file_cut"] = file.path in found.cut
     said = ", ".join(texts(f"task.{key}") for key, holds in marks.items() if holds)
     path = " → ".join(map(shown_path, file.paths))
     return f"{path} ({said})" if said else path
@@ -118,4 +121,4 @@ def _notes(found: Difference, is_cut: bool, texts: Texts) -> Iterator[str]:
     if found.earlier:
         yield texts("task.diff_earlier", count=found.earlier)
     if is_cut and found.parts is not None:
-        yield texts("task.diff_cut", files=sum(not found.parts.get(file.path) for file in found.files))
+        yield texts("task.diff_cut", files=len(found.cut))

@@ -1,5 +1,6 @@
 """What differs between two states of a repository, as git-diff(1) says it, whatever the person's configuration makes of
-its output. No program of the repository's choice is run: no text conversion, no external diff, no filter."""
+its output. No program of the repository's choice is run: no text conversion, no external diff, no filter. It is asked
+in an empty repository that borrows the objects: no configuration and no attribute of anybody hides a change."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, cast
@@ -16,13 +18,15 @@ from typing import IO, cast
 from multi_agent_mcp.system.git import REPOSITORY, GitFailed, fixed_environment, git, git_call, without_filters
 
 _SETTINGS = (
-    *("-c", "diff.suppressBlankEmpty=false", "-c", "diff.orderFile=/dev/null", "-c", "core.bigFileThreshold=8m"),
+    *("-c", "core.attributesFile=/dev/null", "-c", "core.bigFileThreshold=8m"),
     "--literal-pathspecs",
 )
 _DIFF = (
     *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--find-renames", "--unified=3"),
     *("--inter-hunk-context=0", "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=dirty"),
 )
+_NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
+_PART = b"diff --git "
 _BLOCK = 1 << 16
 TYPE_CHANGED = "T"
 """The status of a file that became a link, a submodule, or the other way round: its text has two parts."""
@@ -48,47 +52,96 @@ class ChangedFile:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two states to compare: two commits of the repository at `tree`, or without `second` a commit and the files there,
-    as an `index` knows them."""
+    """Two states to compare: commits, or trees, of the repository at `tree`, with further `objects` in a directory."""
 
     tree: Path
     first: str
-    second: str | None = None
-    index: str | None = None
-    options: tuple[str, ...] = ()
+    second: str
+    objects: str | None = None
 
     def files(self, paths: Sequence[str] = ()) -> list[ChangedFile]:
         """The files that differ, in git's order. Raises `GitFailed`."""
-        output, _ = self._read(self._call("--raw", "--numstat", "-z", paths=paths), None)
+        with self._running("--raw", "--numstat", "-z", paths=paths) as stream:
+            output = stream.read()
         return list(_parsed(output.decode(errors="surrogateescape").split("\0")))
 
     def text(self, paths: Sequence[str] = (), most: int | None = None) -> tuple[bytes, bool]:
         """The unified text, of these files or all, as git wrote it; cut off behind the last whole line after so many
         bytes, and whether it was. Raises `GitFailed`."""
-        return self._read(self._call(paths=paths), most)
+        with self._running(paths=paths) as stream:
+            return _up_to(stream, most)
 
-    def _read(self, call: Sequence[str], most: int | None) -> tuple[bytes, bool]:
-        variables = {} if self.index is None else {"GIT_INDEX_FILE": self.index}
-        try:
-            with subprocess.Popen(
-                git_call(self.tree, call),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=fixed_environment(**variables),
-            ) as running:
-                output, is_cut = _up_to(cast("IO[bytes]", running.stdout), most)
+    def shared_out(self, paths: Sequence[str], most: int) -> tuple[list[bytes], list[int]]:
+        """The texts of the files, in git's order, in so many bytes altogether, and how long each of them is: short ones
+        whole, the others cut off at a line, each at the same length. Raises `GitFailed`."""
+        sizes = [size for _, size in self._parts(paths, 0)]
+        room, share = most, most
+        for left, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
+            share = room // left
+            if size > share:
+                break
+            room -= size
+        kept = self._parts(paths, share)
+        return [text if len(text) == size or b"\n@@ " in text else b"" for text, size in kept], sizes
+
+    def _parts(self, paths: Sequence[str], share: int) -> list[tuple[bytes, int]]:
+        files, parts = self.files(paths), list[tuple[bytearray, int]]()
+        with self._running(paths=paths) as stream:
+            for line in stream:
+                if line.startswith(_PART):
+                    parts.append((bytearray(), 0))
+                text, size = parts.pop()
+                if size + len(line) <= share:
+                    text += line
+                parts.append((text, size + len(line)))
+        each, found = iter(parts), list[tuple[bytes, int]]()
+        for file in files:
+            text, size = next(each, (bytearray(), 0))
+            if file.status == TYPE_CHANGED:
+                more, further = next(each, (bytearray(), 0))
+                text, size = text + more[: max(0, share - len(text))], size + further
+            found.append((bytes(text), size))
+        return found
+
+    @contextmanager
+    def _running(self, *how: str, paths: Sequence[str]) -> Iterator[IO[bytes]]:
+        """The output of git-diff(1), of which no more is read than wanted."""
+        with TemporaryDirectory(prefix="multi-agent-mcp-") as place:
+            names, *known = _objects_of(self.tree)
+            _make_empty(Path(place), names, *known, *([self.objects] if self.objects else []))
+            call = git_call(place, (*_SETTINGS, *_DIFF, *how, self.first, self.second, "--", *paths))
+            environment = fixed_environment(GIT_DIR=place, **_NO_SETTINGS)
+            try:
+                running = subprocess.Popen(
+                    call, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+                )
+            except OSError as error:
+                raise GitFailed("diff", None, str(error)) from error
+            with running:
+                stream = cast("IO[bytes]", running.stdout)
+                yield stream
+                is_cut = stream.read(1) != b""
                 if is_cut:
                     running.kill()
-        except OSError as error:
-            raise GitFailed("diff", None, str(error)) from error
         if running.returncode and not is_cut:
             raise GitFailed("diff", running.returncode, "")
-        return output, is_cut
 
-    def _call(self, *how: str, paths: Sequence[str]) -> tuple[str, ...]:
-        commits = (self.first,) if self.second is None else (self.first, self.second)
-        return (*self.options, *_SETTINGS, *_DIFF, *how, *commits, "--", *paths)
+
+def _objects_of(tree: Path) -> tuple[str, str]:
+    """The hash by which a repository's objects are named, and their directory. Raises `GitFailed`."""
+    names, place = git(tree, "rev-parse", "--show-object-format", "--git-path", "objects").split("\n", 1)
+    return names, str(Path(tree, place).resolve())
+
+
+def _make_empty(place: Path, names: str, *objects: str) -> None:
+    """Makes a bare repository without anything of its own, with the objects of others, named by this hash."""
+    for name in ("objects/info", "refs"):
+        (place / name).mkdir(parents=True)
+    (place / "objects/info/alternates").write_text("".join(f"{one}\n" for one in objects))
+    extension = "" if names == "sha1" else f"[extensions]\n\tobjectFormat = {names}\n"
+    version = 1 if extension else 0
+    (place / "config").write_text(f"[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{extension}")
+    (place / "HEAD").write_text("ref: refs/heads/none\n")
 
 
 @contextmanager
@@ -96,16 +149,17 @@ def with_files(tree: Path, commit: str, paths: Sequence[str]) -> Iterator[Compar
     """The comparison of a commit with these files as they are, also those that git does not know. Raises `GitFailed`,
     `OSError`."""
     with TemporaryDirectory(prefix="multi-agent-mcp-") as place:
-        index = f"{place}/index"
-        git(tree, "read-tree", commit, GIT_INDEX_FILE=index)
-        known = set(git(tree, "ls-files", "-z", GIT_INDEX_FILE=index).split("\0"))
-        options = tuple(without_filters(tree))
-        fresh = [path for path in paths if path not in known and os.path.lexists(tree / path)]
-        if fresh:
-            named = "".join(f"{path}\0" for path in fresh)
-            add = ("add", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
-            git(tree, *options, "--literal-pathspecs", *add, text=named, GIT_INDEX_FILE=index)
-        yield Comparison(tree, commit, index=index, options=options)
+        own = Path(place, "own")
+        _make_empty(own, *_objects_of(tree))
+        objects = str(own / "objects")
+        here = partial(git, tree, GIT_INDEX_FILE=f"{place}/index", GIT_OBJECT_DIRECTORY=objects)
+        here("read-tree", commit)
+        known = set(here("ls-files", "-z").split("\0"))
+        named = "".join(f"{path}\0" for path in paths if path in known or os.path.lexists(tree / path))
+        if named:
+            options = ("-c", "core.safecrlf=false", *without_filters(tree), "--literal-pathspecs")
+            here(*options, "add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul", text=named)
+        yield Comparison(tree, commit, here("write-tree"), objects)
 
 
 def sections(text: bytes, files: Sequence[ChangedFile]) -> list[bytes]:

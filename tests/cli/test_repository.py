@@ -63,6 +63,7 @@ def test_a_diff_is_bytes_in_a_pipe_and_a_rejection_names_its_lines(ask: Ask, run
     task_id = ask("task", "add", "Build", "--assignee", "worker-a", "--done-when", "review")["task_id"]
     assert run("task", "diff", task_id).stderr.startswith("multi-agent-mcp: invalid_arguments: What task")
     run("task", "status", task_id, "in_progress", "--as", "worker-a")
+    assert run("task", "diff", task_id).stderr.startswith("multi-agent-mcp: it changes nothing\n")
     (place / "a.txt").write_bytes(b"\x1b[31mred\xff\r\n")
     (place / "new.txt").write_text("new\n")
     git("add", "-A", at=place)

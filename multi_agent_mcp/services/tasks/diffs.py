@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ class Difference:
     """What a task changes. `commit` is the delivered one, None in a shared directory; `at` when it was reported. Before
     that, `at` is None and it is what the worktree is at now, without what is `uncommitted`. `files` are in the order of
     a review: those in `protected` first. So many commits are `earlier` than the task. `comparison` tells their text, or
-    `parts` hold it."""
+    `parts` hold it, that of those in `cut` not to its end."""
 
     task_id: str
     base: str
@@ -53,6 +54,7 @@ class Difference:
     earlier: int = 0
     comparison: Comparison | None = None
     parts: Mapping[str, bytes] | None = None
+    cut: frozenset[str] = frozenset()
 
     def as_answer(self) -> dict[str, Any]:
         """Its facts as JSON values, without the text."""
@@ -94,10 +96,12 @@ class Difference:
             parts = dict(zip((file.path for file in ordered), sections(text, ordered), strict=True))
         else:
             parts = dict(self.parts or {})
+        if files is not None and self.parts is not None and not any(parts.get(file.path) for file in files):
+            raise InvalidArguments("diff_not_kept", task_id=self.task_id, path=shown_name(files[0].path)[:200])
         text = b"".join(parts.get(file.path, b"") for file in wanted)
         if most is not None and len(text) > most:
             return text[: text.rfind(b"\n", 0, most) + 1], True
-        return text, any(not parts.get(file.path) for file in wanted)
+        return text, any(file.path in self.cut for file in wanted)
 
 
 def ordered(files: Iterable[ChangedFile], patterns: Sequence[str]) -> tuple[tuple[ChangedFile, ...], frozenset[str]]:
@@ -220,9 +224,11 @@ class Diffs(Service):
         base = commit_at(tree, format_time(task.started_at or task.created_at)) or head_of(tree)
         with with_files(tree, base, paths) as comparison:
             files = comparison.files(paths)
-            text, _ = comparison.text(paths, KEPT_BYTES)
-        facts = {"at": format_time(self.clock()), "base": base, "files": [asdict(file) for file in files]}
-        self.workspace.files.replace(self._path(task.id), json.dumps(facts).encode() + b"\n" + text)
+            texts, sizes = comparison.shared_out(paths, KEPT_BYTES)
+        facts: dict[str, Any] = {"at": format_time(self.clock()), "base": base}
+        facts |= {"files": [asdict(file) for file in files]}
+        facts |= {"kept": [len(text) for text in texts], "sizes": sizes}
+        self.workspace.files.replace(self._path(task.id), json.dumps(facts).encode() + b"\n" + b"".join(texts))
 
     def _kept(self, task: Task) -> Difference:
         data = self.workspace.files.read(self._path(task.id))
@@ -231,11 +237,15 @@ class Diffs(Service):
             facts = json.loads(head)
             files = [ChangedFile(**file) for file in facts["files"]]
             base, at = str(facts["base"]), str(facts["at"])
+            stops = list(accumulate(facts["kept"], initial=0))
+            parts = {file.path: text[start:end] for file, (start, end) in zip(files, pairwise(stops), strict=True)}
+            cut = frozenset(
+                file.path for file, size in zip(files, facts["sizes"], strict=True) if size > len(parts[file.path])
+            )
         except (ValueError, TypeError, LookupError):  # there is none, or it was written by hand
             raise InvalidArguments("nothing_to_show", task_id=task.id, status=task.status) from None
-        parts = dict(zip((file.path for file in files), sections(text, files), strict=True))
         in_order, protected = ordered(files, self._protected)
-        return Difference(task.id, base, None, at, in_order, protected, parts=parts)
+        return Difference(task.id, base, None, at, in_order, protected, parts=parts, cut=cut)
 
     def _require_here(self, task: Task) -> None:
         """Raises `InvalidArguments` if what the task changes is on another machine."""

@@ -13,6 +13,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.repository.worktrees import Worktree
 from multi_agent_mcp.services.doctor.tree import Pruning
+from multi_agent_mcp.services.tasks import diffs
 from multi_agent_mcp.services.tasks.diffs import KEPT_BYTES, Difference
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.wiring import Services
@@ -242,14 +243,56 @@ def test_in_a_shared_directory_it_is_what_the_agent_edited_as_it_was_at_the_repo
     assert words(found) != found.text(found.of("fresh.txt"))[0].decode()
 
 
+HIDING = "* -diff\n"
+
+
+def test_no_attribute_anywhere_hides_a_change(
+    services: Services, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shared: Task
+) -> None:
+    config = tmp_path / "config"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
+    named = tmp_path / "named"
+    places = (named, config / "git/attributes", project / ".gitattributes", project / ".git/info/attributes")
+    for path in places:
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(HIDING)
+    git(project, "config", "core.attributesFile", str(named))
+    Seat(services, "worker-a").call("report_completed", result="success", summary="done", task_id=shared.id)
+    found = of(services, shared)
+    assert "+two" in found.text(found.of("a.txt"))[0].decode()
+    git(project, "checkout", "-q", "a.txt")
+    place = Path(made(services).path)
+    task = running(services, "in a worktree")
+    (place / "a.txt").write_text("three\n")
+    commit(place)
+    assert "+three" in words(of(services, task))
+
+
+def test_of_so_many_files_that_nothing_is_kept_of_one_that_is_said(
+    services: Services, project: Path, shared: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diffs, "KEPT_BYTES", 300)
+    (project / "a.txt").write_text("line\n" * 600)
+    Seat(services, "worker-a").call("report_completed", result="success", summary="done", task_id=shared.id)
+    found = of(services, shared)
+    nothing = [file for file in found.files if not (found.parts or {})[file.path]]
+    assert nothing
+    assert {file.path for file in nothing} <= found.cut
+    with pytest.raises(InvalidArguments, match="diff_not_kept"):
+        found.text(nothing[:1])
+
+
 def test_what_was_kept_is_bounded_and_goes_with_the_receipts(services: Services, project: Path, shared: Task) -> None:
-    (project / "a.txt").write_text("line\n" * 600_000)
+    (project / "a.txt").write_text("line\n" * 600_000)  # before the others in the order of names
     Seat(services, "worker-a").call("report_completed", result="success", summary="done", task_id=shared.id)
     kept = services.path / "receipts" / shared.id / "reported.diff"
     assert kept.stat().st_size < KEPT_BYTES + 10_000
     found = of(services, shared)
     assert found.text()[1]
     assert [file.added for file in found.of("a.txt")] == [600_000]
+    assert found.cut == {"a.txt"}
+    assert "+fresh" in found.text(found.of("fresh.txt"))[0].decode()
+    assert len(found.text(found.of("a.txt"))[0]) > KEPT_BYTES // 2
     assert "reported.diff" not in str(services.diagnosis.findings())  # doctor takes it for what it is
     pruning = Pruning(services.session)
 
