@@ -8,7 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import find_session, is_without_settings, read_environment, read_settings, session_names
+from multi_agent_mcp.config import (
+    find_session,
+    is_without_settings,
+    read_environment,
+    read_settings,
+    readable_settings,
+    session_names,
+)
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Refusal
@@ -106,9 +113,11 @@ def open_session(
     clock: Callable[[], datetime] = times.now,
     notifier: Channel | None = None,
     authority: Authority | None = None,
+    in_any_case: bool = False,
 ) -> Services:
     """Opens an existing session; None means the only one below the root. Raises `UntrustedSession`, `InvalidId`,
-    `NoSuchSession` if `init` was never run, and as `read_settings`."""
+    `NoSuchSession` if `init` was never run, and as `read_settings`, unless it is to be opened `in_any_case`: with what
+    can be read of session.yaml, and the refusal among what is wrong (`Session.wrong_features`)."""
     if read_environment().check_locks:
         ORDER_CHECK.abort_on_violations()
     require_entered(root)
@@ -119,15 +128,22 @@ def open_session(
     require_entered(root, root / name)
     require_own(root, root / "hosts", root / name)
     workspace = Workspace(root, name, authority or _authority(root / name))
-    if name not in session_names(root):  # by its exact name, even on file systems that ignore case
+    is_left = in_any_case and is_without_settings(workspace.path)
+    if not is_left and name not in session_names(root):  # by its exact name, even on file systems that ignore case
         raise NoSuchSession(
             "no_settings" if is_without_settings(workspace.path) else None, session=name, root=root.name
         )
     upgrade(workspace)
-    settings = read_settings(workspace.settings_path, language)
+    unread: list[Refusal] = []
+    try:
+        settings = read_settings(workspace.settings_path, language)
+    except (InvalidArguments, NoSuchSession) as refusal:
+        if not in_any_case:
+            raise
+        settings, unread = readable_settings(workspace.settings_path), [refusal]
     features, wrong = chosen(settings.features, settings.switched)
     texts = Texts(settings.language, texts_of(features, settings.language)) | catalogue(settings.language)
-    return Services(Session(workspace, settings, texts, clock, features, wrong), notifier)
+    return Services(Session(workspace, settings, texts, clock, features, (*unread, *wrong)), notifier)
 
 
 def require_features(services: Services, wanted: Any) -> None:

@@ -65,6 +65,7 @@ def add(
 
     Example: `multi-agent-mcp agent add worker-c --role worker --parent admin`
     """
+    context.services.approvals.require_person()
     place = _pane_fields(pane, socket)
     if parent is not None:
         context.services.agents.get(parent)
@@ -114,6 +115,7 @@ def set_agent(
         raise InvalidArguments("nothing_to_set")
     changed |= _pane_fields(_pane_here() if here else pane, socket)
     agents = context.services.agents
+    context.services.approvals.require_person(but=None if command or host else agent_id)
     started = host_alone(command) if command and host is None else None
     if started is not None and agents.get(agent_id).declared_host not in (None, started.name):
         changed["host"] = started.name  # else it would be started with the options of the other one
@@ -162,6 +164,7 @@ def remove(context: SessionContext, agent_id: str, *, hand_over: bool) -> None:
     Example: `multi-agent-mcp agent remove worker-a --hand-over`
     """
     services, texts = context.services, context.texts
+    services.approvals.require_person()
     agent = services.agents.require_removable(agent_id)
     handed = services.task_changes.hand_over(agent.id, services.agents.owner()) if hand_over else []
     lines = [texts("agent.handed_over", task_id=task.id, agent_id=task.assignee_id) for task in handed]
@@ -273,6 +276,7 @@ def move(context: SessionContext, agent_id: str, machine: str) -> None:
     Example: `multi-agent-mcp agent move worker-a --to mac`
     """
     agents = context.services.agents
+    context.services.approvals.require_person()
     if machine not in context.services.machines.states():
         raise InvalidArguments("no_such_machine", name=machine)
     if context.services.sessions.alive(agent_id):

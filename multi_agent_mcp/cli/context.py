@@ -150,6 +150,14 @@ class SessionContext:
         self.services.agents.require_here(agent)
         return agent
 
+    @property
+    def person(self) -> Agent:
+        """The acting agent, of a command that decides over agents: raises `Unauthorized` also in the hands of an agent,
+        unless it acts as itself."""
+        me = self.me
+        self.services.approvals.require_person(but=me.id)
+        return me
+
     def agent(self, agent_id: str | None) -> Agent:
         """Returns the agent with this id, or for None the acting one; raises as `Agents.get` and `Agents.owner`."""
         agents = self.services.agents
@@ -171,9 +179,12 @@ class SessionContext:
         refuse(InvalidArguments(key, **values), self.texts, as_json=self.as_json, code=WRONG_USE)
 
 
-def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Command], Command]:
+def session_command(
+    *, acting: bool = False, json: bool = True, in_any_case: bool = False
+) -> Callable[[Command], Command]:
     """Decorates a command that works on a session: adds the options `--root` and `--session` (with `acting` also
-    `--as`, with `json` also `--json`), opens the session and passes it as the first argument."""
+    `--as`, with `json` also `--json`), opens the session, `in_any_case` as `open_session`, and passes it as the first
+    argument."""
     added = [ROOT, SESSION, *([AS] if acting else []), *([JSON] if json else [])]
 
     def decorate(function: Command) -> Command:
@@ -183,7 +194,7 @@ def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Com
         ) -> None:
             if click.get_current_context().invoked_subcommand is not None:
                 return  # a group that does something by itself (`doctor`), and a command below it was given
-            with open_context(root, session, acting, as_json=as_json) as context:
+            with open_context(root, session, acting, as_json=as_json, in_any_case=in_any_case) as context:
                 for parameter in click.get_current_context().command.params:
                     if isinstance(parameter.type, Id) and parameter.name is not None:
                         given[parameter.name] = parameter.type.completed(context, given[parameter.name])
@@ -196,7 +207,12 @@ def session_command(*, acting: bool = False, json: bool = True) -> Callable[[Com
 
 @contextmanager
 def open_context(
-    root: str | None, session: str | None, acting: str | None = None, *, as_json: bool = False
+    root: str | None,
+    session: str | None,
+    acting: str | None = None,
+    *,
+    as_json: bool = False,
+    in_any_case: bool = False,
 ) -> Iterator[SessionContext]:
     """Opens the session for one command; a refusal inside becomes one sentence and exit code 1."""
     from multi_agent_mcp.bootstrap import open_session  # `--help` need not wait for all services
@@ -210,7 +226,8 @@ def open_context(
             environment = read_environment()
             given = root or environment.root
             where = find_root(given, working_directory() if given else Path.cwd())  # a removed one holds no session
-            services = open_session(where, environment.session if session is None else session)
+            named = environment.session if session is None else session
+            services = open_session(where, named, in_any_case=in_any_case)
             services.agents.publish_keys()
             services.operations.finish()
         for wrong in services.session.wrong_features:

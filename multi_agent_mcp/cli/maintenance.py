@@ -33,7 +33,7 @@ from multi_agent_mcp.cli.rendering import (
     subjects_words,
     titled_table,
 )
-from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ LONGEST_AGE_DAYS = 365_000.0
 @click.group(invoke_without_command=True, subcommand_metavar="[trust PATH]")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired; nothing readable is lost.")
 @click.option("--verify", is_flag=True, help="Check the signature of every message and the history of every task, too.")
-@session_command()
+@session_command(in_any_case=True)
 def doctor(context: SessionContext, repair: bool, verify: bool) -> None:
     """Report what is wrong with a session, and how to repair it; explain who can be rung, and how.
 
@@ -190,11 +190,27 @@ def trust(path: str, as_json: bool) -> None:
     try:
         if not path:
             raise InvalidArguments("trust_no_root", path="''")
+        _require_person()
         owner, noted = trust_path(Path(path))
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
     facts = {"path": str(Path(path).absolute()), "owner": owner, "file": str(noted)}
     print_answer(facts, [texts("trust.done", **facts)], as_json=as_json)
+
+
+def _require_person() -> None:
+    """Raises `Unauthorized` in an agent's hands, as far as its session is known here and can be entered."""
+    from multi_agent_mcp.bootstrap import open_session
+    from multi_agent_mcp.config import find_root, read_environment, working_directory
+
+    given = read_environment()
+    try:
+        services = open_session(find_root(given.root, working_directory()), given.session, in_any_case=True)
+    except Refusal:
+        if given.agent is not None:
+            raise Unauthorized("only_people_approve", agent_id=given.agent) from None
+    else:
+        services.approvals.require_person()
 
 
 @click.command()

@@ -69,7 +69,7 @@ def reject(
     Example: `multi-agent-mcp task reject tsk_1a2b "src/app.py:12: This leaks the handle."`
     """
     words = reason_with(remarks, reason)
-    task = context.services.deliveries.decide(context.me, task_id, approve=False, reason=words, state=state)
+    task = context.services.deliveries.decide(context.person, task_id, approve=False, reason=words, state=state)
     answer = {"task_id": task.id, "approval_status": "rejected", "status": task.status, "reason": words}
     context.answer(answer, [f"{task.id}: {task.status if task.assignee_id else 'rejected'}"])
 

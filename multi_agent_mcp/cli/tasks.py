@@ -260,7 +260,7 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
         raise InvalidArguments("force_only_done")
     deliveries = context.services.deliveries
     if force:
-        task, previous = deliveries.overrule(context.me, task_id, reason)
+        task, previous = deliveries.overrule(context.person, task_id, reason)
     else:
         task, previous = deliveries.set_status(context.me, task_id, status, reason)
     answer: dict[str, Any] = {
@@ -337,7 +337,7 @@ def approve(context: SessionContext, task_id: str, reject: bool, reason: str | N
     Example: `multi-agent-mcp task approve tsk_1a2b`
     """
     was_reviewed = context.services.task_changes.get(task_id).status == "review"
-    task = context.services.deliveries.decide(context.me, task_id, approve=not reject, reason=reason, state=state)
+    task = context.services.deliveries.decide(context.person, task_id, approve=not reject, reason=reason, state=state)
     decided = "rejected" if reject else "approved"
     answer = {"task_id": task.id, "approval_status": decided, "status": task.status}
     context.answer(answer, [f"{task.id}: {task.status if was_reviewed else decided}"])

@@ -117,19 +117,24 @@ class Approvals(Service):
             with suppress(Unauthorized, InvalidArguments):
                 self.approve()
 
-    def require_person(self) -> None:
-        """Raises `Unauthorized` if this process acts for an agent: its host started it, or it was told who it is."""
-        acting = self.agents.known().get(read_environment().agent or "")
+    def require_person(self, but: str | None = None) -> None:
+        """Raises `Unauthorized` if this process acts for an agent, `but` not for the one that may do this itself."""
+        if (agent := self._in_hands_of()) is not None and agent.id != but:
+            raise Unauthorized("only_people_approve", agent_id=agent.id)
+
+    def _in_hands_of(self) -> Agent | None:
+        """The agent for which this process acts: its host started it, or it was told who it is."""
+        known = self.agents.known()
+        acting = known.get(read_environment().agent or "")
         if acting is not None and acting.type != "human":
-            raise Unauthorized("only_people_approve", agent_id=acting.id)
+            return acting
         for session in self.workspace.sessions.open():
-            agent = self.agents.known().get(session.agent_id)
+            agent = known.get(session.agent_id)
             hosts = {pid for pid in (session.pid, host_of(session.pid)) if pid > 1}
             if agent is not None and agent.type != "human" and hosts and is_below(os.getpid(), hosts):
-                raise Unauthorized("only_people_approve", agent_id=agent.id)
-        for agent in self.agents.all().values():
-            if agent.type != "human" and agent.pane_pid and is_below(os.getpid(), {agent.pane_pid}):
-                raise Unauthorized("only_people_approve", agent_id=agent.id)
+                return agent
+        panes = (agent for agent in self.agents.all().values() if agent.type != "human" and agent.pane_pid)
+        return next((agent for agent in panes if is_below(os.getpid(), {agent.pane_pid or 0})), None)
 
     def _person(self) -> Agent | None:
         """Whose key signs on this machine: a person's who is an owner, else another person's, else an owner's."""
