@@ -17,7 +17,7 @@ import yaml
 
 from multi_agent_mcp.environment import ENVIRON, PASSKEY, needs_module_path
 from multi_agent_mcp.environment import PREFIX as ENV
-from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Reason
+from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Reason, Refusal
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 from multi_agent_mcp.trace import current, variables
 
@@ -325,8 +325,8 @@ def no_session(root: Path) -> NoSuchSession:
 
 
 def is_without_settings(path: Path) -> bool:
-    """Whether this is the directory of a session whose session.yaml is gone."""
-    return (path / "agents.json").is_file() and not (path / "session.yaml").exists()
+    """Whether this is the directory of a session whose session.yaml is gone, or is no file."""
+    return (path / "agents.json").is_file() and not (path / "session.yaml").is_file()
 
 
 PRICE_MAX = 1e12
@@ -443,6 +443,22 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
     return replace(settings_of(data), language=chosen, notify_command=_notify_command(data))
+
+
+def readable_settings(path: Path) -> Settings:
+    """What can be read of `session.yaml`: a key that cannot has its default, and so has every key of a file that cannot
+    be read at all. Never raises."""
+    with suppress(Refusal):
+        return read_settings(path)
+    data: Any = None
+    sound: dict[str, Any] = {}
+    with suppress(OSError, *NOT_YAML):
+        data = None if path.is_symlink() else load_yaml(path)
+    for key in data if isinstance(data, dict) else ():
+        with suppress(Refusal, *NOT_YAML):
+            settings_of({key: data[key]})
+            sound[key] = data[key]
+    return settings_of(sound)
 
 
 def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:

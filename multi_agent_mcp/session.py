@@ -15,7 +15,7 @@ from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
-    from multi_agent_mcp.errors import InvalidArguments
+    from multi_agent_mcp.errors import Refusal
     from multi_agent_mcp.features import Features
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -30,8 +30,8 @@ class Session:
     texts: Texts
     clock: Callable[[], datetime]
     features: Features = ALL
-    wrong_features: tuple[InvalidArguments, ...] = ()
-    """What is wrong with `features:` in session.yaml."""
+    wrong_features: tuple[Refusal, ...] = ()
+    """What is wrong with `features:` in session.yaml, or with all of it (`open_session`)."""
 
     @property
     def name(self) -> str:

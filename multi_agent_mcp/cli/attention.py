@@ -244,7 +244,7 @@ KIND_STYLES = {
 
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="One line for each item, also where many say the same.")
-@session_command(acting=True)
+@session_command(acting=True, in_any_case=True)
 def attention(context: SessionContext, everything: bool) -> None:
     """List everything that waits for you, the worst first, each with what helps: questions in panes, stuck agents,
     requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds.

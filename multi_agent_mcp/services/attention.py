@@ -13,7 +13,7 @@ from math import inf
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from multi_agent_mcp.config import read_settings
+from multi_agent_mcp.config import readable_settings
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.question import asking_order
@@ -357,7 +357,7 @@ class Attention(Service):
     def checks_changed(self, _person: Agent) -> Iterator[Item]:
         """The checks, or what else decides, are others than a person has approved."""
         with suppress(Refusal):
-            settings = read_settings(self.workspace.settings_path)
+            settings = readable_settings(self.workspace.settings_path)
             approval = self.contributions.ask("approval")
             decides = settings.checks or settings.protected or settings.roles
             if approval.state == "changed" or (decides and approval.state == "missing"):

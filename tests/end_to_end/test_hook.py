@@ -175,6 +175,30 @@ def test_whatever_is_wrong_is_one_line_and_never_breaks_the_host(
     assert re.fullmatch(r"multi-agent-mcp: hook: .+\n", done.stderr)
 
 
+@pytest.mark.parametrize(
+    "spoilt", ["protected: {a: b}\n", "language: fr\n", "guard: true\nguard: true\n", "roles: [\n", None]
+)
+def test_a_session_yaml_that_cannot_be_read_switches_no_interrupt_and_no_rule_off(
+    team: Team, spoilt: str | None
+) -> None:
+    services = team.services
+    settings = services.workspace.settings_path
+    with settings.open("a") as file:
+        file.write("roles: {worker: {commands: {deny: [curl]}}}\n")
+    services.approvals.approve()
+    if spoilt is None:
+        settings.unlink()
+    else:
+        settings.write_text(settings.read_text().replace("roles:", "other:") + spoilt)
+    denied = json.loads(ran(team, "PreToolUse", tool_input={"command": "curl x"}).stdout)
+    assert "curl" in denied["hookSpecificOutput"]["permissionDecisionReason"]
+    services.interrupts.pause("worker-a", None)
+    done = ran(team, "PreToolUse", tool_input={"command": "ls"})
+    assert done.code == 0
+    assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert re.fullmatch(r"multi-agent-mcp: hook: .+\n", done.stderr)
+
+
 def test_what_hook_remembers_may_be_deleted_or_spoilt(team: Team) -> None:
     team.send("worker-a")
     assert told(team, "PostToolUse") is not None

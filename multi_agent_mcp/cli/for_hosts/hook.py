@@ -186,7 +186,8 @@ def _opened(options: dict[str, str]) -> tuple[Services, str]:
 
     require_choice("purpose", options.get("purpose", "task"), PURPOSES)
     root = find_root(options.get("root"), working_directory())
-    return open_session(root, options.get("session")), agent_id(options.get("agent"))
+    services = open_session(root, options.get("session"), in_any_case=True)  # an interrupt must be told
+    return services, agent_id(options.get("agent"))
 
 
 USAGE = """\

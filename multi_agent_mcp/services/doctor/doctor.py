@@ -208,10 +208,11 @@ def checks(context: CheckContext) -> Iterator[Finding]:
 
 
 def features(context: CheckContext) -> Iterator[Finding]:
-    """What is wrong with `features:`, and features that are off although something of them is open: switched off by a
-    person in session.yaml, as `init` refuses that."""
+    """A session.yaml that cannot be read, what is wrong with `features:`, and features that are off although something
+    of them is open: switched off by a person in session.yaml, as `init` refuses that."""
     for refusal in context.session.wrong_features:
-        yield context.found("features", PROBLEM, "session.yaml", "bad_features", reason=context.texts.sentence(refusal))
+        kind = "bad_features" if refusal.key == "error.bad_features" else "bad_settings"
+        yield context.found("features", PROBLEM, "session.yaml", kind, reason=context.texts.sentence(refusal))
     for name, ids in context.still_open().items():
         yield context.found("features", PROBLEM, name, "feature_in_use", name=name, ids=", ".join(ids))
 

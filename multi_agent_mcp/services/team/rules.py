@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from multi_agent_mcp.config import RULES, Rules, parse_rules, read_settings
+from multi_agent_mcp.config import RULES, Rules, parse_rules, readable_settings
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.session import Service
@@ -34,7 +34,7 @@ class AgentRules(Service):
         or by a session.yaml that cannot be read."""
         found = []
         with suppress(Refusal):
-            roles = read_settings(self.workspace.settings_path).roles
+            roles = readable_settings(self.workspace.settings_path).roles
             own = {key: agent.extra[key] for key in RULES if key in agent.extra}
             found.append(parse_rules({**roles.get(agent.role, {}), **own}, agent.id))
         if (approved := self.approvals.rules_of(agent)) is not None:
