@@ -117,7 +117,7 @@ def commit_in(head: Any) -> str | None:
     return None if head is None or "@" in str(head) else str(head)
 
 
-_REMARK = re.compile(r"[^:\s>].*?:[0-9]{1,9}: *\S.*")
+_REMARK = re.compile(r"(?![^:]*:0+:)[^:\s>].*?:[0-9]{1,9}(?::[0-9]{1,9})?: *\S.*")
 
 
 def is_remark(line: str) -> bool:
