@@ -98,6 +98,8 @@ def test_a_move_that_is_not_allowed_says_why_and_changes_nothing(team: Team, vis
         ("/tasks/nonsense/status", {"status": "todo"}, 400, "invalid_id"),
         ("/tasks", {}, 400, "invalid_arguments"),
         ("/tasks", {"title": 3}, 400, "invalid_arguments"),
+        ("/messages", {"content": ""}, 400, "invalid_arguments"),
+        ("/messages", {"content": " \n", "receiver_id": "worker-a"}, 400, "invalid_arguments"),
         ("/tasks", {"title": "x", "assignee_id": "nobody"}, 404, "agent_not_found"),
         ("/tasks", {"title": "x", "assignee_id": "../admin"}, 400, "invalid_id"),
         ("/agents/nobody/interrupt", {"action": "pause"}, 404, "agent_not_found"),

@@ -9,7 +9,7 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Unauthorized
 from multi_agent_mcp.services.questions import as_answer
 from multi_agent_mcp.services.turn.reading import Query
-from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.services.validation import Draft, require_words
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import (
     conversation_head,
@@ -52,10 +52,17 @@ def show_message(call: ApiRequest) -> dict[str, Any]:
     }
 
 
+def _words(call: ApiRequest) -> str:
+    """What is to be sent. Raises `InvalidArguments` for blank text."""
+    content = call.text("content")
+    require_words("content", content)
+    return content
+
+
 def send(call: ApiRequest) -> dict[str, Any]:
     """Sends a message as the Owner, to all agents if `receiver_id` is null."""
     draft = Draft(
-        content=call.text("content"),
+        content=_words(call),
         receiver_id=call.optional_text("receiver_id"),
         message_type=call.optional_text("message_type") or None,
         subject=call.optional_text("subject") or "",
@@ -68,7 +75,7 @@ def send(call: ApiRequest) -> dict[str, Any]:
 def reply(call: ApiRequest) -> dict[str, Any]:
     """Answers a message to the Owner: in its conversation if it has one, else as mail to its sender."""
     sent, conversation = call.services.human_conversations.reply(
-        call.me, call.path["message_id"], call.text("content"), call.optional_text("idempotency_key")
+        call.me, call.path["message_id"], _words(call), call.optional_text("idempotency_key")
     )
     return {**sent.as_answer(), "conversation_id": conversation.id if conversation else None}
 
@@ -152,7 +159,7 @@ def start_conversation(call: ApiRequest) -> dict[str, Any]:
     conversation, sent = call.services.human_conversations.start(
         call.me,
         call.text("target_agent_id"),
-        call.text("content"),
+        _words(call),
         call.optional_text("purpose"),
         call.optional_text("task_id"),
     )
@@ -161,7 +168,7 @@ def start_conversation(call: ApiRequest) -> dict[str, Any]:
 
 def say(call: ApiRequest) -> dict[str, Any]:
     """Sends a message in a conversation of the Owner."""
-    draft = Draft(content=call.text("content"), idempotency_key=call.optional_text("idempotency_key"))
+    draft = Draft(content=_words(call), idempotency_key=call.optional_text("idempotency_key"))
     return call.services.conversations.say(call.me, call.path["conversation_id"], draft).as_answer()
 
 
