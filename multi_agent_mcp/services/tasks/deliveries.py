@@ -374,6 +374,8 @@ class Deliveries(Service):
         else:
             is_seen = state == head or (len(state) >= SHORT_COMMIT and head.startswith(state))
         if head and not is_seen:
+            if state is not None:  # an earlier one, or none that ever was
+                raise NotProven("not_that_state", task_id=task.id, head=head, state=f"{state:.60}")
             raise NotProven("another_state", task_id=task.id, head=head)
 
     def _has_seen(self, reviewer_id: str, task: Task, head: str) -> bool:

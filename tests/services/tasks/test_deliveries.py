@@ -11,6 +11,7 @@ from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatu
 from multi_agent_mcp.services.tasks.checks import Verdict
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.tasks_support import again, inbox, moved, new, open_session, shown
@@ -53,6 +54,14 @@ def test_a_remark_names_a_line_of_a_file(remark: str) -> None:
     with pytest.raises(InvalidArguments) as refusal:
         reason_with([remark])
     assert refusal.value.key == "error.bad_remark"
+
+
+def test_a_remark_may_name_a_column_and_no_line_0() -> None:
+    assert reason_with(["src/app.py:1:5: text"]) == "src/app.py:1:5: text"
+    assert reason_with(["a:b.py:12: text"]) == "a:b.py:12: text"
+    for wrong in ("src/app.py:0: text", "src/app.py:0:5: text"):
+        with pytest.raises(InvalidArguments):
+            reason_with([wrong])
 
 
 def test_what_was_decided_waits_for_no_decision(services: Services, delivered: Task) -> None:
@@ -168,6 +177,15 @@ class TestSayingSo:
             services.deliveries.decide(owner, task.id, approve=True)
         services.deliveries.show(owner.id, [task])
         assert services.deliveries.decide(owner, task.id, approve=True).status == "done"
+
+    @pytest.mark.parametrize("approve", [True, False])
+    def test_of_a_state_that_never_was_nothing_is_said_but_what_the_review_is_of(
+        self, services: Services, owner: Agent, delivered: Task, approve: bool
+    ) -> None:
+        with pytest.raises(NotProven) as refused:
+            services.deliveries.decide(owner, delivered.id, approve=approve, reason="no", state="deadbeef")
+        said = catalogue("en").sentence(refused.value)
+        assert ("not of 'deadbeef'" in said, "again" in said, "approve" in said) == (True, False, False), said
 
     def test_who_was_shown_another_state_does_not_approve_this_one(
         self, services: Services, clock: Clock, owner: Agent, worker_a: Agent, delivered: Task
