@@ -571,9 +571,18 @@ class Task(Identified):
         again = replace(self, status_changed_by=change.by, status_changed_at=change.at, blocked_reason=change.reason)
         return again.recorded(change, status=[self.status, self.status])
 
-    def end_reported(self, change: Change) -> Task:
-        """The task after its assignee has reported its end, which takes effect when the report is read."""
-        return replace(self, reported_at=change.at).recorded(change, reported=True)
+    def end_reported(self, change: Change, said: str) -> Task:
+        """The task after its assignee has reported its end (`completed` or `failed`), which takes effect when the
+        report is read. Raises as `require_same_end`."""
+        self.require_same_end(said)
+        return replace(self, reported_at=change.at).recorded(change, reported=said)
+
+    def require_same_end(self, said: str) -> None:
+        """Raises `InvalidStatusTransition` if an unread report says that the task has ended otherwise."""
+        lines = self.history.at_hand() if self.reported_at is not None else ()
+        before = next((line["reported"] for _, line in lines if "reported" in line), said)
+        if before not in (said, True):  # an earlier version did not note which
+            raise InvalidStatusTransition("reported_otherwise", task_id=self.id, said=before)
 
     def has_been_worked_on(self, agent_id: str) -> bool:
         """Whether this agent ever had it in progress; True if its history does not tell."""

@@ -172,6 +172,7 @@ class NextAction(Service):
         if task.status in ("backlog", "todo") and result == "success":
             require_startable(self.workspace, task)
         if task.assignee_id == agent.id:
+            task.require_same_end("completed" if result == "success" else "failed")
             self.task_reports.delivered(task, summary, failed=result != "success")
         change = Change(by=agent.id, at=self.clock(), reason=summary if result != "success" else None)
         execution = self._execution_of(session, task.id)
@@ -210,6 +211,7 @@ class NextAction(Service):
         task is not handed out again, and moves when the report is read. Returns the task and the message's id. While
         the hub is away the report is sent, and the rest follows when it is read."""
         task = self.task_reports.require_reportable(agent, task_id, message, summary)
+        task.require_same_end(status)
         change = Change(by=agent.id, at=self.clock())
         operation = ReportEnd(task_id=task.id, change=change, status=status, message=message, summary=summary)
         try:
@@ -230,7 +232,7 @@ class NextAction(Service):
                 return task
             task.require_assignee(change.by)
             task.require_open()
-            return task.end_reported(change)
+            return task.end_reported(change, operation.status)
 
         task = self.workspace.tasks.update(operation.task_id, end)
         failed = operation.status != "completed"

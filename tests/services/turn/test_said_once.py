@@ -48,6 +48,22 @@ def test_the_report_of_the_end_ends_the_work_and_the_task_moves_when_it_is_read(
     assert runs(services) == [(ended, 0 if ended == "completed" else 1)]
 
 
+@pytest.mark.parametrize(("first", "second"), [("completed", "failed"), ("failed", "completed")])
+def test_an_unread_report_is_not_silently_followed_by_another_that_says_otherwise(
+    services: Services, admin: Agent, first: str, second: str
+) -> None:
+    task, seat = running(services), Seat(services, "worker-a")
+    seat.call("get_next_action")
+    sent = report(seat, task.id, first)["message_id"]
+    with pytest.raises(AssertionError, match=f"invalid_status_transition.* as {first};"):
+        report(seat, task.id, second)
+    with pytest.raises(AssertionError, match=f"invalid_status_transition.* as {first};"):
+        seat.call("report_completed", result="success" if second == "completed" else "failed", task_id=task.id)
+    assert report(seat, task.id, first)["message_id"] == sent
+    services.reading.read(admin, Query())
+    assert again(services, task).status == ("done" if first == "completed" else "blocked")
+
+
 def test_what_waits_is_handed_out_next(services: Services) -> None:
     task, other, seat = running(services), new(services, "next"), Seat(services, "worker-a")
     seat.call("get_next_action")
