@@ -435,6 +435,8 @@ class QuestionEffects(Service):
         excerpt = quoted(question.question, QUOTED_CHARACTERS if question.settled else QUESTION_CHARACTERS_SHOWN)
         message = f"{key}.{question.status}" if question.status in (DEFAULTED, WITHDRAWN) else f"{key}.message"
         wanted = "choose" if question.choices and f"{key}.choose" in self.texts else "instruction"
+        task = self._task(question) if notice.action == "answered" else None
+        wanted = "blocked" if task is not None and task.status == "blocked" else wanted
         wanted = "again" if question.status == WITHDRAWN else wanted
         return replace(
             notice,

@@ -187,6 +187,17 @@ def test_a_question_whose_task_ends_or_goes_to_another_agent_is_withdrawn(servic
     assert "answered" not in actions(services, "worker-a")
 
 
+def test_who_gets_an_answer_about_a_task_that_was_blocked_meanwhile_is_not_told_to_go_on(services: Services) -> None:
+    task, seat = running(services), Seat(services, "worker-a")
+    seat.call("get_next_action")
+    told = seat.call("ask", question="Which?", park=True)
+    services.task_changes.set_status(services.agents.owner(), task.id, "blocked", "wait")
+    services.questions.answer(services.agents.get("admin"), told["question_id"], "this")
+    (notice,) = [one for one in services.notifications.waiting("worker-a") if one.action == "answered"]
+    assert "is blocked" in notice.instruction
+    assert "go on with your work" not in notice.instruction
+
+
 def test_the_default_is_taken_once_at_the_deadlines_own_time_by_whoever_looks(services: Services, clock: Clock) -> None:
     question = ask(services, choices=("a", "b"), default="b", minutes=1.5)
     clock.advance(89)
