@@ -553,6 +553,12 @@ class Task(Identified):
         given = (self.delivery or {}).get("reviews")
         return given if isinstance(given, Mapping) else {}
 
+    def require_review(self) -> None:
+        """Raises `InvalidStatusTransition` for a task that is not, or no longer, in review: with who decided."""
+        if self.status != "review":
+            by, at = self.status_changed_by or self.created_by, format_time(self.changed_at)
+            raise InvalidStatusTransition("review_is_over", task_id=self.id, status=self.status, by=by, at=at)
+
     def reviewed(self, reviews: Iterable[str], change: Change) -> Task:
         """The task in `review` with these reviews given."""
         given = {**self.reviews_given, **dict.fromkeys(reviews, change.by)}
@@ -635,9 +641,12 @@ class Task(Identified):
     def require_pending(self) -> None:
         """Raises `InvalidStatusTransition` for what is no request, or was decided."""
         if self.approval_status != "pending":
-            raise InvalidStatusTransition(
-                "already_decided", task_id=self.id, status=self.status, approval_status=self.approval_status
-            )
+            facts = {"status": self.status, "approval_status": self.approval_status, "by": self._last_by()}
+            raise InvalidStatusTransition("already_decided", task_id=self.id, **facts)
+
+    def _last_by(self) -> str:
+        """Who has changed it last."""
+        return next((str(line.get("by")) for _, line in self.history.at_hand()), self.created_by)
 
     def decided(self, change: Change, *, approve: bool) -> Task:
         """The request after its approval, which moves it from the backlog to `todo`, or its rejection. Raises

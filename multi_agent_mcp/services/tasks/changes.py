@@ -293,7 +293,8 @@ class TaskChanges(Service):
         """Rejects what a task in review delivers. Remarks on lines reach the assignee whole, by mail: a notification
         has only the beginning of the reason. Raises `InvalidStatusTransition`, and as `Messages.compose`."""
         if task.assignee_id is None or not has_remarks(change.reason):
-            return self.move(task.id, "in_progress", change)
+            return self._move(task.id, "in_progress", change, {}, from_review=True)[0]
+        task.require_review()
         self._moved(task, "in_progress", change)  # raises if that is not allowed, before anything is written
         draft = Draft(
             content=str(change.reason),
@@ -311,7 +312,8 @@ class TaskChanges(Service):
 
     def apply_giving_back(self, operation: GiveBack, run: Run) -> tuple[Task, list[Message]]:
         """Moves the task and stores the mail with the remarks."""
-        task, _ = self._move(operation.task_id, "in_progress", operation.change.within(run.intent_id), {})
+        change = operation.change.within(run.intent_id)
+        task, _ = self._move(operation.task_id, "in_progress", change, {}, from_review=True)
         return task, self.messages.outbox.put(operation.letters, run)
 
     def requests_for(self, approver_id: str) -> list[Task]:
@@ -365,14 +367,21 @@ class TaskChanges(Service):
         return status == "done" or (status == "blocked" and change.by == task.assignee_id)
 
     def _move(
-        self, task_id: str, status: str, change: Change, fields: Mapping[str, str], *, from_backlog: bool = False
+        self, task_id: str, status: str, change: Change, fields: Mapping[str, str], **how: bool
     ) -> tuple[Task, str]:
-        task, previous = self._change_status(task_id, status, change, fields, from_backlog=from_backlog)
+        task, previous = self._change_status(task_id, status, change, fields, **how)
         self.derived.follow_up(task)
         return task, previous
 
     def _change_status(
-        self, task_id: str, status: str, change: Change, fields: Mapping[str, str], *, from_backlog: bool = False
+        self,
+        task_id: str,
+        status: str,
+        change: Change,
+        fields: Mapping[str, str],
+        *,
+        from_backlog: bool = False,
+        from_review: bool = False,
     ) -> tuple[Task, str]:
         previous: list[str] = []
 
@@ -380,6 +389,8 @@ class TaskChanges(Service):
             previous.append(task.status)
             if task.has_taken(change.intent_id):
                 return task
+            if from_review:
+                task.require_review()
             begins = status == "in_progress" != task.status and task.assignee_id is not None
             at = replace(change, head=self.head_of(str(task.assignee_id))) if begins else change
             edited = task.edited(change, **fields)

@@ -19,7 +19,15 @@ from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in, state_
 from multi_agent_mcp.domain.reviews import open_reviews, reviews_by
 from multi_agent_mcp.domain.task import Change, Task, new_value, old_value
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven, Refusal, StorageError, Unauthorized
+from multi_agent_mcp.errors import (
+    InvalidArguments,
+    InvalidStatusTransition,
+    NotCommitted,
+    NotProven,
+    Refusal,
+    StorageError,
+    Unauthorized,
+)
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
 from multi_agent_mcp.services.tasks.diffs import ordered, shown_path
 from multi_agent_mcp.services.validation import require_text, words_or_none
@@ -336,8 +344,11 @@ class Deliveries(Service):
         reason = words_or_none("reason", reason)
         agents = self.workspace.registry.all()
         task = self.task_changes.get(task_id)
+        task.require_review()
         if not reviews_by(reviewer.id, task, agents):
             who = ", ".join(filter(None, open_reviews(task, agents).values()))
+            if not who and (by := ", ".join(dict.fromkeys(map(str, task.reviews_given.values())))):
+                raise InvalidStatusTransition("already_approved", task_id=task.id, by=by)
             raise Unauthorized("not_reviewer", task_id=task.id, reviewers=who or "-")
         change = Change(by=reviewer.id, at=self.clock(), reason=reason)
         if not approve:
@@ -345,15 +356,19 @@ class Deliveries(Service):
             return self.task_changes.give_back(reviewer, task, change)
 
         def approved(found: Task) -> Task:
+            found.require_review()
             self._require_seen(reviewer, found, state)
             return found.reviewed(reviews_by(reviewer.id, found, agents), change)
 
         task = self.workspace.tasks.update(task.id, approved)
         self.derived.follow_up(task)
         try:
-            return self.settle(task, reviewer.id).task
+            task = self.settle(task, reviewer.id).task
         except NotProven:  # the assignee's server runs the checks again, or has just settled it
-            return self.task_changes.get(task.id)
+            task = self.task_changes.get(task.id)
+        if task.status != "done":  # somebody else may have given it back meanwhile
+            task.require_review()
+        return task
 
     def show(self, reviewer_id: str, tasks: Iterable[Task]) -> None:
         """Notes what these tasks deliver, as the reviewer is shown it. Never raises."""

@@ -71,6 +71,43 @@ def test_what_was_decided_waits_for_no_decision(services: Services, delivered: T
         services.deliveries.decide(admin, delivered.id, approve=True)
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("second", [True, False])
+def test_who_decides_after_another_is_told_who_has_and_what(
+    services: Services, delivered: Task, first: bool, second: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has looked at the task before the first decided."""
+    admin, owner = services.agents.get("admin"), services.agents.get("owner")
+    seen = again(services, delivered)
+    services.deliveries.decide(owner, delivered.id, approve=first, reason="first")
+    monkeypatch.setattr(services.task_changes, "get", lambda _: seen)
+    with pytest.raises(InvalidStatusTransition) as refusal:
+        services.deliveries.decide(admin, delivered.id, approve=second, reason="second")
+    sentence = services.texts.sentence(refusal.value)
+    assert "owner" in sentence
+    assert ("done" if first else "in_progress") in sentence
+    monkeypatch.undo()
+    with pytest.raises(InvalidStatusTransition, match="owner"):
+        services.deliveries.review(admin, delivered.id, approve=second)
+
+
+def test_an_approval_whose_task_is_given_away_before_it_settles_is_no_success(
+    services: Services, delivered: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin, owner = services.agents.get("admin"), services.agents.get("owner")
+    settle = services.deliveries.settle
+
+    def later(task: Task, by: str | None = None) -> object:
+        with pytest.raises(InvalidStatusTransition, match=r"already_approved.*admin"):
+            services.deliveries.decide(owner, task.id, approve=False, reason="no")
+        services.task_changes.assign(owner, task.id, "worker-b")
+        return settle(task, by)
+
+    monkeypatch.setattr(services.deliveries, "settle", later)
+    with pytest.raises(InvalidStatusTransition, match="review_is_over"):
+        services.deliveries.decide(admin, delivered.id, approve=True)
+
+
 class TestConditions:
     @pytest.mark.parametrize(
         ("conditions", "error", "key"),
