@@ -135,6 +135,7 @@ class Merging(Service):
         self.operations.run(MoveBranch(tree=str(project), ref=ref, old=old, new=new))
         if git(project, "rev-parse", ref) != new:
             raise InvalidArguments("branch_moved", branch=ref.removeprefix("refs/heads/"))
+        self.worktrees.delivery_records.release_merged()
         return Merge(delivery, new, hooks=tuple(hooks_of(project, NOT_RUN)))
 
     def _committed(self, project: Path, tree: str, old: str, delivery: DeliveredWork, task: Task) -> str:

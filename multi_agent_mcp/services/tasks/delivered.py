@@ -21,7 +21,8 @@ from multi_agent_mcp.services.team.workplaces import RECORDS
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.commits import commit_all, shown_name
-from multi_agent_mcp.system.git import git, is_ancestor
+from multi_agent_mcp.system.file_status import tree_of
+from multi_agent_mcp.system.git import GitFailed, git, is_ancestor
 from multi_agent_mcp.system.working_tree import uncommitted
 
 if TYPE_CHECKING:
@@ -186,8 +187,27 @@ class DeliveryRecords(Service):
         return found
 
     def note(self, delivery: DeliveredWork) -> DeliveredWork:
+        """Records it. A ref of ours holds its commit: git deletes what only a reflog has (git-gc(1))."""
+        if (place := tree_of(str(self.workspace.root))) is not None:
+            try:
+                git(place, "update-ref", self._ref(delivery.task_id), delivery.commit)
+            except GitFailed as failed:
+                logger.warning("no ref holds what %s delivers: %s", delivery.task_id, failed)
         self._record(delivery.task_id).write(asdict(delivery))
         return delivery
+
+    def release_merged(self) -> None:
+        """Removes our refs to commits that the project has. Never raises."""
+        try:
+            if (place := tree_of(str(self.workspace.root))) is not None:
+                ours = ("for-each-ref", "--merged=HEAD", "--format=delete %(refname)", f"{self._ref('')}*")
+                if merged := git(place, *ours):
+                    git(place, "update-ref", "--stdin", text=f"{merged}\n")
+        except Refusal as refusal:
+            logger.warning("refs to what is merged are left: %s", refusal)
+
+    def _ref(self, task_id: str) -> str:
+        return f"refs/multi-agent-mcp/{self.workspace.session}/{task_id}"
 
     def all(self) -> list[DeliveredWork]:
         """What all tasks deliver, the newest last."""

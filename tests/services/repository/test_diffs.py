@@ -198,6 +198,9 @@ def test_what_cannot_be_compared_is_said_in_one_sentence(services: Services, pro
     git(place, "reset", "-q", "--hard", "HEAD~1")
     git(place, "reflog", "expire", "--expire=now", "--all")
     git(project, "gc", "-q", "--prune=now")
+    assert [file.path for file in of(services, task).files] == ["a.txt"]  # a ref of ours holds it
+    git(project, "update-ref", "-d", f"refs/multi-agent-mcp/demo/{task.id}")
+    git(project, "gc", "-q", "--prune=now")
     assert git(project, "cat-file", "-t", lost, ok=(0, 128)) == ""
     assert refused(task) == "error.commit_gone"
     without = running(services, "without base")

@@ -236,6 +236,7 @@ def test_what_a_task_delivered_is_merged_and_the_clean_checkout_follows(services
     commit(worktree, "c.txt", "of the next task\n")
     merged = services.merging.merge(services.agents.get("owner"), task)
     assert merged.delivery.commit == delivered
+    assert git(project, "for-each-ref", "refs/multi-agent-mcp/") == ""
     assert git(project, "rev-parse", "HEAD") == merged.commit
     assert git(project, "rev-list", "--parents", "-1", "HEAD").split()[2] == delivered
     assert (project / "b.txt").read_text() == "two\n"
