@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 
 _QUOTED_MAX = 10_000
@@ -15,7 +15,11 @@ _KEYWORDS = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until",
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 _RUNNERS = frozenset({"command", "doas", "env", "exec", "find", "nice", "nohup", "setsid", "sudo", "timeout", "xargs"})
 """Programs that run the one that their arguments name."""
+_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _SEPARATORS = "();<>|&\n`"
+_HIDDEN = {ord(sign): 0xE000 + place for place, sign in enumerate(_SEPARATORS)}
+_UNHIDDEN = {hidden: sign for sign, hidden in _HIDDEN.items()}
+_DESCRIPTOR = re.compile(r"\d+-?|-")
 _ASSIGNED = re.compile(r"\w+=")
 IN_QUOTES = re.compile(r"""'[^']*'|\\.|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
 SUBSTITUTED = re.compile(r"\$\((.+)\)|`([^`]+)`", re.DOTALL)
@@ -30,21 +34,31 @@ def simple_commands(text: str) -> Iterator[list[str]]:
 
 def _commands(text: str) -> Iterator[list[str]]:
     """Yields the words of each simple command, without what stands before its program."""
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=_SEPARATORS)
-    lexer.whitespace, lexer.commenters = " \t\r", ""
-    lexer.whitespace_split = True
-    try:
-        found = list(lexer) if len(text) <= _QUOTED_MAX else text.replace("\n", " \n ").split(" ")
-    except ValueError:  # a quote without an end
-        found = re.sub(f"([{_SEPARATORS}])", r" \1 ", text).split(" ")
     words: list[str] = []
-    for word in [*found, ";"]:
+    for word in [*_words(text), ";"]:
         if word.strip(_SEPARATORS):
-            words.append(word)
+            words.append(word.translate(_UNHIDDEN))
         elif word and (command := [*dropwhile(lambda word: word in _KEYWORDS or _ASSIGNED.match(word), words)]):
             yield command
-        if word and not word.strip(_SEPARATORS):
+        if _is_sign(word):
             words = []
+
+
+def _words(text: str) -> list[str]:
+    """The words and the signs between them; a sign that is quoted is hidden (`_UNHIDDEN`)."""
+    if len(text) > _QUOTED_MAX:
+        return text.replace("\n", " \n ").split(" ")
+    hidden = IN_QUOTES.sub(lambda quoted: quoted[0].translate(_HIDDEN), text)
+    lexer = shlex.shlex(hidden, posix=True, punctuation_chars=_SEPARATORS)
+    lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
+    try:
+        return list(lexer)
+    except ValueError:  # a quote without an end
+        return re.sub(f"([{_SEPARATORS}])", r" \1 ", text).split(" ")
+
+
+def _is_sign(word: str) -> bool:
+    return bool(word) and not word.strip(_SEPARATORS)
 
 
 def _program(rest: list[str]) -> list[str]:
@@ -53,6 +67,14 @@ def _program(rest: list[str]) -> list[str]:
         known = SHELLS | {"git"}
         rest = [*dropwhile(lambda word: os.path.basename(word) not in known, rest)]  # noqa: PTH119
     return rest
+
+
+def _places(words: Sequence[str]) -> Iterable[int]:
+    """Where in a simple command a program may stand that is run."""
+    program = os.path.basename(words[0])  # noqa: PTH119 - a word
+    if program == "find":
+        return [0, *(place + 1 for place, word in enumerate(words[:-1]) if word in _FIND_RUNS)]
+    return range(len(words)) if program in _RUNNERS else (0,)
 
 
 def given_to_shell(words: Sequence[str]) -> str | None:
@@ -78,20 +100,23 @@ def denied_by(command: str, denied: Sequence[str], depth: int = 0) -> str | None
     substitution, in what another shell is given, and behind a program that runs it; None without."""
     text = "\n".join(without_documents(command.replace("\\\n", "")))
     for words in _commands(text):
-        for place in range(len(words)) if os.path.basename(words[0]) in _RUNNERS else (0,):  # noqa: PTH119 - a word
+        for place in _places(words):
             if (found := next((one for one in denied if _begins(words[place:], one.split())), None)) is not None:
                 return found
-    if depth < NESTED_MAX:
-        inner = [
-            part[1] or part[2] for quote in IN_QUOTES.finditer(text) for part in SUBSTITUTED.finditer(quote[1] or "")
-        ]
-        for words in _commands(text):
-            for place, word in enumerate(words):
-                if os.path.basename(word) in SHELLS:  # noqa: PTH119 - a word
-                    inner.append(given_to_shell(words[place + 1 :]) or "")
-            inner += [" ".join(words[1:])] if words[0] == "eval" else []
-        return next((found for one in inner if one and (found := denied_by(one, denied, depth + 1))), None)
-    return None
+    inner = _given_on(text) if depth < NESTED_MAX else ()
+    return next((found for one in inner if (found := denied_by(one, denied, depth + 1))), None)
+
+
+def _given_on(text: str) -> Iterator[str]:
+    """Yields what stands in quoted substitutions, and what another shell and `eval` are given."""
+    for quote in IN_QUOTES.finditer(text):
+        yield from (part[1] or part[2] for part in SUBSTITUTED.finditer(quote[1] or ""))
+    for words in _commands(text):
+        for place, word in enumerate(words):
+            if os.path.basename(word) in SHELLS and (given := given_to_shell(words[place + 1 :])):  # noqa: PTH119
+                yield given
+        if words[0] == "eval":
+            yield " ".join(words[1:])
 
 
 def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
@@ -106,17 +131,37 @@ def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
     return len(beginning) > 1 and rest[: len(beginning) - 1] == list(beginning[1:])
 
 
-def written_by(command: str) -> list[str]:
-    """The files that a line for a shell writes by a redirection or `tee`, as far as they can be told."""
+def written_by(command: str, depth: int = 0) -> list[str]:
+    """The files that a line for a shell writes by a redirection or `tee`, as far as they can be told, also in what
+    another shell is given."""
     text = "\n".join(without_documents(command.replace("\\\n", "")))
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=_SEPARATORS)
-    lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
-    try:
-        words = list(lexer) if len(text) <= _QUOTED_MAX else []
-    except ValueError:  # a quote without an end
-        words = []
+    words = _words(text)
     found = [
-        word for sign, word in pairwise(words) if ">" in sign and not sign.strip(_SEPARATORS) and not sign.endswith("&")
+        word
+        for sign, word in pairwise(words if depth else _without_comparisons(words))
+        if ">" in sign and _is_sign(sign) and not sign.endswith("(")
+        if not (sign.endswith("&") and _DESCRIPTOR.fullmatch(word)) and not _is_sign(word)
     ]
-    found += [word for one in _commands(text) if one[0] == "tee" for word in one[1:] if not word.startswith("-")]
-    return [word for word in found if word.strip(_SEPARATORS) and word != "/dev/null"]
+    for one in _commands(text):
+        tee = next((place for place in _places(one) if os.path.basename(one[place]) == "tee"), len(one))  # noqa: PTH119
+        found += [word for word in one[tee + 1 :] if not word.startswith("-")]
+    for inner in _given_on(text) if depth < NESTED_MAX else ():
+        found += written_by(inner, depth + 1)
+    return [name for word in found if (name := word.translate(_UNHIDDEN)) and name != "/dev/null"]
+
+
+def _without_comparisons(words: Sequence[str]) -> Iterator[str]:
+    """The words without those of `[[ a > b ]]` and `(( 1 > 2 ))`, in which nothing is redirected (bash(1))."""
+    end, begins = "", True
+    for place, word in enumerate(words):
+        if end:
+            end = "" if word == end else end
+            continue
+        rest = words[place + 1 :]
+        if word == "[[" and begins and "]]" in rest:
+            end = "]]"
+        elif word.endswith("((") and next((sign for sign in rest if set(sign) & set("()")), "") == "))":
+            end = "))"
+        else:
+            yield word
+        begins = word in _KEYWORDS or (_is_sign(word) and not set(word) & set("<>"))
