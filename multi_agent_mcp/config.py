@@ -636,9 +636,9 @@ def parse_patterns(given: Any, name: str) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Rules:
     """What an agent may do: `edits`, patterns of the files that it may edit; `deny`, the first words of commands that
-    it may not run; `sandbox`, the command around its host's. Empty or None: not ruled."""
+    it may not run; `sandbox`, the command around its host's. None, and no `deny`: not ruled."""
 
-    edits: tuple[str, ...] = ()
+    edits: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
     sandbox: str | None = None
 
@@ -653,7 +653,7 @@ def parse_rules(given: Mapping[str, Any], name: str) -> Rules:
         raise refused("no_mapping_in", name=f"{name}.commands")
     if sandbox is not None and (not _is_word(sandbox) or "{command}" not in sandbox):
         raise refused("no_sandbox", name=f"{name}.sandbox")
-    edits = parse_patterns(given.get("edits"), f"{name}.edits")
+    edits = None if given.get("edits") is None else parse_patterns(given["edits"], f"{name}.edits")
     return Rules(edits, parse_patterns(commands.get("deny"), f"{name}.commands.deny"), sandbox)
 
 

@@ -232,8 +232,9 @@ def look_at_call(session_path: str, agent_id: str, event: Mapping[str, Any]) -> 
 
 def _may_be_ruled(session_path: str) -> bool:
     """Whether agents of the session may have rules (`services/team/rules.py`)."""
-    own = (b'"edits"', b'"commands"')
-    for name, words in (("session.yaml", (b"roles",)), ("agents.json", own), ("approved.json", own)):
+    own = (b'"edits"', b'"commands"', b"\\u")  # or written in another way
+    files = ("agents.json", "approved.json", ".checks/approved/last.json")
+    for name, words in (("session.yaml", (b"roles",)), *((name, own) for name in files)):
         try:
             with open(f"{session_path}/{name}", "rb", opener=careful) as file:
                 data = file.read()

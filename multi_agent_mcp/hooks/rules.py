@@ -29,7 +29,7 @@ def judge(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
 def _why_not(calls: ToolCalls, ruled: Rules, call: ToolCall) -> str | None:
     if call.command and ruled.deny and (found := denied_by(call.command, ruled.deny)) is not None:
         return calls.texts("hook.ruled_out", command=quoted(found))
-    if not ruled.edits:
+    if ruled.edits is None:
         return None
     is_allowed = matcher(ruled.edits)
     written = [os.path.join(call.cwd, os.path.expanduser(path)) for path in written_by(call.command)]  # noqa: PTH111, PTH118
@@ -37,6 +37,6 @@ def _why_not(calls: ToolCalls, ruled: Rules, call: ToolCall) -> str | None:
         each = relative_paths(ToolCall((path,), "", call.cwd))  # as it is named, and what links lead to
         is_within = tree_of(os.path.realpath(path)) is not None
         if not is_within or not each or not all(map(is_allowed, each)):
-            patterns = ", ".join(ruled.edits)[:PATTERNS_SHOWN]
+            patterns = ", ".join(ruled.edits)[:PATTERNS_SHOWN] or "-"
             return calls.texts("hook.not_yours", path=named(path), patterns=quoted(patterns))
     return None

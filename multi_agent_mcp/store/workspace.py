@@ -400,6 +400,11 @@ class Workspace:
         """The record of what a person has approved of the settings."""
         return Record(self.files, self.path / "approved.json")
 
+    @property
+    def last_approval(self) -> Record:
+        """The same once more: it stays when the other is deleted, spoilt or put back."""
+        return Record(self.files, self.path / ".checks" / "approved" / "last.json")
+
     def reviews_shown(self, agent_id: str) -> Record:
         """The record of what tasks delivered when the agent was last asked to review them, on this machine."""
         return Record(self.files, self.path / ".checks" / "reviews" / f"{agent_id}.json")

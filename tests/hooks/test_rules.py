@@ -50,6 +50,13 @@ def test_only_its_own_files_are_edited(services: Services, tree: Path, path: str
     assert judged(services, tree, "Edit", who="worker-b", file_path=path) is None
 
 
+def test_an_agent_with_no_files_of_its_own_edits_none(services: Services, tree: Path) -> None:
+    services.agents.registry.update("worker-a", edits=[])
+    assert judged(services, tree, "Edit", file_path="src/a.py") is not None
+    assert judged(services, tree, "Bash", command="bash -c 'echo x > src/a.py'") is not None
+    assert services.agent_rules.held(services.agents.get("worker-a")).keys() == {"edits", "commands"}
+
+
 def test_a_denied_command_is_not_run(services: Services, tree: Path) -> None:
     assert "git push" in str(judged(services, tree, "Bash", command="make && git -C . push"))
     assert judged(services, tree, "Bash", command="git status") is None
@@ -67,6 +74,25 @@ def test_a_rule_that_was_approved_is_not_lifted_by_a_change_of_the_file(
     assert judged(services, tree, "Edit", who="worker-b", file_path="src/a.py") is not None
     assert judged(services, tree, "Bash", who="worker-b", command="curl x") is not None
     assert judged(services, tree, "Edit", who="worker-b", file_path="docs/a.md") is None
+
+
+@pytest.mark.parametrize("kept", ["deleted", "spoilt", "put back"])
+def test_a_rule_that_was_approved_is_not_lifted_by_another_approved_json(
+    services: Services, tree: Path, kept: str
+) -> None:
+    settings, approved = services.workspace.settings_path, services.path / "approved.json"
+    settings.write_text("language: ja\n")
+    services.approvals.approve()
+    earlier = approved.read_text()
+    settings.write_text("roles: {worker: {commands: {deny: [curl]}}}\n")
+    services.approvals.approve()
+    settings.write_text("language: ja\n")
+    if kept == "deleted":
+        approved.unlink()
+    else:
+        approved.write_text(earlier if kept == "put back" else "{")
+    assert judged(services, tree, "Bash", who="worker-b", command="curl x") is not None
+    assert services.approvals.look().state == ("changed" if kept == "put back" else "missing")
 
 
 def test_an_agents_own_rules_take_the_place_of_its_roles(services: Services, tree: Path) -> None:

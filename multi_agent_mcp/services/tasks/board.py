@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
+    from multi_agent_mcp.services.team.approvals import Approvals
 
 ID_LETTERS = 4
 """How many letters of an id a filter's word must have to be taken for its beginning."""
@@ -271,6 +272,7 @@ class TaskCreation(Service):
     owner_waits: OwnerWaits
     derived: DerivedNotices
     operations: Operations
+    approvals: Approvals
     settings: Callable[[], Settings]
     """The settings as they are now: a person may add a check while servers run."""
 
@@ -413,14 +415,16 @@ class TaskCreation(Service):
         """What has to be true before the task is done: what an Owner says; of others, the session's conditions and what
         they add. Raises as `require_conditions` and `require_reviewers`."""
         settings = self.settings()
-        if new.done_when is None and not settings.done_when:
+        approved = self.approvals.done_when() if "proof" in self.session.features else ()
+        session = tuple(dict.fromkeys((*settings.done_when, *approved)))  # nobody but a person takes one away
+        if new.done_when is None and not session:
             return ()
         agents = self.agents.all()
         if new.done_when is None:
-            return applicable(settings.done_when, new.assignee_id, agents)
+            return applicable(session, new.assignee_id, agents)
         conditions = require_conditions(new.done_when, settings.checks)
         require_reviewers(conditions, new.assignee_id, agents, creator.id)
-        kept = () if creator.role == "owner" else applicable(settings.done_when, new.assignee_id, agents)
+        kept = () if creator.role == "owner" else applicable(session, new.assignee_id, agents)
         return tuple(dict.fromkeys((*kept, *conditions)))
 
     def applied(self) -> Mapping[type[Operation], Apply]:

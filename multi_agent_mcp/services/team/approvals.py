@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from multi_agent_mcp.config import read_environment, read_settings
@@ -21,6 +22,7 @@ from multi_agent_mcp.system.process import host_of, is_below
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.store.records import Record
 
 State = Literal["approved", "changed", "missing"]
 OF_AGENTS = ("role", "edits", "commands", "sandbox")
@@ -49,23 +51,34 @@ class Approvals(Service):
 
     def look(self) -> Approval:
         """The approval as it stands. Never raises: what cannot be read is not approved."""
-        if (record := self._genuine()) is None:
+        if (record := self._genuine(self.workspace.approval)) is None:
             return Approval("missing")
         try:
-            changed = tuple(_differing(record["content"], self.content()))
+            is_last = record["signature"] == (self._last() or record)["signature"]
+            changed = tuple(_differing(record["content"], self.content())) if is_last else ("approved.json",)
         except Refusal:  # session.yaml cannot be read
             changed = ("session.yaml",)
         return Approval("changed" if changed else "approved", str(record["by"]), str(record["at"]), changed)
 
     def rules_of(self, agent: Agent) -> dict[str, Any] | None:
         """The keys of the agent's rules as they were last approved; None if nothing was."""
-        if (record := self._genuine()) is None:
+        if (record := self._last()) is None:
             return None
         own = record["content"].get("agents", {}).get(agent.id, {})
         return {**record["content"].get("roles", {}).get(own.get("role", agent.role), {}), **own}
 
-    def _genuine(self) -> Mapping[str, Any] | None:
-        record = self.workspace.approval.read()
+    def done_when(self) -> tuple[str, ...]:
+        """The conditions of the session that were last approved."""
+        found = (self._last() or {"content": {}})["content"].get("done_when")
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+
+    def _last(self) -> Mapping[str, Any] | None:
+        """The last approval that is known: an earlier one that was put back has no say."""
+        found = map(self._genuine, (self.workspace.last_approval, self.workspace.approval))
+        return max(filter(None, found), key=itemgetter("at"), default=None)
+
+    def _genuine(self, kept: Record) -> Mapping[str, Any] | None:
+        record = kept.read()
         if not isinstance(record, dict) or not isinstance(record.get("content"), dict):
             return None
         by, at, content = str(record.get("by")), str(record.get("at")), record["content"]
@@ -103,7 +116,8 @@ class Approvals(Service):
             raise InvalidArguments("no_persons_key")
         at, content = format_time(self.clock()), self.content()
         signature = signed_data(_signed(person.id, at, content), key)
-        self.workspace.approval.write({"by": person.id, "at": at, "content": content, "signature": signature})
+        for kept in (self.workspace.approval, self.workspace.last_approval):
+            kept.write({"by": person.id, "at": at, "content": content, "signature": signature})
         self.session.audit("checks approve", by=person.id)
         return self.look()
 

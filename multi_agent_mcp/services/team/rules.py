@@ -30,8 +30,8 @@ class AgentRules(Service):
 
     def of(self, agent: Agent) -> tuple[Rules, ...]:
         """The rules that hold for the agent, each by itself: those that are there now, in which its own take the place
-        of its role's, key by key; and those that a person approved last. So nobody lifts its own by a change of a file,
-        or by a session.yaml that cannot be read."""
+        of its role's, key by key; and those that a person approved last. So nobody lifts its own by a change of
+        session.yaml, agents.json or approved.json, or by one of them that cannot be read."""
         found = []
         with suppress(Refusal):
             roles = readable_settings(self.workspace.settings_path).roles
@@ -55,7 +55,7 @@ class AgentRules(Service):
         by_hook = by_hook if has_hooks else "impossible"
         edits: Hold = "advised" if has_hooks else "impossible"  # no hook can tell all that a shell writes
         found: dict[str, tuple[object, Hold]] = {
-            "edits": (any(one.edits for one in rules), edits),
+            "edits": (any(one.edits is not None for one in rules), edits),
             "commands": (any(one.deny for one in rules), by_hook),
             "sandbox": (self.sandbox(agent), "enforced" if command else "impossible"),
         }

@@ -178,11 +178,11 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     require_sound(data.get("features"))
     for record in data["agents"]:
         config.parse_limits(record.get("limits"))
-        require_patterns(config.parse_rules(record, str(record["id"])).edits)
+        require_patterns(config.parse_rules(record, str(record["id"])).edits or ())
         for key, parse in _OF_AGENTS.items():
             if key in record:
                 parse(record[key], f"{record['id']}.{key}")
-    by_role = (one for rules in said.roles.values() for one in config.parse_rules(rules, "").edits)
+    by_role = (one for rules in said.roles.values() for one in config.parse_rules(rules, "").edits or ())
     require_patterns([*said.protected, *by_role])
     return {
         **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry", "features")},

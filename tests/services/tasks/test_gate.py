@@ -80,6 +80,15 @@ def test_a_changed_check_is_run_and_waits_for_a_review(gated: Services, tmp_path
     assert _delivered(gated, tmp_path, "tests").status == "done"
 
 
+def test_a_condition_that_was_approved_counts_until_a_person_approves_its_removal(gated: Services) -> None:
+    _write(gated, f"{CHECKS}done_when: [tests]\n")
+    gated.approvals.approve()
+    _write(gated, CHECKS)
+    assert new(gated).done_when == ("tests",)
+    gated.approvals.approve()
+    assert new(gated).done_when == ()
+
+
 def test_an_approval_that_is_missing_or_forged_is_none(gated: Services, tmp_path: Path) -> None:
     record = gated.workspace.approval
     known = record.read()
