@@ -649,9 +649,11 @@ RULES = ("edits", "commands", "sandbox")
 def parse_rules(given: Mapping[str, Any], name: str) -> Rules:
     """Parses the keys `edits`, `commands` and `sandbox` of a role or an agent. Raises `InvalidArguments`."""
     commands, sandbox = given.get("commands") or {}, given.get("sandbox")
-    if not isinstance(commands, dict) or not commands.keys() <= {"deny"}:
+    if not isinstance(commands, dict):
         raise refused("no_mapping_in", name=f"{name}.commands")
-    if sandbox is not None and (not _is_word(sandbox) or "{command}" not in sandbox):
+    if unknown := sorted(map(str, commands.keys() - {"deny"})):
+        raise refused("unknown_key", name=f"{name}.commands.{unknown[0]}")
+    if sandbox is not None and (not _is_word(sandbox) or sandbox.count("{command}") != 1):
         raise refused("no_sandbox", name=f"{name}.sandbox")
     edits = None if given.get("edits") is None else parse_patterns(given["edits"], f"{name}.edits")
     return Rules(edits, parse_patterns(commands.get("deny"), f"{name}.commands.deny"), sandbox)
@@ -663,8 +665,9 @@ def parse_roles(given: Any, name: str = "roles") -> Mapping[str, Any]:
     if not isinstance(roles, dict) or not all(isinstance(rules, dict) for rules in roles.values()):
         raise refused("no_mapping_in", name=name)
     for role, rules in roles.items():
-        if role not in ("owner", "admin", "worker") or not rules.keys() <= {*RULES}:
-            raise refused("unknown_key", name=f"{name}.{role}")
+        unknown = sorted(map(str, rules.keys() - {*RULES}))
+        if role not in ("owner", "admin", "worker") or unknown:
+            raise refused("unknown_key", name=".".join([name, str(role), *unknown[:1]]))
         parse_rules(rules, f"{name}.{role}")
     return roles
 

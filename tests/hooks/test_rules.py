@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.config import parse_roles
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.wiring import Services
@@ -108,8 +110,9 @@ def test_an_agents_own_rules_take_the_place_of_its_roles(services: Services, tre
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("claude --mcp-config {mcp_config}", {"edits": "advised", "commands": "enforced"}),
+        ("claude --mcp-config {mcp_config}", {"edits": "advised", "commands": "advised"}),
         ("codex {mcp_config}", {"edits": "advised", "commands": "advised"}),
+        ("gemini {mcp_config}", {"edits": "impossible", "commands": "impossible"}),
         ("claude", {"edits": "impossible", "commands": "impossible"}),
         ("python my_agent.py", {"edits": "impossible", "commands": "impossible"}),
         (None, {"edits": "impossible", "commands": "impossible"}),
@@ -121,6 +124,30 @@ def test_it_is_said_how_far_each_rule_holds(
     services.agents.change("worker-a", command=command or "")
     assert services.agent_rules.held(services.agents.get("worker-a")) == expected
     assert services.agent_rules.held(services.agents.get("worker-b")) == {}
+
+
+def test_a_sandbox_counts_if_its_program_is_there_and_the_command_stands_in_it_once(services: Services) -> None:
+    services.agents.change("worker-a", command="cat")
+    for sandbox, held in {"env {command}": "enforced", "no-such-program {command}": "impossible"}.items():
+        services.agents.registry.update("worker-a", sandbox=sandbox)
+        assert services.agent_rules.held(services.agents.get("worker-a")) == {"sandbox": held}
+    services.agents.registry.update("worker-a", sandbox="env {command} || {command}")
+    found = [item.finding for item in services.doctor().examine() if item.check == "rules"]
+    assert ["worker-a.sandbox" in said for said in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"),
+    [
+        ({"worker": {"edit": []}}, "roles.worker.edit"),
+        ({"worker": {"commands": {"deney": []}}}, "roles.worker.commands.deney"),
+        ({"boss": {}}, "roles.boss"),
+    ],
+)
+def test_a_wrong_key_of_a_rule_is_named(rules: dict[str, Any], name: str) -> None:
+    with pytest.raises(InvalidArguments) as refusal:
+        parse_roles(rules)
+    assert refusal.value.values["reason"].values["name"] == name
 
 
 def test_a_sandbox_stands_around_the_hosts_command(services: Services) -> None:

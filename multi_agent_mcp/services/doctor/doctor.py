@@ -16,6 +16,7 @@ from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
+from multi_agent_mcp.config import parse_rules
 from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
 from multi_agent_mcp.domain.message import public_key
 from multi_agent_mcp.domain.proof import checks_in
@@ -271,7 +272,12 @@ def hosts(context: CheckContext) -> Iterator[Finding]:
 
 
 def rules(context: CheckContext) -> Iterator[Finding]:
-    """Rules of agents that their hosts are not held to."""
+    """Rules of agents that cannot be read, and those that their hosts are not held to."""
+    for agent in context.agents.at_home().values():
+        try:
+            parse_rules(agent.extra, agent.id)
+        except Refusal as refusal:
+            yield context.found("rules", PROBLEM, agent.id, "bad_rules", reason=context.texts.sentence(refusal))
     with suppress(Refusal):  # of a session.yaml that cannot be read something else is said
         for agent in context.agents.at_home().values():
             for name, hold in context.contributions.service("agent_rules").held(agent).items():

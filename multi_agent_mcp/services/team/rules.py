@@ -3,6 +3,7 @@ role, and how far its host holds it to them."""
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,11 @@ from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.team.approvals import Approvals
 
 Hold = Literal["enforced", "advised", "impossible"]
-NEEDS_TRUST = "codex"
-"""The host that skips hooks silently until its person has trusted them."""
 
 
 @dataclass(eq=False)
@@ -27,6 +27,7 @@ class AgentRules(Service):
     """The rules of one session's agents."""
 
     approvals: Approvals
+    contributions: Contributions
 
     def of(self, agent: Agent) -> tuple[Rules, ...]:
         """The rules that hold for the agent, each by itself: those that are there now, in which its own take the place
@@ -51,12 +52,18 @@ class AgentRules(Service):
         rules, command = self.of(agent), agent.command or ""
         host = host_named(Path(next(iter(command.split()), "")).name) or host_named(agent.declared_host)
         has_hooks = host is not None and "{mcp_config}" in command
-        by_hook: Hold = "enforced" if has_hooks and host is not None and host.name != NEEDS_TRUST else "advised"
-        by_hook = by_hook if has_hooks else "impossible"
-        edits: Hold = "advised" if has_hooks else "impossible"  # no hook can tell all that a shell writes
+        has_hooks = has_hooks and self.contributions.service("host_configurations").missing_settings(agent) is None
+        by_hook: Hold = "advised" if has_hooks else "impossible"  # no hook can tell all that a shell writes and runs
+        sandbox = self.sandbox(agent)
         found: dict[str, tuple[object, Hold]] = {
-            "edits": (any(one.edits is not None for one in rules), edits),
+            "edits": (any(one.edits is not None for one in rules), by_hook),
             "commands": (any(one.deny for one in rules), by_hook),
-            "sandbox": (self.sandbox(agent), "enforced" if command else "impossible"),
+            "sandbox": (sandbox, "enforced" if command and _is_there(sandbox or "") else "impossible"),
         }
         return {name: hold for name, (ruled, hold) in found.items() if ruled}
+
+
+def _is_there(sandbox: str) -> bool:
+    """Whether the program of a sandbox is on this machine; one that stands behind a placeholder is taken for it."""
+    program = next((word for word in sandbox.split() if "=" not in word), "")
+    return "{" in program or shutil.which(program) is not None
