@@ -628,8 +628,11 @@ def parse_done_when(given: Any, _name: str = "done_when") -> tuple[str, ...]:
 def parse_patterns(given: Any, name: str) -> tuple[str, ...]:
     """Parses a list of patterns of files, or one, of session.yaml or team.yaml. Raises `InvalidArguments`."""
     patterns = [given] if isinstance(given, str) else given or []
-    if not isinstance(patterns, list) or not all(map(_is_word, patterns)):
+    if not isinstance(patterns, list):
         raise refused("no_list", name=name)
+    for place, pattern in enumerate(patterns):
+        if not _is_word(pattern):
+            raise refused("no_text", name=f"{name}[{place}]")
     return tuple(patterns)
 
 

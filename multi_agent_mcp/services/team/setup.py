@@ -8,6 +8,7 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ _OF_AGENTS: Mapping[str, Callable[[Any, str], object]] = {
 }
 """Settings of the team that an agent may have of its own."""
 PROMPT_CHARACTERS = 1_000
+NEARLY = 0.85
+"""From which likeness on (`difflib`) an unknown key is a misspelt one."""
 _QUOTED = r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\[^\n]"""
 _FOLD = re.compile(rf"({_QUOTED})|\\\n|[ \t]*\n[ \t]*(?=-|\{{\w+\}})", re.DOTALL)
 """A line end before an option or a placeholder, or one that the shell takes away, outside of quotes."""
@@ -141,6 +144,7 @@ def team_of(data: Any, name: str = "team") -> Team:
 
 def _team(data: Any) -> Team:
     agents = _members(data)
+    _require_no_misspelt(data)
     language = _named(data.get("language"), "language")
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
@@ -159,6 +163,14 @@ def _team(data: Any) -> Team:
         named={key: value for key, value in data.items() if key in SETTINGS and value is not None},
         **settings,
     )
+
+
+def _require_no_misspelt(data: Mapping[str, Any]) -> None:
+    """Raises `_Unusable` for an unknown key that is nearly a known one; others are left to whoever reads them."""
+    known = {*SETTINGS, "agents", "session", "language"}
+    for key in map(str, data):
+        if key not in known and (meant := get_close_matches(key, known, 1, NEARLY)):
+            raise _Unusable(Reason("misspelt", name=f"{key:.60}", meant=meant[0]))
 
 
 def _members(data: Any) -> tuple[Agent, ...]:

@@ -15,7 +15,15 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
 from multi_agent_mcp.hooks.answers import Event
-from multi_agent_mcp.services.team.setup import Team, TeamUpdate, add_missing, create_session, read_team, update_session
+from multi_agent_mcp.services.team.setup import (
+    Team,
+    TeamUpdate,
+    add_missing,
+    create_session,
+    read_team,
+    team_of,
+    update_session,
+)
 from multi_agent_mcp.texts import catalogue
 
 TEAM = """
@@ -395,3 +403,17 @@ def test_line_ends_of_folded_commands_are_none_of_the_shells(tmp_path: Path, com
     (tmp_path / "team.yaml").write_text(f"agents:\n  - id: a\n    command: {command}")
     (agent,) = read_team(tmp_path / "team.yaml").agents
     assert agent.command == read
+
+
+@pytest.mark.parametrize("key", ["protect", "statment", "role"])
+def test_a_misspelt_key_of_a_team_is_named(key: str) -> None:
+    with pytest.raises(InvalidArguments) as refusal:
+        team_of({"agents": [{"id": "owner", "role": "owner"}], key: []})
+    assert refusal.value.values["reason"].values["name"] == key
+    team_of({"agents": [{"id": "owner", "role": "owner"}], "ours": []})
+
+
+def test_an_element_of_a_list_is_named() -> None:
+    with pytest.raises(InvalidArguments) as refusal:
+        team_of({"agents": [{"id": "owner", "role": "owner"}], "protected": ["a", 1]})
+    assert refusal.value.values["reason"].values["name"] == "protected[1]"
