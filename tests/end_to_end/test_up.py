@@ -126,7 +126,7 @@ def test_up_calls_nobody_ready_into_whose_pane_it_could_not_type(bare: Team, ter
     team = made(bare, a=plain, b=plain, c=plain, d=plain)
     up = ("up", "--socket", terminal.socket, "--no-supervisor", "--no-watch")
     places = {item["agent_id"]: item["pane_id"] for item in team.ask(*up)["agents"]}
-    terminal("set-option", "-w", "-t", places["b"], "synchronize-panes", "on")
+    terminal("set-option", "-p", "-t", places["b"], "synchronize-panes", "on")
     terminal("select-pane", "-d", "-t", places["c"])
     terminal("copy-mode", "-t", places["d"])
     ran = team.run(*up, "--json")
