@@ -12,9 +12,14 @@ import click
 from mkdocs.structure.files import File, Files
 
 from multi_agent_mcp.cli.main import COMMANDS, PROGRAM, app
+from multi_agent_mcp.config import KEYS, REPOSITORY_KEYS
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES
+from multi_agent_mcp.domain.notification import ACTIONS
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.server.calls import Tool
 from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.texts import PEOPLE, catalogue
 
 REPOSITORY = Path(__file__).parents[1]
 COPIED = {
@@ -31,7 +36,7 @@ _LINE_END = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n *(?=[\u3000-\u9fff\
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds the pages that are not in docs/."""
-    made = {"tools.md": tools(), "commands.md": commands()}
+    made = {"tools.md": tools(), "commands.md": commands(), "names.md": "\n".join(names())}
     made |= {place: _moved((REPOSITORY / source).read_text(encoding="utf-8")) for source, place in COPIED.items()}
     for place, content in made.items():
         files.append(File.generated(config, place, content=content))
@@ -147,3 +152,31 @@ def _command(above: click.Context, name: str, command: click.Command) -> Iterato
         found = command.get_command(here, below)
         if found is not None:
             yield from _command(here, below, found)
+
+
+def names() -> Iterator[str]:
+    """What stands in answers and files: codes, actions, kinds, keys. The pages about them say what each means."""
+    said = catalogue("en", PEOPLE)
+    known = set(said.keys())
+    yield "# Codes and names\n"
+    yield "Made from the code: what programs read in answers and files. Which rule is behind each is in"
+    yield "[the protocol](protocol.md)."
+    ranked = sorted((rank, kind) for feature in OURS for kind, rank in feature.attention.items())
+    for title, names in {
+        "Codes of refusals": sorted({kind.code for kind in _refusals(Refusal) if hasattr(kind, "code")}),
+        "Actions of notifications": ACTIONS,
+        "What `attention` lists, the most serious first": [kind for _, kind in ranked],
+        "Checks of `doctor`": [name for feature in OURS for name in (*feature.checks, *feature.verifications)],
+        "Keys of session.yaml and team.yaml": [*KEYS, *REPOSITORY_KEYS],
+        "Features": [feature.name for feature in OURS if feature.optional],
+    }.items():
+        yield f"\n## {title}\n"
+        for name in names:
+            key = f"attention.kind.{name}"
+            yield f"- `{name}`{f': {said(key)}' if 'attention' in title and key in known else ''}"
+
+
+def _refusals(kind: type[Refusal]) -> Iterator[type[Refusal]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _refusals(narrower)
