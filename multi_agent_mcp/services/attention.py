@@ -535,7 +535,7 @@ def _is_news(finding: Finding) -> bool:
     return finding.level == PROBLEM and finding.check not in TOLD_BY_OTHERS
 
 
-# Views that are asked for again and again are computed once while nothing changes (docs/protocol.md, The console).
+# Views that are asked for again and again are computed once while nothing changes (docs/protocol.md, Attention).
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """A call that was refused and changed nothing. `code` and `message` are those of docs/protocol.md, Refusals;
+    """A call that was refused and changed nothing. `code` and `message` are those of docs/protocol.md, Error codes;
     `answer` is the whole answer."""
 
     def __init__(self, code: str, message: str, answer: Mapping[str, Any] | None = None) -> None:

@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.dialog import Choice
 from multi_agent_mcp.hosts import descriptions
 from multi_agent_mcp.system.process import Foreground, Process, foreground
 
-# The description of the choices of a host's dialogs: `choices` in a profile (docs/hosts.md, Fixing a profile).
+# The description of the choices of a host's dialogs: `choices` in a profile (docs/hosts.md, Correcting a profile).
 
 LASTING = re.compile(
     r"don['’]t ask|\balways\b|\ballow all\b|\bremember\b|\bin (the )?future\b|\bfuture sessions\b|\bthe rest of\b"
