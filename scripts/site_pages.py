@@ -71,7 +71,8 @@ def tools() -> str:
 def _tools() -> Iterator[str]:
     yield "# Tools\n"
     yield "What an agent's server offers: made from its `tools/list`. What the answers hold stands in"
-    yield "[The protocol](protocol/calls.md#tools); a failure has one of the [error codes](protocol/calls.md#error-codes).\n"
+    yield "[The protocol](protocol/calls.md#tools); a failure has one of the"
+    yield "[error codes](protocol/calls.md#error-codes).\n"
     for tool in TOOLS.values():
         yield from _tool(tool)
 
