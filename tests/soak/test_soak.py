@@ -15,7 +15,7 @@ from tests.conftest import Clock
 from tests.end_to_end.support import REPOSITORY
 from tests.services.tasks_support import again, running
 from tests.soak.ledger import Ledger
-from tests.soak.verdict import handed_twice, unseen
+from tests.soak.verdict import handed_twice, unseen, was_overtaken
 
 MINUTES = "0.12"  # and about half of that to begin and to look at what is left
 
@@ -55,6 +55,26 @@ def test_an_interrupt_that_was_marked_read_while_it_stood_is_found_though_its_ta
     services.task_changes.set_status(owner, task.id, "in_progress")
     found = [*unseen(Ledger(), "worker-a", [*inbox.history()], {task.id: again(services, task)})]
     assert ["UNSEEN" in line for line in found] == [True] * early
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_resumption_that_another_pause_overtook_is_no_loss(
+    services: Services, owner: Agent, clock: Clock, *, early: bool
+) -> None:
+    interrupting, inbox = services.interrupting, services.workspace.notices("worker-a")
+    interrupting.interrupt(owner, "worker-a", "pause", None, None)
+    services.notifications.read("worker-a", "task")
+    clock.advance(1)
+    resumed = interrupting.resume(owner, "worker-a")
+    clock.advance(1)
+    if early:
+        inbox.mark_read([name for name, _ in inbox.unread()], clock())
+        clock.advance(1)
+    interrupting.interrupt(owner, "worker-a", "pause", None, None)
+    services.derived_notices.settle("worker-a")
+    (found,) = [notice for notice in inbox.history() if notice.id == resumed.id]
+    assert found.read_at is not None
+    assert was_overtaken(found, [*inbox.history(), *(notice for _, notice in inbox.unread())]) is not early
 
 
 def test_what_a_dead_reader_had_may_come_once_more_even_before_its_host_knows_of_the_death() -> None:

@@ -9,9 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import TASK_ASSIGNED, Notification
+from multi_agent_mcp.domain.notification import PAUSING, TASK_ASSIGNED, Notification
 from multi_agent_mcp.domain.task import FINAL, Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.store.codec import Unreadable, codec
@@ -39,13 +38,8 @@ def complaints(stage: Stage) -> Iterator[str]:
     yield from kept(books, "conversation", [item.id for item in services.workspace.conversations.all()])
     yield from kept(books, "delegation", [item.id for item in services.workspace.delegations.all()])
     for agent_id in services.agents.all():
-        resumed = max((item.created_at for item in notices[agent_id] if item.action == "resume"), default=EPOCH)
-        standing = [  # others are settled: a pause, too, that was over before its agent had read it
-            notice
-            for notice in notices[agent_id]
-            if services.derived_notices.applies(notice)
-            and not (notice.action == "pause" and notice.created_at < resumed)
-        ]
+        box = notices[agent_id]  # others are settled
+        standing = [one for one in box if services.derived_notices.applies(one) and not was_overtaken(one, box)]
         yield from delivered(books, agent_id, [*mail[agent_id], *standing])
         unread = sum(message.read_at is None for message in mail[agent_id])
         if unread != services.unread_mail_count(agent_id):
@@ -106,6 +100,15 @@ def delivered(books: Ledger, agent_id: str, things: list[Any]) -> Iterator[str]:
     for thing in things:
         if thing.read_at is not None and (agent_id, thing.id) not in books.handed:
             yield f"{thing.id} of {agent_id} is marked read and was handed to nobody: LOST"
+
+
+def was_overtaken(notice: Notification, box: list[Notification]) -> bool:
+    """Whether a pause was over, or its resumption followed by another pause, before it was marked read. The files that
+    say so may be archived, where the product looks no more."""
+    if notice.action not in PAUSING or notice.read_at is None:
+        return False
+    opposites = (other for other in box if other.action in PAUSING and other.action != notice.action)
+    return any(notice.created_at < other.created_at <= notice.read_at for other in opposites)
 
 
 def tasks(books: Ledger, there: list[Task]) -> Iterator[str]:
