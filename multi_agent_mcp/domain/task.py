@@ -508,7 +508,9 @@ class Task(Identified):
             if kept == self.delivery and commit_in(head) == commit_in(kept.get("head")):
                 return self
             if commit_in(head) is not None and head == kept.get("head"):
-                return replace(self, delivery=kept).recorded(change, said=True)
+                words = {key: [self.delivery.get(key), kept.get(key)] for key in said}
+                changed = {key: pair for key, pair in words.items() if pair[0] != pair[1]}
+                return replace(self, delivery=kept).recorded(change, said=True, **changed)
         begun = self if self.status == "blocked" else self.through_in_progress(change)
         begun = self._taken_up_again(change) if resolves and self.status == "done" else begun
         if begun.status != "in_progress":

@@ -44,11 +44,20 @@ def completed(task: Task, change: Change, result: str, summary: str | None, next
     if wanted == "done" and task.status == "review":
         return task.recorded(change, completion_result=result)
     if task.status == wanted or (wanted == "blocked" and task.status == "cancelled"):
-        ended = task.recorded(change, completion_result=result)
-    else:
-        begun = task.through_in_progress(change) if wanted == "done" and task.status != "blocked" else task
-        ended = begun.move_to(wanted, change)
+        return _ended_before(task, change, result, summary, next_steps)
+    begun = task.through_in_progress(change) if wanted == "done" and task.status != "blocked" else task
+    ended = begun.move_to(wanted, change)
     return replace(ended, completion_result=result, completion_summary=summary, next_steps=next_steps)
+
+
+def _ended_before(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
+    """A task that had ended, with what is said of that now. What is not said again stands; what replaces it is in the
+    history with what it replaces, as no further mail has it."""
+    summary, next_steps = summary or task.completion_summary, next_steps or task.next_steps
+    words = {"completion_summary": (task.completion_summary, summary), "next_steps": (task.next_steps, next_steps)}
+    changed = {key: [before, now] for key, (before, now) in words.items() if before != now}
+    noted = task.recorded(change, completion_result=result, **changed)
+    return replace(noted, completion_result=result, completion_summary=summary, next_steps=next_steps)
 
 
 def progressed(
@@ -77,8 +86,7 @@ def reported(task: Task, change: Change, *, failed: bool, summary: str | None) -
     transitions requires it. A failed task that is already blocked keeps its reason, one in review waits for it."""
     if failed and task.status == "blocked":
         reason = task.blocked_reason or change.reason
-        noted = task.recorded(change, completion_result="failed")
-        return replace(noted, completion_result="failed", completion_summary=summary, blocked_reason=reason)
+        return replace(_ended_before(task, change, "failed", summary, None), blocked_reason=reason)
     if not failed and task.status == "review":
         return task.recorded(change, completion_result="success")
     begun = task.through_in_progress(change)

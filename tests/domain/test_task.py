@@ -117,6 +117,11 @@ def test_a_completion_report_finds_its_way_from_every_open_status(status: str, f
     assert told.has_applied("m1")
 
 
+def test_a_second_report_of_a_failure_keeps_what_it_does_not_say_again() -> None:
+    blocked = reported(TASK, BY_WORKER, failed=True, summary="all of it")
+    assert reported(blocked, BY_WORKER, failed=True, summary=None).completion_summary == "all of it"
+
+
 @pytest.mark.parametrize("status", sorted(FINAL))
 def test_a_final_task_says_so(status: str) -> None:
     with pytest.raises(InvalidStatusTransition):

@@ -165,7 +165,7 @@ function history(entries) {
 }
 
 const LABELS = {
-  assignee_id: "board.assignee", completion_result: "board.result", description: "board.description", priority: "board.priority", progress: "board.progress", title: "board.title",
+  assignee_id: "board.assignee", completion_result: "board.result", completion_summary: "board.summary", next_steps: "board.next_steps", summary: "board.summary", description: "board.description", priority: "board.priority", progress: "board.progress", title: "board.title",
 };
 
 function changes(entry) {

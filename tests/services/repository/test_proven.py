@@ -226,7 +226,8 @@ def test_another_commit_needs_another_review(
     says_done(services, task, tmp_path)
     services.notifications.read("admin", "task")
     services.deliveries.decide(admin, task.id, approve=True)
-    assert says_done(services, task, tmp_path, "in other words").task.status == "review"  # the same commit
+    said_again = says_done(services, task, tmp_path, "in other words").task  # the same commit
+    assert (said_again.status, said_again.history[-1]["summary"][1]) == ("review", "in other words")
     second = commit(worktree, "a.txt", "second\n")
     says_done(services, task, tmp_path)
     for state in (None, first):

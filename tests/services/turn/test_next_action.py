@@ -295,6 +295,17 @@ class TestReport:
         assert report(services, session, result).status == first.status
         assert len(inbox(services, "admin")) == 1
 
+    @pytest.mark.parametrize("result", RESULTS)
+    def test_no_words_of_a_report_are_lost_by_later_ones(
+        self, services: Services, session: LiveSession, result: str
+    ) -> None:
+        bound(services, session)
+        for summary in ("all of it", "and more", "and that", None):
+            task = report(services, session, result, summary)
+        assert task.completion_summary == "and that"
+        said = [line["completion_summary"] for line in task.history if "completion_summary" in line]
+        assert said == [["all of it", "and more"], ["and more", "and that"]]
+
     @pytest.mark.parametrize(("status", "result"), [("completed", "success"), ("failed", "failed")])
     @pytest.mark.parametrize("read_between", [False, True])
     def test_the_superior_is_told_once_also_with_report_task_completion(
