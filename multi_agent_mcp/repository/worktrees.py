@@ -42,12 +42,12 @@ from multi_agent_mcp.system.process import directory_of
 from multi_agent_mcp.system.temporary import clear_temporary, copy_included, is_left, temporary_of
 from multi_agent_mcp.system.working_tree import (
     Unmerged,
+    been_at,
     files_of,
     in_progress,
     is_locked,
     locks_of,
     lost_in_submodules,
-    made_in,
     only_here,
     remove_aside,
     set_aside,
@@ -384,8 +384,8 @@ class Worktrees(Service):
         tips = {one.agent_id: self.head(one) for one in self.all()}
         if not is_ancestor(self.project, commit, tips.get(agent_id, "")):
             tips[agent_id] = commit
-        made = {one.agent_id: made_in(one.path) for one in self.all()}
-        return unfinished(self.project, commit, tips, made, self.workspace.tasks.all())
+        steps = {one.agent_id: been_at(one.path) for one in self.all()}
+        return unfinished(self.project, commit, tips, steps, self.workspace.tasks.all())
 
     def kept(self) -> Iterator[Holdings]:
         """The worktrees that somebody wanted to be rid of, or whose agent was removed, and that hold something."""

@@ -29,6 +29,7 @@ _IN_PROGRESS = {
 """Files in a worktree's own git directory, and the command of git that is not finished while they are there."""
 _LEFT = re.compile(r"checkout: moving from ([0-9a-f]{40,64}) to ")
 _MADE = re.compile(r"commit|cherry-pick|revert|am\b|rebase")
+_COMMITTED = re.compile(r"commit(?: \((?:initial|amend)\))?:")
 _ASIDE = ".removed"
 _UNSIGNED = "--no-show-signature"
 """Otherwise a setting of the repository (`log.showSignature`) could have git start another one (`gpg.program`)."""
@@ -197,9 +198,22 @@ def _tips(project: Path, path: str) -> Iterator[tuple[str, str]]:
 
 def made_in(path: str) -> set[str]:
     """The commits that were made in a worktree, as far as git has kept a note of it; else none."""
-    return (
-        {commit for commit, words in _reflog(path) if _MADE.match(words)} if os.path.lexists(f"{path}/.git") else set()
-    )
+    return {commit for commit, words in been_at(path) if is_made(words)}
+
+
+def been_at(path: str) -> list[tuple[str, str]]:
+    """Where a worktree's HEAD has been, and what led there, the oldest first, as far as git has kept a note of it."""
+    return _reflog(path)[::-1] if os.path.lexists(f"{path}/.git") else []
+
+
+def is_making(words: str) -> bool:
+    """Whether these words of a reflog are of a commit that was made there, or its amendment, and no copy or merge."""
+    return _COMMITTED.match(words) is not None
+
+
+def is_made(words: str) -> bool:
+    """Whether these words of a reflog are of a commit that came to be there, also as a copy or a merge."""
+    return _MADE.match(words) is not None
 
 
 def _reflog(path: str) -> list[tuple[str, str]]:

@@ -410,6 +410,55 @@ def test_commits_of_an_unfinished_task_are_taken_out_as_the_refusal_says(service
     assert not (project / "half.txt").exists()
 
 
+def test_what_was_committed_for_a_blocked_task_after_leaving_for_the_project_s_branch_is_not_merged(
+    services: Services, clock: Clock, project: Path
+) -> None:
+    worktree, owner = made(services), services.agents.get("owner")
+    delivered = running(services)
+    commit(worktree, "delivered.txt", "x\n")
+    moved(services, delivered, "done")
+    clock.advance(1)
+    blocked = running(services, title="blocked")
+    git(worktree.path, "checkout", "-q", "--detach", "main")
+    commit(worktree, "half.txt", "x\n")
+    clock.advance(1)
+    moved(services, blocked, "blocked")
+    next_one = moved(services, running(services, title="next"), "done")
+    with pytest.raises(InvalidArguments, match="contains_unfinished") as refusal:
+        services.merging.merge(owner, next_one)
+    assert blocked.id in services.texts.sentence(refusal.value)
+    assert not (project / "half.txt").exists()
+    assert services.merging.merge(owner, again(services, delivered)).commit is not None
+
+
+def test_a_blocked_task_s_commits_are_not_those_of_a_later_one_that_began_on_another_line(
+    services: Services, clock: Clock, project: Path
+) -> None:
+    worktree, owner = made(services), services.agents.get("owner")
+    blocked = running(services)
+    commit(worktree, "half.txt", "x\n")
+    clock.advance(1)
+    moved(services, blocked, "blocked")
+    above = running(services, title="above")
+    commit(worktree, "above.txt", "x\n")
+    clock.advance(1)
+    above = moved(services, above, "done")
+    git(worktree.path, "checkout", "-q", "--detach", "main")
+    other = running(services, title="other")
+    commit(worktree, "other.txt", "x\n")
+    clock.advance(1)
+    other = moved(services, other, "done")
+    last = running(services, title="last")
+    clock.advance(1)
+    moved(services, last, "done")
+    assert services.merging.merge(owner, other).commit is not None
+    git(worktree.path, "checkout", "-q", worktree.branch)
+    with pytest.raises(InvalidArguments, match="contains_unfinished") as refusal:
+        services.merging.merge(owner, above)
+    assert blocked.id in services.texts.sentence(refusal.value)
+    assert not (project / "half.txt").exists()
+
+
 def test_a_commit_made_during_two_tasks_is_held_against_neither(
     services: Services, clock: Clock, project: Path
 ) -> None:
