@@ -17,7 +17,7 @@ from typing import NamedTuple
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import NotCommitted
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import REPOSITORY, GitFailed, git, without_filters
+from multi_agent_mcp.system.git import NO_HOOKS, REPOSITORY, GitFailed, git, without_filters
 from multi_agent_mcp.system.working_tree import in_progress
 
 LEFT_AS_THEY_ARE = ("--modified", "--deleted", "--others", "--exclude-standard")
@@ -45,7 +45,7 @@ def commit_all(place: CommitPlace, message: str) -> str | None:
     own = own_directory(place)
     if command := in_progress(place.tree):
         raise NotCommitted("commit_in_progress", command=command)
-    quiet = ("-c", "core.hooksPath=/dev/null", "-c", "i18n.commitEncoding=UTF-8", *without_filters(place.tree))
+    quiet = (*NO_HOOKS, "-c", "i18n.commitEncoding=UTF-8", *without_filters(place.tree))
     call: Git = partial(git, place.tree, *quiet, GIT_DIR=str(own), GIT_WORK_TREE=place.tree, fetches=False)
     with tempfile.TemporaryDirectory() as scratch:
         index = f"{scratch}/index"

@@ -45,6 +45,10 @@ _EMPTY = "MULTI_AGENT_MCP_EMPTY"
 _FIXED = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", _EMPTY: "", **TRUE_OBJECTS}
 
 
+NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
+"""Options for a call of git that is to run no hook (githooks(5)), not even `reference-transaction`."""
+
+
 def fixed_environment(**variables: str) -> dict[str, str]:
     """The environment of every call of git."""
     return plain_environment(**_FIXED, **variables)

@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.patterns import matcher, patterns_of
 from multi_agent_mcp.domain.text import some
 from multi_agent_mcp.system.commits import shown_name
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import clear_worktree, git
+from multi_agent_mcp.system.git import NO_HOOKS, clear_worktree, git
 from multi_agent_mcp.system.other_files import read_external
 from multi_agent_mcp.system.working_tree import aside_of, files_of, remove_aside, set_aside
 
@@ -31,7 +31,7 @@ def checked_out(tree: Path, path: Path, commit: str) -> Iterator[None]:
     """A temporary worktree of this commit at `path`, on no branch; what a killed process left in its place goes first.
     Runs no hook. Raises `GitFailed`, `StorageError`."""
     clear_temporary(tree, path)
-    quiet = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
+    quiet = (*NO_HOOKS, "-c", "advice.detachedHead=false")
     try:
         git(tree, *quiet, "worktree", "add", "--quiet", "--detach", str(path), commit)
         yield

@@ -22,7 +22,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.commits import commit_all, shown_name
 from multi_agent_mcp.system.file_status import tree_of
-from multi_agent_mcp.system.git import GitFailed, git, is_ancestor
+from multi_agent_mcp.system.git import NO_HOOKS, GitFailed, git, is_ancestor
 from multi_agent_mcp.system.working_tree import uncommitted
 
 if TYPE_CHECKING:
@@ -187,10 +187,11 @@ class DeliveryRecords(Service):
         return found
 
     def note(self, delivery: DeliveredWork) -> DeliveredWork:
-        """Records it. A ref of ours holds its commit: git deletes what only a reflog has (git-gc(1))."""
+        """Records it. A ref of ours holds its commit: git deletes what only a reflog has (git-gc(1)). No hook is asked:
+        reporting runs no program of the repository's choice."""
         if (place := tree_of(str(self.workspace.root))) is not None:
             try:
-                git(place, "update-ref", self._ref(delivery.task_id), delivery.commit)
+                git(place, *NO_HOOKS, "update-ref", self._ref(delivery.task_id), delivery.commit)
             except GitFailed as failed:
                 logger.warning("no ref holds what %s delivers: %s", delivery.task_id, failed)
         self._record(delivery.task_id).write(asdict(delivery))
@@ -202,7 +203,7 @@ class DeliveryRecords(Service):
             if (place := tree_of(str(self.workspace.root))) is not None:
                 ours = ("for-each-ref", "--merged=HEAD", "--format=delete %(refname)", f"{self._ref('')}*")
                 if merged := git(place, *ours):
-                    git(place, "update-ref", "--stdin", text=f"{merged}\n")
+                    git(place, *NO_HOOKS, "update-ref", "--stdin", text=f"{merged}\n")
         except Refusal as refusal:
             logger.warning("refs to what is merged are left: %s", refusal)
 
