@@ -112,8 +112,8 @@ def test_a_task_sent_to_the_admin_makes_the_owner_wait_until_it_is_unlocked(ask:
     )
     assert ask("wait", "end") == {"success": True, "owner_id": "owner", "waiting_before": False, "waiting_after": False}
     assert run("wait", "end").stdout == "owner was not waiting\n"
-    (log,) = (session / "audit").glob("*.jsonl")
-    first = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
+    log = sorted((session / "audit").glob("*.jsonl"))[-1].read_text(encoding="utf-8")
+    first = next(line for line in map(json.loads, log.splitlines()) if line["tool"] == "unlock_owner_wait")
     assert (first["tool"], first["agent_id"], first["reason"], first["released"]) == (
         "unlock_owner_wait",
         "owner",

@@ -331,8 +331,8 @@ class TestTasksFromChat:
         assert (after.status, after.description, after.priority) == ("in_progress", "新しい要件...", "high")
         assert after.started_from_conversation_id == conversation_id
         assert [entry.get("requester_id") for entry in after.history[1:]] == ["manager-dev", "owner"]
-        (audit,) = (managed_team.path / "audit").glob("*.jsonl")
-        entries = [json.loads(row) for row in audit.read_text(encoding="utf-8").splitlines()]
+        audit = sorted((managed_team.path / "audit").glob("*.jsonl"))[-1].read_text(encoding="utf-8")
+        entries = [entry for entry in map(json.loads, audit.splitlines()) if "requester_id" in entry]
         assert [(item["tool"], item["agent_id"], item["requester_id"], item.get("mismatch")) for item in entries] == [
             ("start_task_from_chat", "worker-frontend-01", "manager-dev", None),
             ("update_task_from_chat", "manager-dev", "owner", True),

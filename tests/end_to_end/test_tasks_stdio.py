@@ -637,7 +637,7 @@ def test_the_owner_does_everything_from_the_command_line(team: Team) -> None:
     ran = team.run("interrupt", "worker-a", "--action", "dance", "--json")
     assert (ran.code, ran.json["error"]) == (2, "invalid_arguments")
     stopped = team.run("interrupt", "worker-a", "--task", first["task_id"], "--action", "cancel")
-    assert (stopped.code, stopped.stdout.startswith("worker-a: cancel")) == (0, True)
+    assert (stopped.code, first["task_id"] in stopped.stdout) == (0, True)
 
 
 async def test_what_an_agent_did_is_read_on_the_command_line(team: Team) -> None:

@@ -30,7 +30,7 @@ COMMANDS_OF = {
     "questions": {"questions"},
     "reservations": {"edits", "reservations", "reserve", "release"},
     "proof": {"checks"},
-    "worktrees": {"workspace"},
+    "worktrees": {"workspace", "why"},
     "usage": {"usage"},
     "telemetry": set[str](),
     "timeline": {"timeline", "stats"},

@@ -58,7 +58,8 @@ def test_a_question_is_read_and_answered_with_one_click(
     )
     expect(shown.locator(".question pre")).to_contain_text("Bash command 1")
     assert keys(log) == ["3"]
-    line = json.loads(next((team.services.path / "audit").iterdir()).read_text(encoding="utf-8"))
+    journal = max((team.services.path / "audit").iterdir()).read_text(encoding="utf-8")
+    line = json.loads(journal.splitlines()[-1])
     assert (line["tool"], line["by"], line["choice"], line["label"]) == ("answer", "owner", "3", "No")
     newcomer.visit("timeline")
     drawn = newcomer.page.locator("[data-kind=answer] title")

@@ -36,7 +36,7 @@ def test_the_first_entry_is_shown_where_there_is_room_and_counts_as_read_by_nobo
 def test_every_page_has_a_key_but_not_while_somebody_writes(team: Team, person: Person) -> None:
     team.services.task_creation.create(team.services.agents.owner(), [NewTask(title="x", assignee_id="worker-a")])
     person.page.keyboard.press("?")
-    expect(person.page.locator("dialog .keys div")).to_have_count(16)
+    expect(person.page.locator("dialog .keys div")).to_have_count(17)
     person.page.keyboard.press("Escape")
     person.card("x").focus()
     person.page.keyboard.type("gm")
