@@ -213,6 +213,15 @@ def _runs(pid: int) -> bool:
     return state not in "ZX"
 
 
+def _leave() -> None:
+    """Makes a program that is about to be started nobody's child. How it ends is known by what it says alone."""
+    parent = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == parent:
+        time.sleep(0.001)
+
+
 @dataclass
 class Team:
     """A session directory of its own, with a home and an environment that touch nobody's desktop or tmux."""
@@ -259,14 +268,22 @@ class Team:
         return run((*starter, *COMMAND, *arguments), env=environment, cwd=self.base, stdin=stdin, before=before)
 
     def ask(
-        self, *arguments: str | Path, env: Mapping[str, str] | None = None, inside: Pane | None = None
+        self,
+        *arguments: str | Path,
+        env: Mapping[str, str] | None = None,
+        before: Callable[[], None] | None = None,
+        inside: Pane | None = None,
     ) -> dict[str, Any]:
         """A command's JSON answer; it must have succeeded."""
-        ran = self.run(*arguments, "--json", env=env, inside=inside)
+        ran = self.run(*arguments, "--json", env=env, before=before, inside=inside)
         assert ran.code == 0, ran
         assert ran.stderr == ""
         assert ran.json["success"] is True
         return ran.json
+
+    def decide(self, *arguments: str) -> dict[str, Any]:
+        """`ask`, by a person while servers run: their host is this process, and what is below it is in their hands."""
+        return self.ask(*arguments, before=_leave)
 
     def send(self, receiver: str, content: str = "hello", *, sender: str = "admin", **options: str) -> dict[str, Any]:
         """`send`, by somebody whose server does not run."""

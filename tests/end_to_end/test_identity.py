@@ -193,8 +193,8 @@ def _contents(host: Wire) -> list[str]:
 def _replace_key(team: Team, agent_id: str) -> None:
     """As docs/security.md says."""
     (team.path / "secrets" / f"{agent_id}.key").unlink()
-    team.ask("agent", "remove", agent_id)
-    team.ask("agent", "add", agent_id, "--role", "worker", "--parent", "admin")
+    team.decide("agent", "remove", agent_id)
+    team.decide("agent", "add", agent_id, "--role", "worker", "--parent", "admin")
 
 
 def test_a_running_server_whose_agents_key_was_replaced_says_so_and_ends_and_has_signed_nothing(team: Team) -> None:

@@ -514,7 +514,7 @@ class TestWaiting:
             team.ask("resume", "worker-a")
             await worker.call("get_notifications")
             requested = await worker.call("request_task", title="mine")
-            approved = await self.answered(worker, lambda: team.ask("task", "approve", requested["task_id"]))
+            approved = await self.answered(worker, lambda: team.decide("task", "approve", requested["task_id"]))
             assert approved.structured_content["action"] in ("work", "read_messages")
             await worker.call("read_messages")
             assert await at_work(worker) == requested["task_id"]

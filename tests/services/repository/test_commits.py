@@ -88,6 +88,11 @@ def test_what_is_left_is_committed_as_the_task_is_reported(
     assert git(tree, "status", "--porcelain") == ""
     assert git(tree, "show", "--format=", "--name-only", "HEAD") == "a.txt"
     assert git(project, "status", "--porcelain") == ""
+    held = ("for-each-ref", "--format=%(objectname)", "refs/multi-agent-mcp/")
+    assert git(project, *held) == answer["committed"]
+    git(project, "-c", "core.hooksPath=/dev/null", "merge", "-q", "--ff-only", str(answer["committed"]))
+    asked.delivery_records.release_merged()
+    assert git(project, *held) == ""
     assert not (project / ".git" / "ran").exists()
 
 
