@@ -36,7 +36,7 @@ export function showAttention(section) {
     heading.textContent = items.length ? t("attention.count", { n: items.length }) : t("attention.nothing");
     const entries = gathered(items);
     const shown = entries.slice(0, whole ? entries.length : SHOWN);
-    keyed(list, shown.map(({ items: many, ...one }) => one), (entry) => entry.fold ?? keyOf(entry), (entry) => (entry.fold ? fold(entry.fold) : row(entry)));
+    keyed(list, shown.map(({ items: many, ...one }) => one), (entry) => entry.fold ?? keyOf(entry), (entry) => (entry.fold ? fold(entry.fold, () => draw(...last)) : row(entry)));
     for (const { fold: kind, items: many } of shown) if (kind) fillFold(list.querySelector(`[data-key="${kind}"]`), kind, many);
     more.hidden = shown.length === entries.length;
     later.hidden = !putOff.length;
@@ -76,12 +76,12 @@ function gathered(items) {
 
 // ---- many of one kind
 
-function fold(kind) {
+function fold(kind, draw) {
   const details = h("details", { open: unfolded.has(kind) }, h("summary", null), h("ul"));
   details.addEventListener("toggle", () => {
     if (details.open) unfolded.add(kind);
     else unfolded.delete(kind);
-    lookAtAttention();
+    draw();
   });
   return h("li", { class: `fold ${IN_PANES.has(kind) ? "bad" : ""}` }, details, h("span", { class: "acts" }));
 }
