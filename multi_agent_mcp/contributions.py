@@ -131,7 +131,7 @@ class Contributions:
                 if where := feature.expires.get(kind.directory):
                     yield self._session.workspace.collection(kind), where
 
-    def settle(self) -> None:
+    def end_expired(self) -> None:
         """Ends whatever has run out; a stat(2) for each kind where nothing is open."""
         for collection, where in self.expiring():
             if collection.open():

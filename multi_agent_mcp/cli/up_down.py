@@ -192,7 +192,7 @@ def up(
 @TIMEOUT
 @session_command()
 def restart(context: SessionContext, agent_id: str, socket: str | None, fresh: bool, wait: bool, timeout: int) -> None:
-    """End the program in an agent's window and start its command anew there, as after a change in team.yaml. Without a
+    """End the program in an agent's window and start its command there again, as after a change in team.yaml. Without a
     window, open one, as `up AGENT` does. Mail and tasks stay, and its host goes on with its conversation.
 
     Exit code 1 when it is not ready.

@@ -36,7 +36,7 @@ TEAM = Feature(
     commands={
         "init": Command("Every day", ".cli.setup:init", "Create a session, and a team.yaml if there is none."),
         "up": Command("Every day", ".cli.up_down:up", "Open the team in tmux and say what waits for you."),
-        "restart": Command("Team", ".cli.up_down:restart", "Start an agent's program anew in its window."),
+        "restart": Command("Team", ".cli.up_down:restart", "End an agent's program and start it again in its window."),
         "attach": Command("Every day", ".cli.up_down:attach", "Show the team's windows in this terminal."),
         "down": Command("Every day", ".cli.up_down:down", "Close what `up` opened, or some agents' windows."),
         "agent": Command("Team", ".cli.agents:agent", "Manage agents: add, set, list, remove, brief."),

@@ -197,7 +197,7 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
 
 
 def _sent_values(workspace: Workspace, written: Mapping[str, Any]) -> Iterator[tuple[str, bytes, int]]:
-    """Yields the values of the files that go to the new hub: none of those that are `written` anew, nor a line of one,
+    """Yields the values of the files that go to the new hub: none of those that are `written` again, nor a line of one,
     and none that is too large, which `doctor` names."""
     for key, data, was in _shared_values(workspace):
         kind, _, name = key.partition(".")

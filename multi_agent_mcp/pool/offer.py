@@ -20,7 +20,7 @@ class Offer(Identified):
     """A message for `@role` or `@any`, under its own id; the body is the message's file. `taken_by` is who gets it,
     which is decided once; `handed_at` when the message lay in its mailbox."""
 
-    BODY: ClassVar[str | None] = "letter"
+    BODY: ClassVar[str | None] = "message"
 
     id: str
     to: str = ""
@@ -29,7 +29,7 @@ class Offer(Identified):
     taken_by: str | None = None
     taken_at: datetime | None = None
     handed_at: datetime | None = None
-    letter: str = ""
+    message: str = ""
 
     def taken(self, agent_id: str, at: datetime) -> Offer:
         """The offer, for this agent; the first choice counts."""

@@ -64,7 +64,7 @@ class Offers(Service):
     def _add(self, to: str, message: Message) -> None:
         facts: dict[str, Any] = {"id": message.id, "sender_id": message.sender_id, "created_at": message.created_at}
         with suppress(FileExistsError):  # an attempt with the same key at the same time
-            self.open.add(Offer(**facts, to=to, letter=as_text(message)))
+            self.open.add(Offer(**facts, to=to, message=as_text(message)))
 
     def _known_delivery(self, offer: Offer) -> dict[str, Delivery]:
         if offer.taken_by is None:
@@ -114,7 +114,7 @@ class Offers(Service):
         known = self.workspace.mailbox(receiver_id).find(offer.id)
         if known is not None:
             return known[1]
-        written = replace(from_text(Message, offer.letter), receiver_id=receiver_id)
+        written = replace(from_text(Message, offer.message), receiver_id=receiver_id)
         (message,) = self.messages.outbox.store([self.messages.outbox.signatures.sign(written)], None)
         return message
 

@@ -50,7 +50,7 @@ def directory(session_path: str) -> str:
 
 
 def settings(session_path: str) -> dict[str, Any] | None:
-    """What a hook must know; None if it has to be written anew (`repository/edits.py`)."""
+    """What a hook must know; None if it has to be written again (`repository/edits.py`)."""
     found = read_json(f"{directory(session_path)}/hook.json")
     is_current = found is not None and found.get("settings_at") == modified_at(f"{session_path}/session.yaml")
     return found if is_current else None

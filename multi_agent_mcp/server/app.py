@@ -208,7 +208,7 @@ class App:
 
 
 async def serve(server: Server[Any], stdio: Stdio, options: InitializationOptions) -> None:
-    """Serves the input until it ends, also one that begins anew (`Input`)."""
+    """Serves the input until it ends, also one that begins again (`Input`)."""
     served = None
     while served is not (served := stdio.input.messages):
         await server.run(served, stdio.output, options)

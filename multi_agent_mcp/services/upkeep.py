@@ -90,7 +90,7 @@ class Upkeep(Service):
             if not may_expire and is_followed and self.derived.is_repaired(agent_id):
                 return self._judged(agent_id, purpose)
         if may_expire:
-            self.contributions.settle()
+            self.contributions.end_expired()
         if not is_followed:
             self.questions.look()
         has_changed = self.derived.ensure_all(agent_id)

@@ -129,7 +129,7 @@ class Supervisor:
             self.services.pane_looks.refresh(self.services.pane_notifier.host, self.services.panes.dialog)
             limited = list(self.host_looks.look())
             told = self.services.stuck_agents.tell()
-            self.services.contributions.settle()
+            self.services.contributions.end_expired()
             self.services.contributions.tell("supervised")
         except Refusal as refusal:
             return [self.services.texts.sentence(refusal)]

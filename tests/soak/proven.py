@@ -99,7 +99,7 @@ def proofs(work: Work, task: Task) -> Iterator[str]:
     """Yields conditions of a task that was proven that are not met by the commit of its proof."""
     head = task.proven_head
     if CHECK in task.done_when and task.assignee_id in work.places:
-        name = f"{head}:work/{task.id}.txt"
+        name = f"{head}:pieces/{task.id}.txt"
         if not git(work.project, "cat-file", "blob", name, ok=(0, 128)).startswith(GOOD):
             yield f"{task.id} is proven by {head}, whose check fails: FALSE"
         if head not in {said.head for said in work.said if said.task_id == task.id}:

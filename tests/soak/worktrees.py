@@ -17,8 +17,8 @@ from tests.soak.lives import Reply
 
 CHECK, GOOD = "tests", "good"
 CONDITIONS: tuple[list[str], ...] = ([], [], [CHECK], ["review"], [CHECK, "review"])
-SETTINGS = f"checks: {{{CHECK}: 'grep -qs {GOOD} work/$MULTI_AGENT_MCP_TASK.txt'}}"
-IGNORED = "/*\n!/work/\n"
+SETTINGS = f"checks: {{{CHECK}: 'grep -qs {GOOD} pieces/$MULTI_AGENT_MCP_TASK.txt'}}"
+IGNORED = "/*\n!/pieces/\n"
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def founded(team: Team, workers: list[str]) -> Work:
     """A repository around the session, and the workers' worktrees."""
     project = team.base
     (project / ".gitignore").write_text(IGNORED)
-    (project / "work").mkdir()
-    (project / "work" / "shared.txt").write_text("begun\n")
+    (project / "pieces").mkdir()
+    (project / "pieces" / "shared.txt").write_text("begun\n")
     git(project, "init", "-q", "-b", "main")
     for name, value in (("name", "T"), ("email", "t@example.org")):
         git(project, "config", f"user.{name}", value)
@@ -100,16 +100,16 @@ def _commit(host: Host, task_id: str) -> None:
     work = host.stage.work
     place = work.places[host.agent_id]
     git(place, "reset", "-q", "--hard")
-    git(place, "clean", "-fdq", "work")
+    git(place, "clean", "-fdq", "pieces")
     if host.random.random() < 0.5:
         git(place, "checkout", "-q", "--detach", "main")
     word = GOOD if host.random.random() < 0.8 else "bad"
-    (place / "work" / f"{task_id}.txt").write_text(f"{word} {host.random.getrandbits(48):x}\n")
+    (place / "pieces" / f"{task_id}.txt").write_text(f"{word} {host.random.getrandbits(48):x}\n")
     if host.random.random() < 0.2:
-        (place / "work" / "shared.txt").write_text(f"{task_id} {host.random.getrandbits(48):x}\n")
+        (place / "pieces" / "shared.txt").write_text(f"{task_id} {host.random.getrandbits(48):x}\n")
     _made(host, task_id, place)
     if host.random.random() < 0.1:
-        (place / "work" / "left.txt").write_text("not committed\n")
+        (place / "pieces" / "left.txt").write_text("not committed\n")
 
 
 def _made(host: Host, task_id: str, place: Path) -> None:
@@ -123,7 +123,7 @@ def _made(host: Host, task_id: str, place: Path) -> None:
 def _resolve(host: Host, task_id: str) -> Reply:
     place = host.stage.work.places[host.agent_id]
     git(place, "reset", "-q", "--hard")
-    git(place, "clean", "-fdq", "work")
+    git(place, "clean", "-fdq", "pieces")
     delivered = next((one.head for one in reversed(host.stage.work.said) if one.task_id == task_id), "HEAD")
     git(place, "checkout", "-q", "--detach", delivered)
     git(place, "merge", "--no-commit", "-q", "-X", "ours", "main", ok=(0, 1, 128))

@@ -554,7 +554,7 @@ class Notifications(Service):
 
     def bring_up(self, agent_id: str) -> None:
         """As `repair`, but raises `StorageError`."""
-        self.contributions.settle()
+        self.contributions.end_expired()
         self.derived.repair(agent_id)
 
     def pending(self, agent_id: str, purpose: str) -> tuple[Pending, set[Directory[Any]] | None]:

@@ -263,7 +263,7 @@ class Deliveries(Service):
                 return self.settle(task, told=told())
             return None if verdict.failed is None else self._refuse(task, verdict, told=told())
         except NotProven:
-            return None  # it was delivered anew, or its files have just changed: it is pending again
+            return None  # it was delivered again, or its files have just changed: it is pending again
         finally:
             lock.release()
 
