@@ -439,6 +439,10 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         raise InvalidArguments("bad_settings", reason=yaml_problem(error)) from error
     if not isinstance(data, dict):
         raise refused("no_mapping")
+    return _settings_in(data, language)
+
+
+def _settings_in(data: Mapping[str, Any], language: str | None = None) -> Settings:
     chosen = language or data.get("language") or DEFAULT_LANGUAGE
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
@@ -456,9 +460,9 @@ def readable_settings(path: Path) -> Settings:
         data = None if path.is_symlink() else load_yaml(path)
     for key in data if isinstance(data, dict) else ():
         with suppress(Refusal, *NOT_YAML):
-            settings_of({key: data[key]})
+            _settings_in({key: data[key]})
             sound[key] = data[key]
-    return settings_of(sound)
+    return _settings_in(sound)
 
 
 def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:

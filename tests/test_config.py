@@ -14,6 +14,7 @@ from multi_agent_mcp.config import (
     find_session,
     read_environment,
     read_settings,
+    readable_settings,
     session_names,
 )
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
@@ -174,3 +175,18 @@ def test_switches_may_be_written_with_the_words_of_older_yaml(tmp_path: Path, wo
     (tmp_path / "session.yaml").write_text(switches)
     found = read_settings(tmp_path / "session.yaml")
     assert [found.resume, found.repository.guard, found.usage, found.console_answers] == [meant] * 4
+
+
+@pytest.mark.parametrize("bad", ["protected: {a: b}", "limits: 3", "language: xx"])
+def test_of_a_file_with_a_bad_key_every_other_key_counts(tmp_path: Path, bad: str) -> None:
+    said = {
+        "language": "language: en",
+        "limits": "limits: {stuck_minutes: 3}",
+        "phone": "notify_command: [ring, '{line}']",
+    }
+    lines = [line for line in said.values() if not line.startswith(bad.split(":")[0])]
+    (tmp_path / "session.yaml").write_text("\n".join([bad, *lines]), encoding="utf-8")
+    found = readable_settings(tmp_path / "session.yaml")
+    assert found.language == ("ja" if "language" in bad else "en")
+    assert found.notify_command == ("ring", "{line}")
+    assert found.limits.stuck_minutes == (30 if "limits" in bad else 3)
