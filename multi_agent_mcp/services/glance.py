@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GOOD_FOR = timedelta(seconds=30)
 """How long what is dear to find out (tokens, merges) is said again."""
 ASKING, REVIEWS = ("question", "dialog", "login"), ("review", "request")
+HELD = ("stuck", "paused")
 URGENT = frozenset({"asking", "stuck"})
 """The parts that keep somebody from working."""
 
@@ -51,7 +52,7 @@ class Glances(Service):
         """The parts of the line that are not zero, for a person for whom these items wait."""
         spent, merges = self._dear.get((), self._found_out, clock=self.clock, good_for=GOOD_FOR)
         counts = [
-            ("working", self._working(), ()),
+            ("working", self._working(items), ()),
             ("reviews", sum(item.kind in REVIEWS and not item.approved for item in items), REVIEWS),
             ("stuck", sum(item.kind == "stuck" for item in items), ("stuck",)),
         ]
@@ -69,10 +70,13 @@ class Glances(Service):
     def _say(self, name: str, **facts: object) -> str:
         return self.session.people(f"glance.{name}", **facts)
 
-    def _working(self) -> int:
-        tasks = self.workspace.tasks
+    def _working(self, items: Sequence[Item]) -> int:
+        """Who has work in hand and is neither stuck nor paused; these are counted, or told, by themselves."""
+        tasks, held = self.workspace.tasks, {item.agent_id for item in items if item.kind in HELD}
         return sum(
-            any(task.is_worked_on for task in tasks.in_progress(name)) for name in self.workspace.registry.active()
+            any(task.is_worked_on for task in tasks.in_progress(name))
+            for name in self.workspace.registry.active()
+            if name not in held
         )
 
     def _asking(self, items: Sequence[Item]) -> Iterator[str]:

@@ -1,24 +1,20 @@
-// A question that somebody was asked: a button for each choice, or a box; and a note beside the answer. An answer can be
-// taken back for some seconds; then it is sent, or as soon as the page is left.
+// A question that somebody was asked: a button for each choice, or a box; and a note beside the answer.
 
-import { age, api, attempt, chip, facts, h, t, toast, took, visible } from "./core.js";
-
-const READ = 1200; // milliseconds a new question stands there before it takes a click that may have been for another
-const UNDO = 5; // seconds
-const pending = new Map(); // id → {words, send}: answers that can be taken back still
+import { answerable, sendSoon } from "./answering.js";
+import { age, api, chip, facts, h, t, toast, took, visible } from "./core.js";
 
 // `then` is called after an answer, whatever came of it.
 export function asked(question, then = () => {}) {
   const note = h("input", { type: "text", maxlength: 1000, placeholder: t("questions.note"), "aria-label": t("questions.note") });
-  const send = (words) => prepare(question, words, note.value.trim(), then);
+  const agent = question.asker_id;
+  const send = (words) => sendSoon({ name: question.question_id, agent, words }, async (how) => {
+    await api(`/questions/${question.question_id}/answer`, note.value.trim() ? { answer: words, note: note.value.trim() } : { answer: words }, how);
+    toast(t("attention.answered", { agent, label: visible(words) }));
+  }, then);
   const ways = question.choices.length ? choices(question, send) : [box(send)];
-  const element = h("div", { class: "question asked", tabindex: "0", "data-question": question.question_id },
+  return answerable(question.question_id, h("div", { class: "question asked", tabindex: "0" },
     h("p", { class: "words" }, h("bdi", null, visible(question.question)), question.deadline && [" ", due(question)]),
-    h("div", { class: "choices" }, ways), note);
-  const waits = pending.get(question.question_id);
-  if (waits) setBusy(element, waits.words);
-  else setTimeout(() => pending.has(question.question_id) || setBusy(element, null), READ);
-  return element;
+    h("div", { class: "choices" }, ways), note));
 }
 
 // What happens at the deadline, and when.
@@ -52,41 +48,6 @@ function box(send) {
   form.addEventListener("submit", (event) => { event.preventDefault(); if (words.value.trim()) send(words.value); });
   return form;
 }
-
-// ---- answering
-
-// Marks the answer that is about to be sent; null: there is none, and every way to answer is open.
-function setBusy(element, words) {
-  element.classList.toggle("is-answered", words !== null);
-  for (const control of element.querySelectorAll("button, input, textarea")) {
-    control.disabled = words !== null;
-    if (control.dataset.choice !== undefined) control.setAttribute("aria-pressed", String(control.dataset.choice === words));
-  }
-}
-
-const boxesOf = (id) => document.querySelectorAll(`.asked[data-question="${CSS.escape(id)}"]`);
-
-function prepare(question, words, note, then) {
-  const id = question.question_id;
-  if (pending.has(id)) return;
-  const take = () => { clearTimeout(timer); return pending.delete(id); };
-  const undo = () => { if (take()) for (const element of boxesOf(id)) setBusy(element, null); };
-  const send = (isLeaving) => {
-    if (!take()) return;
-    answer(question, words, note, isLeaving).finally(() => { for (const element of boxesOf(id)) setBusy(element, null); then(); });
-  };
-  const timer = setTimeout(send, UNDO * 1000, false);
-  pending.set(id, { words, send });
-  for (const element of boxesOf(id)) setBusy(element, words);
-  toast(t("questions.sending", { agent: question.asker_id, label: visible(words) }), "good", { text: t("undo"), act: undo }, UNDO);
-}
-
-addEventListener("pagehide", () => { for (const { send } of [...pending.values()]) send(true); });
-
-const answer = (question, words, note, isLeaving) => attempt(async () => {
-  await api(`/questions/${question.question_id}/answer`, note ? { answer: words, note } : { answer: words }, { keepalive: isLeaving });
-  toast(t("attention.answered", { agent: question.asker_id, label: visible(words) }));
-});
 
 // A digit picks that choice of the question that has the focus, if it is to be seen; without one, the first question to
 // be seen gets the focus.

@@ -48,14 +48,13 @@ export function showAttention(section) {
   whenAttentionChanges(draw);
 }
 
-const PAGES = { working: "/agents", spent: "/stats" };
+const PAGES = { working: "/agents?state=working", merge: "/files?show=merge", spent: "/stats" };
 
-// A part of the line of states: it filters what waits, leads to its page, or lists its tasks.
+// A part of the line of states: it filters what waits, or leads to the page that shows what it counts and nothing else.
 function part(state, choose) {
-  const words = [visible(state.words)];
-  if (PAGES[state.name]) return h("a", { class: "state", href: PAGES[state.name] }, words);
-  const list = (event) => menu(event.currentTarget, state.tasks.map((id) => ({ text: id, act: () => { location.href = `/#${id}`; } })), state.words);
-  return h("button", { type: "button", class: `state ${state.urgent ? "is-urgent" : ""}`, "data-mark": state.name, "aria-pressed": state.kinds.length ? String(state.isChosen) : undefined, onclick: state.kinds.length ? choose : list }, words);
+  const words = visible(state.words);
+  if (PAGES[state.name]) return h("a", { class: "state", href: PAGES[state.name], "data-mark": state.name }, words);
+  return h("button", { type: "button", class: `state ${state.urgent ? "is-urgent" : ""}`, "data-mark": state.name, "aria-pressed": String(state.isChosen), onclick: choose }, words);
 }
 
 const DECIDED = new Set(["dialog", "request", "review", "question"]); // each of them is answered by itself

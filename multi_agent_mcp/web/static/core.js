@@ -104,7 +104,7 @@ export async function attempt(act) {
 export function toast(text, kind = "good", further = null, seconds = kind === "bad" ? 9 : 5) {
   const toasts = document.getElementById("toasts");
   const element = h("p", { class: `toast ${kind}` }, visible(text), further && h("button", { type: "button", "data-mark": "undo", onclick: () => { element.remove(); further.act(); } }, further.text));
-  for (const same of [...toasts.children].filter((one) => one.isEqualNode(element))) same.remove(); // said once is enough
+  if (!further) for (const same of [...toasts.children].filter((one) => one.isEqualNode(element))) same.remove(); // said once is enough
   toasts.append(element);
   setTimeout(() => element.remove(), seconds * 1000);
 }

@@ -11,14 +11,19 @@ export function dialog(title, address, ...content) {
       h("button", { class: "ghost square", type: "button", "aria-label": t("close"), onclick: () => box.close() }, icon("close"))),
     h("div", { class: "body" }, ...content),
   );
-  box.addEventListener("close", () => box.remove());
+  box.addEventListener("close", () => { box.remove(); raiseToasts(); });
   // A click outside closes it, except a form: its input would be lost.
   box.addEventListener("click", (event) => event.target === box && !box.querySelector("form") && box.close());
   document.body.append(box);
   box.showModal();
+  raiseToasts();
   if (address !== null) enter(box, address);
   return box;
 }
+
+// What lies below a sheet can be neither seen nor clicked: what is said stands in the uppermost.
+const raiseToasts = () => ([...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body).append(...toasts);
+const toasts = document.querySelectorAll("#toasts");
 
 // ---- every sheet has an entry of its own in the window's history
 
@@ -106,7 +111,7 @@ export function menu(button, items, label) {
       type: "button", role: "menuitem", "aria-disabled": item.why ? "true" : undefined, class: item.kind,
       onclick: () => { if (!item.why) { list.hidePopover(); item.act(); } },
     }, h("span", null, item.text), item.why && h("small", null, visible(item.why)))));
-  document.querySelector("main").append(list); // what stands outside is found by nobody who goes by landmarks
+  (button.closest("dialog") ?? document.querySelector("main")).append(list); // what stands outside is found by nobody who goes by landmarks
   const place = button.getBoundingClientRect();
   list.addEventListener("toggle", (event) => {
     if (event.newState === "closed") { list.remove(); if (button.isConnected) button.focus(); }

@@ -10,6 +10,7 @@ const SHOWN = 100;
 const PAUSE = 5000; // milliseconds between two looks at the worktrees, each of which asks git about every one
 const place = document.getElementById("files");
 const words = () => chosen(["words"]).words ?? "";
+const isMergesOnly = () => chosen(["show"]).show === "merge";
 
 // A table that is there while it has rows; returns what fills it.
 function table(title, head, keyOf, row) {
@@ -25,7 +26,7 @@ function table(title, head, keyOf, row) {
     note.textContent = said;
     keyed(body, items, keyOf, (item) => h("tr", null, row(item).map((cell, index) => h("td", { "data-title": titles[index] }, cell))));
     empty.hidden = [...place.querySelectorAll("section")].some((one) => !one.hidden);
-    empty.textContent = t(words() ? "files.not_found" : "files.nothing");
+    empty.textContent = t(words() || isMergesOnly() ? "files.not_found" : "files.nothing");
     place.setAttribute("aria-busy", "false");
   };
 }
@@ -49,7 +50,7 @@ if (facts.features.includes("reservations")) {
     h("bdi", null, visible(one.reason)),
     facts.acts && h("button", { type: "button", class: "ghost", "data-mark": "release", onclick: () => release(one) }, t("files.release"))]);
   looks.push(watch(["files", "tasks"], async () => {
-    const found = await api(`/files${query({ words: words(), limit: SHOWN })}`);
+    const found = isMergesOnly() ? { files: [], total: 0, reservations: [] } : await api(`/files${query({ words: words(), limit: SHOWN })}`);
     edited(found.files, found.total > found.files.length ? t("files.edited_of", { n: found.files.length, total: found.total }) : "");
     reserved(found.reservations);
   }));
@@ -87,8 +88,10 @@ if (facts.features.includes("worktrees")) {
 const number = (value, names = "") => h("span", { class: value ? "" : "none", title: visible(names) || undefined }, value || "–");
 
 function fits(one) {
+  if (isMergesOnly() && !one.delivered.some(({ is_ready }) => is_ready)) return false;
   const said = [one.agent_id, one.branch, one.path, ...one.dirty, ...one.delivered.map(({ title }) => title)].join(" ").toLowerCase();
   return words().toLowerCase().split(/\s+/).every((word) => said.includes(word));
 }
 
-filters(document.getElementById("filters"), { words: ["words", t("files.words")] }, () => { for (const look of looks) look(); });
+const shows = facts.features.includes("worktrees") ? { show: ["choice", t("files.show"), [["merge", t("files.show.merge")]]] } : {};
+filters(document.getElementById("filters"), { words: ["words", t("files.words")], ...shows }, () => { for (const look of looks) look(); });

@@ -33,7 +33,7 @@ export function useKeys() {
 
 const acts = {
   "/": () => document.getElementById("sought").select(),
-  u: () => document.querySelector(".toast [data-mark=undo]")?.click(),
+  u: () => [...document.querySelectorAll(".toast [data-mark=undo]")].at(-1)?.click(),
   "?": () => dialog(t("keys.title"), location.href, list()).classList.add("small"),
   j: () => beside(1),
   k: () => beside(-1),

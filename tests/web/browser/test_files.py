@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
+from multi_agent_mcp.domain.limit import LimitSeen
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
+from tests.services.usage.support import took
 from tests.web.browser.test_review import TITLE, delivered, services  # noqa: F401 - fixtures
 from tests.web.browsing import DESK, PHONE, Person
 
@@ -54,6 +57,42 @@ def test_files_show_conflicts_first_are_found_by_words_released_and_merged(
     page.locator('input[name="words"]').fill("PYPROJECT")
     expect(edited.locator("tbody tr")).to_have_count(1)
     expect(worktrees).to_be_hidden()
+
+
+def test_each_part_of_the_line_of_states_shows_what_it_counts_and_nothing_else(
+    services: Services,  # noqa: F811
+    delivered: Task,  # noqa: F811
+    person: Person,
+) -> None:
+    owner, admin, page = services.agents.owner(), services.agents.get("admin"), person.page
+    (task,) = services.task_creation.create(owner, [NewTask(title="One", assignee_id="admin")])
+    services.task_changes.start(admin, task.id)
+    edit(services, "admin", "pyproject.toml")
+    services.limits.saw("admin", "claude", LimitSeen(at=services.clock(), window="five_hour", source="hook"))
+    services.messages.send(admin, Draft(content="hello", receiver_id="owner"))
+    (services.root / "prices.yaml").write_text("currency: EUR\nper_million:\n  m-1: {input: 10, output: 0}\n")
+    took(services, "admin", 1_000_000)
+    person.visit("board")
+    waiting, states = page.locator("#attention > ul > li"), page.locator(".states .state")
+    expect(states).to_contain_text([person.words(f"glance.{name}", count=1) for name in ("working", "reviews")])
+    expect(waiting).to_have_count(3)
+    for name in ("reviews", "limited"):
+        states.and_(page.locator(f"[data-mark={name}]")).click()
+        expect(waiting).to_have_count(1)
+    services.deliveries.decide(owner, delivered.id, approve=True)
+    page.locator("[data-mark=working]").click()
+    expect(page.locator(".agent")).to_contain_text(["admin"])
+    expect(page.locator(".agent")).to_have_count(1)
+    person.visit("board")
+    page.locator("[data-mark=spent]").click()
+    expect(page.locator(".totals")).to_contain_text("10.00 EUR")
+    person.visit("files", "?show=merge")
+    worktrees = page.locator("#files section:visible")
+    expect(worktrees).to_have_count(1)
+    expect(worktrees.locator("tbody tr")).to_contain_text([TITLE])
+    worktrees.locator(f'[data-mark="merge-{delivered.id}"]').click()
+    expect(worktrees).to_have_count(0)
+    expect(page.locator("#files .empty")).to_have_text(person.words("files.not_found"))
 
 
 def test_a_few_letters_in_their_order_find_an_agent_or_a_page(person: Person) -> None:
