@@ -203,10 +203,13 @@ class AgentSession(Identified):
     ids, in files of earlier versions), which the agent's next server makes unread again if this process dies before its
     next call. `calls` counts the tool calls. `machine` is that of the process, in a shared session. `host` is the
     program that started the process, `host_session` that program's own id of its conversation, once known, and
-    `host_directory` where it works. `stopped` are the tasks of the interrupts that the
-    agent has read and not answered yet, the last read last; `ANY_TASK` for one that names no task."""
+    `host_directory` where it works, `host_pid` its process, with its start time. `stopped` are the tasks of the
+    interrupts that the agent has read and not answered yet, the last read last; `ANY_TASK` for one that names no task.
+    """
 
-    LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"machine", "host", "host_session", "host_directory", "stopped"})
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset(
+        {"machine", "host", "host_session", "host_directory", "stopped", "host_pid", "host_pid_started_at"}
+    )
 
     id: str
     agent_id: str = ""
@@ -227,6 +230,8 @@ class AgentSession(Identified):
     host_session: str | None = None
     host_directory: str | None = None
     stopped: tuple[str, ...] | None = None
+    host_pid: int | None = None
+    host_pid_started_at: str | None = None
 
     def touch(self, at: datetime) -> AgentSession:
         """The session after a call, which renews its lifetime."""

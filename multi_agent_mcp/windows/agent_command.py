@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,31 +180,37 @@ def set_aside(services: Services, agent: Agent, purpose: str) -> None:
 def end_left_over(services: Services, agent_id: str, purpose: str) -> None:
     """Ends hosts of this agent's sessions that have outlived their window: they would keep its identity and its
     conversation, and nobody sees them (docs/hosts.md, Resume and compaction)."""
+    for host, server in _hosts(services, agent_id, purpose):
+        if host > 1 and has_lost_terminal(host):
+            for pid in filter(None, (host, server)):
+                if not end(pid, signal.SIGTERM, END_SECONDS):
+                    end(pid, signal.SIGKILL, END_SECONDS)
+
+
+def _hosts(services: Services, agent_id: str, purpose: str) -> Iterator[tuple[int, int | None]]:
+    """The hosts of the agent's sessions of this purpose that run on this machine, each with its server; the last one
+    also without, if that has died."""
     for session in services.sessions.running(agent_id):
         if session.purpose == purpose and services.sessions.is_here(session):
-            host = host_of(session.pid)
-            if host > 1 and has_lost_terminal(host):
-                for pid in (host, session.pid):
-                    if not end(pid, signal.SIGTERM, END_SECONDS):
-                        end(pid, signal.SIGKILL, END_SECONDS)
+            yield host_of(session.pid), session.pid
+    if (host_alone := services.sessions.host_without_server(agent_id, purpose)) is not None:
+        yield host_alone, None
 
 
 def in_a_terminal(services: Services, agent_id: str, purpose: str) -> int | None:
-    """The process of a session of this agent that runs in a terminal, for which a person started its host without a
-    window of ours: started again, the agent would run twice. One whose window was closed just now may take a moment
-    to end."""
+    """As `with_terminal`, once one whose window was closed just now has had a moment to end."""
     until = time.monotonic() + PARTING_SECONDS
-    while (pid := _with_terminal(services, agent_id, purpose)) is not None and time.monotonic() < until:
+    while (pid := with_terminal(services, agent_id, purpose)) is not None and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
     return pid
 
 
-def _with_terminal(services: Services, agent_id: str, purpose: str) -> int | None:
-    for session in services.sessions.running(agent_id):
-        if session.purpose == purpose and services.sessions.is_here(session):
-            served = (session.pid, host_of(session.pid))
-            if any(terminal_of(pid) and not has_lost_terminal(pid) for pid in served if pid > 1):
-                return session.pid
+def with_terminal(services: Services, agent_id: str, purpose: str) -> int | None:
+    """The process of a session of this agent that runs in a terminal, or of its host if its server has died there: a
+    person started it without a window of ours, and started again the agent would run twice."""
+    for host, server in _hosts(services, agent_id, purpose):
+        if any(terminal_of(pid) and not has_lost_terminal(pid) for pid in (server, host) if pid and pid > 1):
+            return server or host
     return None
 
 

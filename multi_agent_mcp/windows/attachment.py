@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from multi_agent_mcp.config import child_environment, read_environment
@@ -11,6 +12,7 @@ from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.doorbell.tmux.client import Answer, Server, own_pane, pane_place, require_tmux
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.windows.agent_command import with_terminal
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 
@@ -62,16 +64,28 @@ def team_attachment(windows: TeamWindows) -> Attachment | None:
 
 def find_attachment(windows: TeamWindows, agent_id: str | None) -> Attachment:
     """Returns the way to the team, or to an agent's window: that of its task session, else of its chat session, else
-    one whose program has ended. Raises `InvalidArguments` if there is none, or without a usable tmux."""
+    the pane in which a person has started it, else a window whose program has ended. Raises `InvalidArguments` if there
+    is none, or without a usable tmux."""
     require_tmux(windows.socket_path)
     windows.look()
     if agent_id is None:
         if (team := team_attachment(windows)) is None:
             raise InvalidArguments("attach_no_team")
         return team
-    labels = [Slot(agent_id, purpose).label for purpose in PURPOSES]
-    panes = [pane for pane in windows.found if pane.label in labels]
-    for pane in sorted(panes, key=lambda pane: (pane.dead, labels.index(pane.label))):
-        if (place := pane_place(pane.socket_path, pane.pane_id)) is not None:
-            return Attachment(pane.socket_path, f"={place['session_name']}:.{pane.pane_id}")
+    for socket_path, pane_id in _panes_of(windows, agent_id):
+        if (place := pane_place(socket_path, pane_id)) is not None:
+            return Attachment(socket_path, f"={place['session_name']}:.{pane_id}")
+    if (pid := with_terminal(windows.services, agent_id, "task")) is not None:
+        raise InvalidArguments("restart_terminal", agent_id=agent_id, pid=pid)
     raise InvalidArguments("attach_no_window", agent_id=agent_id)
+
+
+def _panes_of(windows: TeamWindows, agent_id: str) -> Iterator[tuple[str, str]]:
+    """The sockets and ids of the panes that may be an agent's, the best first."""
+    labels = [Slot(agent_id, purpose).label for purpose in PURPOSES]
+    panes = sorted((pane for pane in windows.found if pane.label in labels), key=lambda pane: labels.index(pane.label))
+    yield from ((pane.socket_path, pane.pane_id) for pane in panes if not pane.dead)
+    agent = windows.services.agents.get(agent_id)
+    if agent.socket_path and agent.pane_id and windows.is_in_other_pane(agent):
+        yield agent.socket_path, agent.pane_id
+    yield from ((pane.socket_path, pane.pane_id) for pane in panes if pane.dead)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from multi_agent_mcp.config import AUTO
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 BUSY_PERCENT = 80
@@ -26,11 +27,11 @@ def has_place(windows: TeamWindows, agent: Agent) -> bool:
 
 
 def _at_work(windows: TeamWindows) -> set[str]:
-    """The agents of this machine whose program runs in a window of the team, or that have a server elsewhere."""
+    """The agents of this machine whose program runs in a window of the team or elsewhere."""
     in_windows = {slot.agent_id for slot in windows.living}
     served = windows.services.sessions.served_purposes
-    agents = windows.services.agents.at_home().values()
-    return {one.id for one in agents if not one.may_be_human and (one.id in in_windows or served(one.id))}
+    agents = (one.id for one in windows.services.agents.at_home().values() if not one.may_be_human)
+    return {one for one in agents if one in in_windows or served(one) or windows.runs_elsewhere(Slot(one, "task"))}
 
 
 def _is_machine_idle() -> bool:

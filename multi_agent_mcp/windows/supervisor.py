@@ -197,6 +197,8 @@ class Supervisor:
         window = self.missing_sessions.window(slot)
         if window is not None and (window.pane or window.waits or window.rests(self.services.clock())):
             return False
+        if self.windows.runs_elsewhere(slot):
+            return False
         return has_place(self.windows, self.services.agents.get(slot.agent_id))
 
     def _fill(self, slot: Slot) -> str | None:

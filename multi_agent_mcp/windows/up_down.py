@@ -15,8 +15,7 @@ from multi_agent_mcp.config import python
 from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSession
 from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.doorbell.tmux.client import pane_place, require_tmux
-from multi_agent_mcp.doorbell.tmux.snapshot import probe
-from multi_agent_mcp.doorbell.tmux.team_panes import USABLE, OwnPane, last_lines
+from multi_agent_mcp.doorbell.tmux.team_panes import OwnPane, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.overview.missing_sessions import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.system.process import directory_of, is_below
@@ -49,7 +48,7 @@ from multi_agent_mcp.windows.readiness import (
     Readiness,
     Report,
 )
-from multi_agent_mcp.windows.window_registry import TeamWindows
+from multi_agent_mcp.windows.window_registry import TeamWindows, is_reachable
 from multi_agent_mcp.wiring import Services
 
 
@@ -113,7 +112,7 @@ def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) ->
         if (program := missing_program(command, shell)) is not None:
             raise InvalidArguments("restart_no_program", agent_id=agent.id, program=program)
         windows.require_reached(Slot(agent.id, "task"))
-        if pane is None and _is_elsewhere(windows, agent):
+        if pane is None and windows.is_in_other_pane(agent):
             raise InvalidArguments("restart_elsewhere", agent_id=agent.id, pane=agent.pane_id)
         if pane is None and (pid := _left_in_a_terminal(services, agent.id)) is not None:
             raise InvalidArguments("restart_terminal", agent_id=agent.id, pid=pid)
@@ -218,15 +217,15 @@ def _left_in_a_terminal(services: Services, agent_id: str) -> int | None:
 
 def _found(windows: TeamWindows, agent: Agent) -> AgentState | None:
     """Returns the state of an agent that already runs in a pane; None if it does not."""
-    is_reachable = _is_reachable(agent)
+    has_place_to_ring = is_reachable(agent)
     if pane := windows.living.get(slot := Slot(agent.id, "task")):
         windows.close_kept(slot)  # the supervisor has started it again
-        if not is_reachable:
+        if not has_place_to_ring:
             _register(windows, agent, pane)
         facts = _outside(windows.services, agent.id, pane.pane_pid)
         return AgentState(agent.id, RUNNING, pane.socket_path, pane.pane_id, facts)
     facts = _outside(windows.services, agent.id, agent.pane_pid)
-    return AgentState(agent.id, RUNNING, agent.socket_path, agent.pane_id, facts) if is_reachable else None
+    return AgentState(agent.id, RUNNING, agent.socket_path, agent.pane_id, facts) if has_place_to_ring else None
 
 
 def _outside(services: Services, agent_id: str, pane_pid: int | None) -> dict[str, str]:
@@ -263,16 +262,6 @@ def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str, be
     return replace(_opened(agent.id, fresh, STARTING, earlier), beginning=beginning, left_out=lacking)
 
 
-def _is_reachable(agent: Agent) -> bool:
-    return agent.pane_id is not None and probe(agent) in USABLE
-
-
-def _is_elsewhere(windows: TeamWindows, agent: Agent) -> bool:
-    """Returns whether the agent's program runs in a pane that the team did not open."""
-    own = {(pane.socket_path, pane.pane_id) for pane in windows.found}
-    return (agent.socket_path, agent.pane_id) not in own and _is_reachable(agent)
-
-
 def _opened(name: str, pane: OwnPane | None, state: str, earlier: frozenset[str] = frozenset()) -> AgentState:
     if pane is None:
         return AgentState(name, ENDED)
@@ -284,7 +273,7 @@ def _opened(name: str, pane: OwnPane | None, state: str, earlier: frozenset[str]
 
 def register_missing(windows: TeamWindows, agent: Agent, pane: OwnPane) -> None:
     """Registers the pane unless the agent's program still runs in the registered one."""
-    if agent.pane_id is None or probe(agent) not in USABLE:
+    if not is_reachable(agent):
         _register(windows, agent, pane)
 
 

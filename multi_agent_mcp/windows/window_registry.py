@@ -12,16 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import child_environment, tmux_socket, working_directory
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
-from multi_agent_mcp.doorbell.tmux.team_panes import NewWindow, OwnPane, TeamPanes, is_reached, last_lines, tmux_session
+from multi_agent_mcp.doorbell.tmux.snapshot import probe
+from multi_agent_mcp.doorbell.tmux.team_panes import (
+    USABLE,
+    NewWindow,
+    OwnPane,
+    TeamPanes,
+    is_reached,
+    last_lines,
+    tmux_session,
+)
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import MCP_CONFIG, own_file, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot, Window
 from multi_agent_mcp.system.process import end, is_child
 from multi_agent_mcp.trace import current, variables
-from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted
+from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted, with_terminal
 from multi_agent_mcp.windows.shells import SH, are_too_long, read_from, started
 from multi_agent_mcp.wiring import Services
 
@@ -234,6 +244,22 @@ class TeamWindows:
             if pane.dead and Slot.of(pane.label) == slot:
                 self._on(pane.socket_path).close(pane)
 
+    def runs_elsewhere(self, slot: Slot) -> bool:
+        """Whether the slot's agent runs in a pane or a terminal that is not the team's, with its server or without:
+        where a person has started it, or has registered a pane for it."""
+        if slot in self.living:
+            return False
+        agent = self.services.agents.get(slot.agent_id)
+        is_of_chat = "chat" in self.services.sessions.served_purposes(agent.id)
+        if slot.purpose == "task" and not is_of_chat and self.is_in_other_pane(agent):
+            return True
+        return with_terminal(self.services, agent.id, slot.purpose) is not None
+
+    def is_in_other_pane(self, agent: Agent) -> bool:
+        """Whether the agent's program runs in a registered pane that the team did not open."""
+        own = {(pane.socket_path, pane.pane_id) for pane in self.found}
+        return (agent.socket_path, agent.pane_id) not in own and is_reachable(agent)
+
     def require_reached(self, slot: Slot) -> None:
         """Raises `InvalidArguments` for a slot whose program lives on a tmux server that cannot be reached: started
         again, it would run twice."""
@@ -330,6 +356,11 @@ class TeamWindows:
 
     def _on(self, socket_path: str) -> TeamPanes:
         return TeamPanes(socket_path, self.tmux_session, made_for=self._made_for)
+
+
+def is_reachable(agent: Agent) -> bool:
+    """Whether a program runs in the agent's registered pane that may be the agent's."""
+    return agent.pane_id is not None and probe(agent) in USABLE
 
 
 def last_socket(services: Services) -> str | None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.system.process import is_alive
+from multi_agent_mcp.windows.supervisor import Supervisor
+from multi_agent_mcp.windows.window_registry import team_windows
 from tests.end_to_end.chat_support import new_task
 from tests.end_to_end.support import UP, Team, Terminal, wait_until
 
@@ -62,6 +68,19 @@ def supervisor_pid(terminal: Terminal) -> int:
 def sessions(team: Team, purpose: str = "task") -> list[str]:
     """The ids of worker-a's living sessions."""
     return [item.id for item in team.services.sessions.live("worker-a") if item.purpose == purpose]
+
+
+def started_by_a_person(
+    words: list[str], environment: Mapping[str, str], terminal: Terminal, *, in_tmux: bool
+) -> tuple[int, int | None]:
+    """The process of a program in a pane that a person has opened, or in a terminal without tmux, with its screen."""
+    if in_tmux:
+        given = [f"-e{name}={value}" for name, value in environment.items() if name.startswith("MULTI_AGENT")]
+        return int(terminal("new-window", "-d", "-t", "work", "-P", "-F", "#{pane_pid}", *given, *words)), None
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.execve(words[0], words, {**os.environ, **environment})  # noqa: S606 - the child becomes the program
+    return pid, screen
 
 
 def look(team: Team, terminal: Terminal, task_id: str) -> None:
@@ -162,3 +181,60 @@ def test_no_more_than_at_most_agents_are_at_work_and_the_next_comes_in_order(bar
     assert team.ask("up", "worker-d", "--no-wait", "--socket", terminal.socket)["agents"][0]["state"] == "waits"
     team.ask("down")
     assert team.services.missing_sessions.windows() == {}
+
+
+HOST_OF_ITS_OWN = """\
+import os, subprocess, sys
+if not os.fork():
+    os.setpgid(0, 0)  # a host's server reads no keys
+    os.execv(sys.executable, [sys.executable, sys.argv[1]])
+os.wait()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("place", ["pane", "terminal"])
+def test_who_goes_on_without_a_server_where_a_person_has_started_it_is_not_started_twice(
+    bare: Team, terminal: Terminal, place: str
+) -> None:
+    agents = "".join(
+        f'  - {{{{id: {name}, parent: owner, host: plain, command: "{{{{python}}}} {ACTOR}"}}}}\n'
+        for name in ("a", "b")
+    )
+    head = "at_most: 1\nlanguage: en\nagents:\n  - {id: owner, role: owner, type: human}\n"
+    team = bare.make(head + agents.format())
+    services = team.services
+    named = {"ROOT": str(team.root), "SESSION": team.session, "AGENT": "a"}
+    environment = team.env | {f"MULTI_AGENT_MCP_{name}": value for name, value in named.items()}
+    words = [sys.executable, "-c", HOST_OF_ITS_OWN, str(ACTOR)]
+    pid, screen = started_by_a_person(words, environment, terminal, in_tmux=place == "pane")
+    try:
+        wait_until(lambda: services.sessions.running("a"), "its server runs")
+        if place == "pane":
+            (pane,) = terminal("list-panes", "-a", "-f", f"#{{==:#{{pane_pid}},{pid}}}", "-F", "#{pane_id}").split()
+            assert team.run("agent", "set", "a", "--pane", pane, "--socket", terminal.socket).code == 0
+        os.kill(services.sessions.running("a")[0].pid, signal.SIGKILL)
+        wait_until(lambda: not services.sessions.running("a"), "its server has died")
+        for name in ("a", "b"):
+            services.task_creation.create(services.agents.get("owner"), [NewTask(title="t", assignee_id=name)])
+        assert {slot.agent_id for slot in services.missing_sessions.needed()} == {"a", "b"}
+        supervisor = Supervisor(team_windows(services, terminal.socket))
+        services.supervision.begin()
+        assert (supervisor.look(), windows(terminal)) == ([], [])
+        came = {
+            item["agent_id"]: item["state"]
+            for item in team.ask(*UP, "--no-supervisor", "--timeout", "1", "--socket", terminal.socket, "a")["agents"]
+        }
+        assert came["a"] in ("running", "elsewhere", "no_server")
+        assert team.run("restart", "a", "--socket", terminal.socket).code == 1
+        shown = team.run("attach", "a", "--socket", terminal.socket).stderr
+        assert (f":.{pane}" if place == "pane" else f"as process {pid}") in shown
+        assert windows(terminal) == []
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        if screen is not None:
+            os.waitpid(pid, 0)
+            os.close(screen)
+    wait_until(lambda: windows(terminal) == [] and not is_alive(pid, None), "the host has ended")
+    supervisor.look()
+    assert windows(terminal) == ["a"]

@@ -24,7 +24,7 @@ from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import Mutex
-from multi_agent_mcp.system.process import is_alive, own_start
+from multi_agent_mcp.system.process import host_of, is_alive, own_start, started_at
 
 if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
@@ -65,7 +65,7 @@ class Sessions(Service):
         now = self.clock()
         chosen = purpose or self._choose_purpose(agent_id, live)
         task = self._task_in_progress(agent_id, live) if chosen == "task" else None
-        token = secrets.token_urlsafe(24)
+        token, host = secrets.token_urlsafe(24), host_of(os.getpid())
         session = AgentSession(
             id=new_id("ses"),
             agent_id=agent_id,
@@ -77,6 +77,8 @@ class Sessions(Service):
             created_at=now,
             machine=self.workspace.authority.here,
             stopped=self._unanswered(agent_id) if chosen == "task" else None,
+            host_pid=host if host > 1 else None,
+            host_pid_started_at=started_at(host),
         ).touch(now)
         self.workspace.sessions.add(session)
         return LiveSession(self, session, token)
@@ -117,6 +119,16 @@ class Sessions(Service):
         """When the agent's server was last called, whether it still runs or not; None if never."""
         known = [*self.workspace.sessions.open(agent_id), *self.workspace.sessions.closed(agent_id, limit=1)]
         return max((session.last_activity_at for session in known), default=None)
+
+    def host_without_server(self, agent_id: str, purpose: str) -> int | None:
+        """The process of the host in which the agent's last session of this purpose was, if that goes on although its
+        server has died; None if the session was ended, or it did not begin on this machine."""
+        known = [*self.workspace.sessions.open(agent_id), *self.workspace.sessions.closed(agent_id, limit=LOOKED_AT)]
+        last = max((session for session in known if session.purpose == purpose), key=age, default=None)
+        if last is None or last.state not in ("active", DIED) or self.is_running(last) or not self.is_here(last):
+            return None
+        has_host = last.host_pid is not None and is_alive(last.host_pid, last.host_pid_started_at)
+        return last.host_pid if has_host else None
 
     def recover(self, agent_id: str) -> int:
         """Ends the sessions of dead processes and requeues their unconfirmed files; ends the executions of sessions
