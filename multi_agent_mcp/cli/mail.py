@@ -197,7 +197,9 @@ def unread(context: SessionContext, agent: str | None) -> None:
 
 @click.command()
 @click.argument(
-    "message_id", type=Id("msg", "ntf", "qst", "hnd"), help="A message, broadcast, notification, question or hand-off."
+    "message_id",
+    type=Id("msg", "ntf", "qst", "hnd", "tsk", "dlg"),
+    help="A message, broadcast, notification, question, hand-off; or a task or delegation for whoever was free.",
 )
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:

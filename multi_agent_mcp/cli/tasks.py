@@ -31,7 +31,7 @@ from multi_agent_mcp.cli.rendering import (
 )
 from multi_agent_mcp.cli.reviewing import diff, gate_lines, reject
 from multi_agent_mcp.config import Check, parse_done_when
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.delivery import UNTAKEN, Delivery
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
 from multi_agent_mcp.domain.text import one_line
@@ -73,7 +73,7 @@ task.add_command(reject)
 @task.command()
 @click.argument("title")
 @click.option("--description", default="", show_default=False, help="What is to be done.")
-@click.option("--assignee", metavar="AGENT", help="Who does it (default: nobody yet).")
+@click.option("--assignee", metavar="AGENT", help="Who does it (default: nobody yet); @worker, @any: whoever is free.")
 @click.option("--priority", default="medium", type=click.Choice(TASK_PRIORITIES), help="How urgent it is.")
 @click.option("--parent", metavar="TASK_ID", type=Id("tsk"), help="The task this is a part of.")
 @click.option(
@@ -117,6 +117,9 @@ def add(
         ring = _ring_of(context, notice)
         answer["delivery"] = {notice.target_agent_id: ring.state}
         lines.append(delivery_line(notice.target_agent_id, ring, context.texts))
+    if assignee is not None and task.assignee_id is None:
+        answer["delivery"] = {assignee: UNTAKEN}
+        lines.append(delivery_line(assignee, Delivery(UNTAKEN), context.texts))
     context.answer(answer, lines)
 
 
@@ -313,14 +316,14 @@ def verify(context: SessionContext, task_id: str) -> None:
 @click.argument("assignee", metavar="AGENT", required=False, help="If omitted, nobody.")
 @session_command(acting=True)
 def assign(context: SessionContext, task_id: str, assignee: str | None) -> None:
-    """Hand a task to another agent, or to nobody.
+    """Hand a task to another agent, to whoever is free (`@worker`, `@any`), or to nobody.
 
     Example: `multi-agent-mcp task assign tsk_1a2b worker-a`
     """
     task, previous = context.services.task_changes.assign(context.me, task_id, assignee)
     answer = {"task_id": task.id, "assignee_id": task.assignee_id, "previous_assignee_id": previous}
     nobody = context.texts("task.nobody")
-    context.answer(answer, [f"{task.id}: {previous or nobody} → {task.assignee_id or nobody}"])
+    context.answer(answer, [f"{task.id}: {previous or nobody} → {task.assignee_id or assignee or nobody}"])
 
 
 @task.command()

@@ -17,6 +17,8 @@ Purpose = Literal["task", "chat"]
 
 ROLES: tuple[str, ...] = get_args(Role)
 PERSON = "person"
+WHOEVER = "@"
+"""What a receiver begins with who is not known yet: `@role`, `@any`."""
 AGENT_TYPES: tuple[str, ...] = get_args(AgentType)
 ON_DEMAND = "on_demand"
 """The value of an agent's key `spawn` with which the supervisor starts it when there is work for it."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.entity import EPOCH
@@ -165,6 +165,12 @@ class GoOn(NamedTuple):
 
 
 DoorbellItem = Message | UnreadNotification | FirstPrompt | GoOn
+
+
+UNTAKEN: Final = "waiting"
+"""The delivery state of what waits for whoever becomes free."""
+TAKEN = "taken"
+"""The state of a task, question or delegation that was for whoever is free, once somebody has it."""
 
 
 @dataclass(frozen=True)

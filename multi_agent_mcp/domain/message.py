@@ -174,6 +174,10 @@ class Delegation(Identified):
             return self
         return replace(self, status="taken", taken_by=session_id, updated_at=at)
 
+    def readdressed(self, agent_id: str, at: datetime) -> Delegation:
+        """The delegation to whoever was free, to the agent that was."""
+        return replace(self, target_agent_id=agent_id, updated_at=at)
+
     def start(self, session_id: str, conversation_id: str, at: datetime) -> Delegation:
         """The delegation with the id of its conversation, which is reserved before the conversation is created."""
         return replace(self, status="started", taken_by=session_id, conversation_id=conversation_id, updated_at=at)

@@ -9,7 +9,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, Self
 
-from multi_agent_mcp.domain.agent import Agent, report_recipient
+from multi_agent_mcp.domain.agent import WHOEVER, Agent, report_recipient
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.reviews import open_reviews
@@ -419,8 +419,10 @@ def words_with(task: Task) -> dict[str, dict[str, str]]:
 
 
 def delegation_of(delegation: Delegation) -> Notification | None:
-    """The notification of an agent's chat sessions about a delegation that none of them has taken, or None."""
-    if delegation.status != "pending" or delegation.taken_by is not None:
+    """The notification of an agent's chat sessions about a delegation that none of them has taken, or None; also while
+    it is not known to whom they are to talk."""
+    waits = delegation.target_agent_id.startswith(WHOEVER)
+    if waits or delegation.status != "pending" or delegation.taken_by is not None:
         return None
     return Notification(
         id=derived_id(DELEGATION, delegation.id),

@@ -630,15 +630,18 @@ class Task(Identified):
             change, assignee_id=[self.assignee_id, assignee_id]
         )
 
-    def claimed(self, agent_id: str, change: Change) -> Task:
-        """The unassigned task, taken by an agent: in `todo`, not begun. Raises `AlreadyExists` if somebody has it, and
-        `InvalidStatusTransition` for one that waits for nobody."""
+    def claimed(self, agent_id: str, change: Change, message_id: str | None = None) -> Task:
+        """The unassigned task, taken by an agent, or given to it by a message: in `todo`, not begun. Raises
+        `AlreadyExists` if somebody has it, and `InvalidStatusTransition` for one that waits for nobody."""
         if self.assignee_id is not None:
             raise AlreadyExists("task_claimed", task_id=self.id, assignee_id=self.assignee_id)
         if self.status not in CLAIMABLE:
             raise InvalidStatusTransition("not_claimable", task_id=self.id, status=self.status)
         task = self.move_to("todo", change) if self.status == "backlog" else self
-        return task.assigned(agent_id, change)
+        given = task.assigned(agent_id, change)
+        if message_id is None:
+            return given
+        return replace(given, history=task.history.with_line({**given.history.newest[-1], BROUGHT_BY: message_id}))
 
     def require_pending(self) -> None:
         """Raises `InvalidStatusTransition` for what is no request, or was decided."""

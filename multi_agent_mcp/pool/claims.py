@@ -73,9 +73,13 @@ class Claims(Service):
         return None if first is None else {"task_id": first.id, "task": summary_of(first)}
 
     def _require(self, agent: Agent, taken: Task, agents: Mapping[str, Agent]) -> None:
-        """Raises unless the agent may have the task, which is in its hands for a try."""
+        """Raises unless the agent may claim the task, which is in its hands for a try."""
         if not _is_below(agent.id, taken.created_by, agents):
             raise Unauthorized("not_superiors_task", task_id=taken.id, created_by=taken.created_by)
+        self.require_able(agent, taken, agents)
+
+    def require_able(self, agent: Agent, taken: Task, agents: Mapping[str, Agent]) -> None:
+        """Raises unless the agent can do the task, and begin it now, which is in its hands for a try."""
         if lacking := lacking_skills(agent, taken):
             raise Unauthorized("lacks_skills", task_id=taken.id, skills=", ".join(lacking))
         require_startable(self.workspace, taken)

@@ -17,9 +17,20 @@ FREE = Feature(
     name="free",
     kinds=(OFFERS, WATCHES),
     topics={"offers": "messages"},
-    services={"free": ".pool.free:Free", "offers": ".pool.offers:Offers", "watches": ".pool.watches:Watches"},
-    on={"task_changed": "offers.changed"},
-    answers={"offer": "offers.send", "taken": "offers.taken", "await_idle": "watches.await_idle"},
+    services={
+        "free": ".pool.free:Free",
+        "items": ".pool.items:Items",
+        "offers": ".pool.offers:Offers",
+        "watches": ".pool.watches:Watches",
+    },
+    on={"task_changed": "offers.changed", "offered": "offers.became_free"},
+    answers={
+        "offer": "offers.send",
+        "offer_item": "offers.keep",
+        "meant": "free.meant_by",
+        "taken": "offers.taken",
+        "await_idle": "watches.await_idle",
+    },
     expires={"offers": "offers.became_free", "watches": "watches.look"},
     commands={
         "when": Command("Tasks", ".pool.commands:when", "Wait until an agent or a task is in a state."),

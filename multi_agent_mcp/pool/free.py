@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,10 @@ class Free(Service):
     derived_notices: DerivedNotices
     stuck_agents: StuckAgents
 
+    def meant_by(self, agent: Agent, to: str) -> list[str]:
+        """The ids of `meant`."""
+        return [found.id for found in self.meant(agent.id, to)]
+
     def meant(self, sender_id: str, to: str) -> list[Agent]:
         """The agents that `@role` means, or `@any`: those below the sender. Raises `AgentNotFound` if there is none."""
         agents, role = self.agents.all(), to.removeprefix("@")
@@ -41,13 +47,15 @@ class Free(Service):
             raise AgentNotFound("nobody_of_that_kind", receiver=f"{to:.60}")
         return found
 
-    def first(self, sender_id: str, to: str) -> Agent | None:
-        """The one of them that is free and has the shortest queue; None while nobody is free."""
-        meant = self.meant(sender_id, to)
-        waiting = {
-            agent.id: sum(task.status == "todo" for task in self.workspace.tasks.open(agent.id)) for agent in meant
-        }
-        in_order = sorted(meant, key=lambda agent: waiting[agent.id])
+    def first(self, sender_id: str, to: str, suits: Callable[[Agent], bool] = lambda _: True) -> Agent | None:
+        """The one of them that is free, suits, and has the shortest queue; None while nobody is."""
+        owed = Counter(question.to_id for question in self.workspace.questions.open())
+        tasks = self.workspace.tasks
+
+        def waiting(agent: Agent) -> int:
+            return sum(task.status == "todo" for task in tasks.open(agent.id)) + owed[agent.id]
+
+        in_order = sorted(filter(suits, self.meant(sender_id, to)), key=waiting)
         return next(filter(self.is_free, in_order), None)
 
     def is_free(self, agent: Agent) -> bool:

@@ -18,7 +18,8 @@ NOT_TAKEN = "not_taken"
 @dataclass(frozen=True, kw_only=True)
 class Offer(Identified):
     """A message for `@role` or `@any`, under its own id; the body is the message's file. `taken_by` is who gets it,
-    which is decided once; `handed_at` when the message lay in its mailbox."""
+    which is decided once; `handed_at` when the message lay in its mailbox. `about` is the task that it brings, or, of
+    an offer without a message, the task, question or delegation that is offered: then its file decides who has it."""
 
     BODY: ClassVar[str | None] = "message"
 
@@ -29,6 +30,7 @@ class Offer(Identified):
     taken_by: str | None = None
     taken_at: datetime | None = None
     handed_at: datetime | None = None
+    about: str = ""
     message: str = ""
 
     def taken(self, agent_id: str, at: datetime) -> Offer:
@@ -47,6 +49,7 @@ def offers() -> Layout[Offer]:
         missing=lambda message_id: MessageNotFound(message_id=message_id),
         flat=True,
         over=lambda offer: "handed" if offer.handed_at else "",
+        group=lambda offer: offer.about,
         order=age,
     )
 
@@ -60,5 +63,6 @@ def not_taken_notice(offer: Offer, at: datetime) -> Notification:
         type="status_change",
         action=NOT_TAKEN,
         created_at=at,
-        reason=f"{offer.to} {offer.id}",
+        task_id=offer.about if offer.about.startswith("tsk_") else None,
+        reason=f"{offer.to} {offer.about or offer.id}",
     )

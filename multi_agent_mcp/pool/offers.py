@@ -1,24 +1,29 @@
-"""Hands mail for `@role` and `@any` to one agent that is free (docs/protocol.md, Whoever is free).
+"""Hands what is for `@role` and `@any` to one agent that is free (docs/protocol.md, Whoever is free).
 
-A message for whoever is free is a file of its own until somebody has it. Who gets it is decided by a change of that
+A message for whoever is free is a file of its own until somebody has it; of a task, question or delegation, whose own
+file decides who has it, there is such a file beside it. Who gets it is decided by a change of that
 file, so it has one winner; whoever finds it decided but not handed over, because a process died between both, hands it
 over. It lies on the sender's machine only, which decides also where the team has several."""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.delivery import UNTAKEN, Delivery
+from multi_agent_mcp.domain.entity import age, new_id
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.task import Task, work_order
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.pool.feature import OFFERS
+from multi_agent_mcp.pool.items import Item, taker_of
 from multi_agent_mcp.pool.offer import NOT_TAKEN, Offer, not_taken_notice
-from multi_agent_mcp.services.mail import UNTAKEN, Sent
+from multi_agent_mcp.services.mail import Sent
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.codec import Unreadable, as_text, from_text
 from multi_agent_mcp.store.records import claim
@@ -26,12 +31,23 @@ from multi_agent_mcp.store.records import claim
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.pool.free import Free
+    from multi_agent_mcp.pool.items import Items
     from multi_agent_mcp.pool.watches import Watches
     from multi_agent_mcp.services.mail import Messages
     from multi_agent_mcp.services.validation import Draft
     from multi_agent_mcp.store.collection import Collection
 
 LOCK = "offering"
+WRITTEN_WITHIN = timedelta(minutes=1)
+"""How long after its offer a task, question or delegation is there at the latest."""
+PREFIXED = re.compile(r"(tsk|qst|dlg)_")
+
+
+class Given(NamedTuple):
+    """What an agent was given: a message that lies in its mailbox, a task, question or delegation, or both."""
+
+    message: Message | None
+    item: Item | None
 
 
 @dataclass(eq=False)
@@ -39,6 +55,7 @@ class Offers(Service):
     """The mail that waits for whoever is free."""
 
     free: Free
+    items: Items
     messages: Messages
     watches: Watches
 
@@ -47,8 +64,9 @@ class Offers(Service):
         found: Collection[Offer] = self.workspace.collection(OFFERS)
         return found
 
-    def send(self, sender: Agent, draft: Draft) -> Sent:
-        """Sends a message to whoever of those is free, or becomes so first. Raises as `Messages.compose`."""
+    def send(self, sender: Agent, draft: Draft, task: Task | None) -> Sent:
+        """Sends a message to whoever of those is free, or becomes so first, with the new task that it brings. Raises
+        as `Messages.compose`."""
         to = str(draft.receiver_id)
         draft.require_sound(self.session.settings.limits.content_bytes)
         self.free.meant(sender.id, to)
@@ -57,14 +75,32 @@ class Offers(Service):
             drafted, is_new = claim(self.workspace.files, draft.idempotency_key, drafted)
         (message,) = drafted
         if is_new or self.open.find(message.id) is None:
-            self._add(to, message)
+            self._add(to, message, task)
         delivery = self.hand_out().get(message.id) or self._known_delivery(self.open.get(message.id))
         return Sent(message.id, delivery)
 
-    def _add(self, to: str, message: Message) -> None:
+    def _add(self, to: str, message: Message, task: Task | None) -> None:
         facts: dict[str, Any] = {"id": message.id, "sender_id": message.sender_id, "created_at": message.created_at}
         with suppress(FileExistsError):  # an attempt with the same key at the same time
-            self.open.add(Offer(**facts, to=to, message=as_text(message)))
+            self.open.add(Offer(**facts, to=to, about="" if task is None else task.id, message=as_text(message)))
+        if task is not None:
+            self.workspace.tasks.add(task)
+
+    # It comes before the file that it is about: killed between both, nothing waits unseen, and the offer ends.
+    def keep(self, sender: Agent, to: str, item_id: str) -> None:
+        """Keeps a task, question or delegation for whoever of those is free. Raises `AgentNotFound` for nobody."""
+        self.free.meant(sender.id, to)
+        known = self._about(item_id)
+        if known is not None and not known.taken_by and not known.handed_at:
+            self.open.update(known.id, lambda found: replace(found, to=to))
+        else:
+            facts: dict[str, Any] = {"id": new_id("off"), "sender_id": sender.id, "created_at": self.clock()}
+            self.open.add(Offer(**facts, to=to, about=item_id))
+
+    def _about(self, item_id: str) -> Offer | None:
+        """The last offer of a task, question or delegation."""
+        found = next((offer for offer in self.open.open() if offer.about == item_id), None)
+        return found or next(iter(self.open.closed(group=item_id, limit=1)), None)
 
     def _known_delivery(self, offer: Offer) -> dict[str, Delivery]:
         if offer.taken_by is None:
@@ -72,16 +108,19 @@ class Offers(Service):
         return {offer.taken_by: Delivery("stored", "already_sent")}
 
     def hand_out(self, *_: Any) -> dict[str, dict[str, Delivery]]:
-        """Hands every offer to an agent that is free for it, the oldest first; returns the deliveries by message.
+        """Hands every offer to an agent that is free for it, in their order; returns the deliveries by message.
         Tells senders of what nobody takes."""
         if not self.open.open():
             return {}
         with self.workspace.locks.held(LOCK):
-            handed = [message for offer in self.open.open() if (message := self._handed(offer)) is not None]
+            in_order = sorted(self.open.open(), key=self._order)
+            handed = [given for offer in in_order if (given := self._handed(offer)) is not None]
         found = {}
-        for message in handed:
+        for message in (given.message for given in handed if given.message is not None):
             delivery = self.messages.rung([message])
             found[message.id] = {message.receiver_id: delivery.get(message.receiver_id, Delivery())}
+        for item in (given.item for given in handed if given.item is not None):
+            self.items.follow_up(item)
         self._tell_of_rest()
         return found
 
@@ -96,18 +135,38 @@ class Offers(Service):
         with suppress(Refusal):
             self.hand_out()
 
-    def _handed(self, offer: Offer) -> Message | None:
-        """The message, in the mailbox of the agent that gets it now; None if nobody is free for it."""
+    def _order(self, offer: Offer) -> tuple[Any, ...]:
+        """A sort key: the oldest first, and tasks last, in the order of work."""
+        item = self.items.find(offer.about) if offer.about else None
+        return (True, *work_order(item)) if isinstance(item, Task) else (False, *age(offer))
+
+    def _handed(self, offer: Offer) -> Given | None:
+        """What an agent has by it now; None if nobody is free for it."""
         with suppress(Refusal, Unreadable):  # whoever was meant is not in the team any more, or a person has edited it
+            item = self.items.find(offer.about) if offer.about else None
+            if offer.about and (item is None or taker_of(item) not in (None, offer.taken_by)):
+                self._end(offer, item)
+                return None
             if offer.taken_by is None:
-                agent = self.free.first(offer.sender_id, offer.to)
+                suits = self.items.suits(item, offer.sender_id)
+                agent = self.free.first(offer.sender_id, offer.to, suits)
                 if agent is None:
                     return None
                 offer = self.open.update(offer.id, lambda found: found.taken(agent.id, self.clock()))
-            message = self._stored(offer)
+            if item is not None:
+                brings = offer.id if offer.message else None
+                item = self.items.give(offer.about, str(offer.taken_by), offer.sender_id, brings)
+            message = self._stored(offer) if offer.message else None
             self.open.update(offer.id, lambda found: found.handed(self.clock()))
-            return message
+            return Given(message, item)
         return None
+
+    def _end(self, offer: Offer, item: Item | None) -> None:
+        """Ends the offer of what has come to somebody else, or is over, or was never written."""
+        now, taker = self.clock(), None if item is None else taker_of(item) or None
+        if item is not None or now - offer.created_at >= WRITTEN_WITHIN:
+            at = now if taker else None
+            self.open.update(offer.id, lambda found: replace(found, taken_by=taker, taken_at=at).handed(now))
 
     def _stored(self, offer: Offer) -> Message:
         receiver_id = str(offer.taken_by)
@@ -128,9 +187,9 @@ class Offers(Service):
                 with suppress(Refusal):
                     self.free.derived_notices.writer.put_new(notice, f"notice.{NOT_TAKEN}")
 
-    def taken(self, message_id: str) -> dict[str, Any] | None:
-        """What a sender and `trace` are told of a message for whoever is free; None for others."""
-        offer = self.open.find(message_id)
+    def taken(self, item_id: str) -> dict[str, Any] | None:
+        """What a sender and `trace` are told of what is for whoever is free; None for anything else."""
+        offer = self._about(item_id) if PREFIXED.match(item_id) else self.open.find(item_id)
         if offer is None:
             return None
         times = {"at": format_time(offer.created_at), "taken_at": offer.taken_at and format_time(offer.taken_at)}

@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from multi_agent_mcp.domain.delivery import Delivery
+from multi_agent_mcp.domain.agent import WHOEVER
+from multi_agent_mcp.domain.delivery import TAKEN, UNTAKEN, Delivery
 from multi_agent_mcp.domain.entity import age, id8, is_name, new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import ANSWER, ASKED, OVERDUE, Notification, derived_id
@@ -178,12 +179,6 @@ class Outbox(Service):
         return self.workspace.mailbox(message.receiver_id)
 
 
-WHOEVER = "@"
-"""What a receiver begins with who is not known yet: `@role`, `@any`."""
-UNTAKEN: Final = "waiting"
-"""The delivery state of a message that waits for whoever becomes free."""
-
-
 class Sent(NamedTuple):
     """The result of sending. For a broadcast, `message_id` is the broadcast's id."""
 
@@ -215,7 +210,7 @@ class Messages(Service):
         Raises as `compose`, and `StorageError`: then nothing was written.
         """
         if (draft.receiver_id or "").startswith(WHOEVER):
-            sent: Sent | None = self.contributions.ask("offer", sender, draft)
+            sent: Sent | None = self.contributions.ask("offer", sender, draft, None)
             if sent is not None:
                 return sent
         prepared = self.compose(sender, draft)
@@ -357,7 +352,7 @@ class DeliveryTracking(Service):
         copies = [item for _, item in self._found(item_id)]
         taken: Mapping[str, Any] | None = self.contributions.ask("taken", item_id)
         if not copies and taken is not None and taken["sender_id"] == sender.id:
-            return {"message_id": item_id, "receivers": {}, "taken_by": None, **_untaken(taken)}
+            return {"message_id": item_id, "receivers": {}, "taken_by": taken["taken_by"], **_offered(taken)}
         if not copies:
             raise MessageNotFound(message_id=item_id)
         mine = [item for item in copies if item.sender_id == sender.id]
@@ -378,8 +373,9 @@ class DeliveryTracking(Service):
             return self._hand_off(item_id)
         taken: Mapping[str, Any] | None = self.contributions.ask("taken", item_id)
         if not found and taken is not None:
-            facts = {name: taken[name] for name in ("sender_id", "to", "path")}
-            return [{"id": item_id, "receiver_id": taken["to"], "message_type": "-", **facts, **_untaken(taken)}]
+            facts = {name: taken[name] for name in ("sender_id", "to", "taken_by", "taken_at", "path")}
+            whom = {"receiver_id": taken["taken_by"] or taken["to"], "message_type": "-"}
+            return [{"id": item_id, **whom, **facts, **_offered(taken)}]
         whom = {} if taken is None else {name: taken[name] for name in ("to", "taken_by", "taken_at")}
         return [
             {
@@ -481,9 +477,11 @@ class DeliveryTracking(Service):
         return delivery_steps(self.workspace)(_receiver(item), item.id)
 
 
-def _untaken(offered: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of a message that nobody has taken."""
-    return {"state": UNTAKEN, "steps": [{"state": UNTAKEN, "at": offered["at"]}]}
+def _offered(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of what is for whoever is free, and is no file in a mailbox (yet)."""
+    steps = [{"state": UNTAKEN, "at": facts["at"]}]
+    steps += [{"state": TAKEN, "at": facts["taken_at"]}] if facts["taken_by"] else []
+    return {"state": steps[-1]["state"], "steps": steps}
 
 
 def delivery_steps(workspace: Workspace) -> Callable[[str, str], list[Mapping[str, Any]]]:

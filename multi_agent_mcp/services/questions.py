@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent, is_superior, nearest_superior, superiors
+from multi_agent_mcp.domain.agent import WHOEVER, Agent, is_superior, nearest_superior, superiors
 from multi_agent_mcp.domain.entity import age, as_json, entity_id, is_name, new_id
 from multi_agent_mcp.domain.notification import ASKED, DEADLOCK
 from multi_agent_mcp.domain.question import (
@@ -40,6 +40,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.collection import WHOLE
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
@@ -89,6 +90,7 @@ class Questions(Service):
 
     agents: Agents
     effects: QuestionEffects
+    contributions: Contributions
 
     def still_open(self) -> list[str]:
         """The open questions."""
@@ -98,13 +100,14 @@ class Questions(Service):
         """Asks a question about the asker's task in hand. One that is open already is not asked again: it is returned.
         Raises `InvalidArguments`, `AgentNotFound`, `AgentNotAssignedToProject`."""
         asking.require_sound()
+        to_id = self._addressee(asker, asking.to_id)
         if asking.park and task is None:
             raise InvalidArguments("park_without_task")
         now = self.clock()
         question = Question(
             id=new_id("qst"),
             asker_id=asker.id,
-            to_id=self._addressee(asker, asking.to_id).id,
+            to_id=to_id,
             task_id=None if task is None else task.id,
             park=asking.park,
             choices=tuple(asking.choices),
@@ -117,16 +120,24 @@ class Questions(Service):
         open_already = self.workspace.questions.open()
         known = next((found for found in open_already if found.park == question.park and found.repeats(question)), None)
         if known is None:
+            if to_id.startswith(WHOEVER):
+                self.contributions.ask("offer_item", asker, to_id, question.id)
             known = self.workspace.questions.add(question)
             self.session.audit("ask", agent_id=asker.id, question_id=known.id, to_id=known.to_id, task_id=known.task_id)
-        return self.effects.follow(known, acting=True)
+        followed = self.effects.follow(known, acting=True)
+        if not followed.to_id.startswith(WHOEVER):
+            return followed
+        self.contributions.tell("offered")
+        return self.get(followed.id)
 
     def answer(self, actor: Agent, question_id: str, answer: str, note: str | None = None) -> Question:
         """Answers a question; of several answers at once one wins. Raises `QuestionNotFound`, `QuestionClosed`,
-        `Unauthorized` unless the actor is the addressee or its superior, and `InvalidArguments`."""
+        `Unauthorized` unless the actor is the addressee or its superior (the asker's, while it waits for whoever is
+        free), and `InvalidArguments`."""
         note = _sound_note(note)
         question = self.get(question_id)
-        if actor.id != question.to_id and not self._is_above(actor.id, question.to_id):
+        whose = question.asker_id if question.to_id.startswith(WHOEVER) else question.to_id
+        if actor.id != question.to_id and not self._is_above(actor.id, whose):
             raise Unauthorized("not_addressee", question_id=question.id, agent_id=question.to_id)
         question.require_open()
         _require_size("answer", answer, QUESTION_CHARACTERS)
@@ -205,16 +216,18 @@ class Questions(Service):
         )
         return done
 
-    def _addressee(self, asker: Agent, to_id: str | None) -> Agent:
+    def _addressee(self, asker: Agent, to_id: str | None) -> str:
+        if (to_id or "").startswith(WHOEVER) and self.contributions.ask("meant", asker, to_id) is not None:
+            return str(to_id)
         if to_id is None:
             superior = nearest_superior(asker.id, self.agents.all())
             if superior is None:
                 raise InvalidArguments("nobody_to_ask")
-            return superior
+            return superior.id
         target = self.agents.participant(to_id)
         if target.id == asker.id:
             raise InvalidArguments("to_oneself")
-        return target
+        return target.id
 
     def _is_above(self, agent_id: str, of: str) -> bool:
         return of in self.agents.registry.all() and is_superior(agent_id, of, self.agents.registry.all())

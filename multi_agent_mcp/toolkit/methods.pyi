@@ -188,7 +188,7 @@ class ToolMethods:
         self, tasks: Sequence[Mapping[str, Any]], parent_task_id: str | None = None
     ) -> dict[str, Any]:
         """Create tasks, all or none. dependencies: local_ids of this batch, or task ids.
-        status: backlog holds an assigned one back."""
+        status: backlog holds an assigned one back; assignee_id: or @any."""
 
     def assign_task(self, task_id: str, assignee_id: str | None) -> dict[str, Any]:
         """Assign a task to an agent below you, or to nobody (null). In the backlog it waits for todo."""

@@ -118,3 +118,129 @@ def test_a_sender_is_told_once_of_what_nobody_takes_in_time(
     services.offers.became_free()
     services.offers.became_free()
     assert [notice.action for notice in services.derived_notices.waiting("admin")] == ["not_taken"]
+
+
+def test_a_task_for_whoever_is_free_has_one_assignee_and_the_rest_wait_for_their_turn(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    seat("worker-a"), seat("worker-b")
+    each = (("one", "@worker", "medium"), ("two", "@any", "urgent"), ("three", "@any", "low"))
+    tasks = [{"title": name, "assignee_id": to, "priority": priority} for name, to, priority in each]
+    made = seat("admin").call("create_tasks_batch", tasks=tasks)["tasks"]
+    assert {made[0]["assignee_id"], made[1]["assignee_id"]} == {"worker-a", "worker-b"}
+    assert (made[2]["assignee_id"], made[2]["status"]) == (None, "todo")
+    first, third = made[0]["assignee_id"], made[2]["task_id"]
+    assert [notice.task_id for notice in pooled.derived_notices.waiting(first)] == [made[0]["task_id"]]
+    status = seat("admin").call("get_message_status", message_id=third)
+    assert (status["taken_by"], status["state"]) == (None, "waiting")
+    seat(first).call("get_notifications")
+    assert seat(first).call("get_next_action")["task"]["task_id"] == made[0]["task_id"]
+    seat(first).call("report_completed", result="success")
+    assert pooled.workspace.tasks.get(third).assignee_id == first
+    status = seat("admin").call("get_message_status", message_id=third)
+    assert (status["taken_by"], status["state"]) == (first, "taken")
+    told = CliRunner().invoke(app, ["trace", third, "--root", str(pooled.root)])
+    assert f"admin → {first}: taken" in told.output, told.output
+    assert pooled.offers.open.open() == []
+
+
+def test_a_task_waits_for_its_dependencies_its_status_and_somebody_with_the_skills(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    pooled.agents.registry.update("worker-b", skills=["ui"])
+    seat("worker-a"), seat("worker-b")
+    (first,) = pooled.task_creation.create(admin, [NewTask(title="first")])
+    new = [
+        NewTask(title="after", assignee_id="@any", dependencies=[first.id]),
+        NewTask(title="held", assignee_id="@any", status="backlog"),
+        NewTask(title="screen", assignee_id="@any", needs=["ui"]),
+        NewTask(title="sound", assignee_id="@any", needs=["sound"]),
+    ]
+    after, held, screen, sound = pooled.task_creation.create(admin, new)
+    assert (screen.assignee_id, after.assignee_id, held.assignee_id, held.status) == ("worker-b", None, None, "backlog")
+    pooled.task_changes.set_status(admin, held.id, "todo")
+    assert pooled.workspace.tasks.get(held.id).assignee_id == "worker-a"
+    pooled.task_changes.set_status(admin, sound.id, "cancelled")
+    assert [offer.about for offer in pooled.offers.open.open()] == [after.id]
+    assert seat("admin").call("assign_task", task_id=after.id, assignee_id="worker-a")["success"]
+    assert pooled.offers.taken(after.id)["taken_by"] == "worker-a"
+    again = seat("admin").call("assign_task", task_id=held.id, assignee_id="@worker")
+    assert (again["assignee_id"], again["previous_assignee_id"]) == ("worker-a", "worker-a")
+
+
+def test_a_task_that_is_sent_to_whoever_is_free_comes_with_its_message(
+    pooled: Services, seat: SeatOf, owner: Agent
+) -> None:
+    sent = seat("owner").call("send_task", agent_id="@admin", title="page", content="build it")
+    assert (sent["delivery"], sent["waiting"]) == ({"@admin": {"state": "waiting"}}, False)
+    assert pooled.workspace.tasks.get(sent["task_id"]).assignee_id is None
+    seat("admin").call("get_unread_count")
+    assert pooled.workspace.tasks.get(sent["task_id"]).assignee_id == "admin"
+    (message,) = seat("admin").call("read_messages")["messages"]
+    assert (message["id"], message["metadata"]["task_id"]) == (sent["message_id"], sent["task_id"])
+    assert pooled.derived_notices.waiting("admin") == []
+    assert seat("owner").call("get_message_status", message_id=sent["task_id"])["taken_by"] == "admin"
+
+
+def test_a_question_for_whoever_is_free_is_put_to_one_agent_and_its_task_parked_meanwhile(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    pooled.task_creation.create(admin, [NewTask(title="work", assignee_id="worker-a")])
+    seat("worker-a").call("get_notifications"), seat("worker-a").call("get_next_action")
+    asked = seat("worker-a").call("ask", question="red or blue?", to_id="@worker", park=True)
+    assert asked["to_id"] == "@worker"
+    assert pooled.doctor().examine() == [] or all(one.check != "questions" for one in pooled.doctor().examine())
+    seat("worker-b").call("get_unread_count")
+    assert seat("worker-b").call("get_next_action")["question_id"] == asked["question_id"]
+    assert seat("worker-a").call("get_message_status", message_id=asked["question_id"])["taken_by"] == "worker-b"
+    assert seat("worker-b").call("answer_question", question_id=asked["question_id"], answer="red")["success"]
+    waiting = seat("worker-b").call("ask", question="and then?", to_id="@admin")
+    assert waiting["to_id"] == "@admin"
+    assert seat("worker-a").call("answer_question", question_id=waiting["question_id"], answer="x")["success"] is False
+    assert seat("owner").call("answer_question", question_id=waiting["question_id"], answer="green")["success"]
+    assert [offer.about for offer in pooled.offers.open.open()] == []
+    assert seat("worker-b").call("ask", question="who?", to_id="@any")["error"] == "agent_not_found"
+
+
+def test_a_delegation_for_whoever_is_free_waits_and_then_names_one_agent(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    made = seat("admin").call("delegate_to_chat_session", target_agent_id="@worker", purpose="ask about colours")
+    assert "@worker" in made["instruction"]
+    assert pooled.delegations.offered("admin") == []
+    assert pooled.derived_notices.waiting("admin") == []
+    seat("worker-b").call("get_unread_count")
+    (delegation,) = pooled.delegations.offered("admin")
+    assert delegation.target_agent_id == "worker-b"
+    assert [notice.action for notice in pooled.derived_notices.waiting("admin")] == ["delegation"]
+    assert pooled.tracking.trace(delegation.id)[0]["taken_by"] == "worker-b"
+
+
+def test_a_task_that_was_offered_and_never_written_ends_its_offer(
+    pooled: Services, seat: SeatOf, admin: Agent, clock: Clock
+) -> None:
+    seat("worker-a")
+    pooled.offers.keep(admin, "@any", "tsk_000000000000")
+    pooled.offers.became_free()
+    assert len(pooled.offers.open.open()) == 1
+    clock.advance(61)
+    pooled.offers.became_free()
+    assert pooled.offers.open.open() == []
+
+
+def test_a_task_stays_with_whom_it_was_given_after_the_process_that_gave_it_was_killed(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    sent = pooled.task_creation.send(admin, "@worker", "page", "build it")
+    seat("worker-a"), seat("worker-b")
+    pid = os.fork()
+    if pid == 0:
+        services = open_session(pooled.root, "demo", notifier=Recorder())
+        services.outbox.store = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore
+        services.offers.hand_out()
+        os._exit(1)
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    chosen = str(pooled.workspace.tasks.get(sent.task.id).assignee_id)
+    pooled.offers.became_free()
+    assert unread(pooled, chosen) == [sent.sent.message_id]
+    assert pooled.offers.taken(sent.task.id)["taken_by"] == chosen

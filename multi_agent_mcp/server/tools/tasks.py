@@ -210,7 +210,7 @@ class BatchTask(BaseModel):
 
 def create_tasks_batch(call: Call, tasks: list[BatchTask], parent_task_id: str | None = None) -> Answer:
     """Create tasks, all or none. dependencies: local_ids of this batch, or task ids.
-    status: backlog holds an assigned one back."""
+    status: backlog holds an assigned one back; assignee_id: or @any."""
     items = [NewTask(**task.model_dump()) for task in tasks]
     created = call.services.task_creation.create(call.me, items, parent_task_id)
     local_ids = {task.local_id: real.id for task, real in zip(tasks, created, strict=True) if task.local_id is not None}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from multi_agent_mcp.domain.agent import WHOEVER
 from multi_agent_mcp.domain.entity import age, entity_id, new_id
 from multi_agent_mcp.domain.message import Conversation, Delegation
 from multi_agent_mcp.domain.times import format_time
@@ -16,6 +17,7 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.texts import shortened
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.services.mail import Sent
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
@@ -35,6 +37,7 @@ class Delegations(Service):
     sessions: Sessions
     conversations: Conversations
     derived: DerivedNotices
+    contributions: Contributions
 
     def delegate(
         self, agent: Agent, session: AgentSession, target_agent_id: str, purpose: str, context: str | None
@@ -44,9 +47,7 @@ class Delegations(Service):
 
         Raises `AgentNotFound`, `AgentNotAssignedToProject`, `InvalidArguments`.
         """
-        target = self.agents.participant(target_agent_id)
-        if target.id == agent.id:
-            raise InvalidArguments("to_oneself")
+        target = self._target(agent, target_agent_id)
         require_purpose(purpose)
         require_text("context", context)
         if not purpose.strip():
@@ -57,17 +58,33 @@ class Delegations(Service):
         delegation = Delegation(
             id=new_id("dlg"),
             agent_id=agent.id,
-            target_agent_id=target.id,
+            target_agent_id=target_agent_id if target is None else target.id,
             purpose=purpose,
             task_id=session.task_id,
             created_at=now,
             updated_at=now,
             context=context or "",
         )
+        if target is None:
+            self.contributions.ask("offer_item", agent, target_agent_id, delegation.id)
         self.workspace.delegations.add(delegation)
+        if target is None:
+            self.contributions.tell("offered")
+            delegation = self.workspace.delegations.get(delegation.id)
+            target = self.agents.all().get(delegation.target_agent_id)
         self.derived.tell_delegation(delegation)
-        kind = "human" if target.type == "human" else "ai"
-        return delegation, self.texts(f"delegate.{kind}", name=target.name or target.id)
+        kind = "human" if target is not None and target.type == "human" else "ai"
+        name = target_agent_id if target is None else target.name or target.id
+        return delegation, self.texts(f"delegate.{kind}", name=name)
+
+    def _target(self, agent: Agent, target_agent_id: str) -> Agent | None:
+        """Whom the conversation is to be with; None for whoever is free."""
+        if target_agent_id.startswith(WHOEVER) and self.contributions.ask("meant", agent, target_agent_id) is not None:
+            return None
+        target = self.agents.participant(target_agent_id)
+        if target.id == agent.id:
+            raise InvalidArguments("to_oneself")
+        return target
 
     def offered(self, agent_id: str) -> list[Delegation]:
         """The delegations that wait for a chat session of this agent, oldest first: not taken, or taken by a session
@@ -153,8 +170,9 @@ class Delegations(Service):
 
     def _unheard(self, agent_id: str) -> list[Delegation]:
         """The delegations whose target has received no message yet: those without a conversation, or whose conversation
-        was left without its first message when its starter was killed."""
-        return [item for item in self._oldest_first(agent_id) if not self._is_heard(item)]
+        was left without its first message when its starter was killed; not those that wait for whoever is free."""
+        known = (item for item in self._oldest_first(agent_id) if not item.target_agent_id.startswith(WHOEVER))
+        return [item for item in known if not self._is_heard(item)]
 
     def _is_heard(self, delegation: Delegation) -> bool:
         conversation = self._conversation(delegation)

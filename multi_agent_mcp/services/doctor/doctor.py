@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.config import parse_rules
-from multi_agent_mcp.domain.agent import Agent, by_server, sharing_panes, superiors, waking_tmux
+from multi_agent_mcp.domain.agent import WHOEVER, Agent, by_server, sharing_panes, superiors, waking_tmux
 from multi_agent_mcp.domain.message import public_key
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.question import parked_by
@@ -124,6 +124,8 @@ def questions(context: CheckContext) -> Iterator[Finding]:
     workspace, agents = context.workspace, context.agents.registry.all()
     for question in workspace.questions.open():
         for agent_id in {question.asker_id, question.to_id} - agents.keys():
+            if agent_id.startswith(WHOEVER):
+                continue
             yield context.found("questions", PROBLEM, question.id, "question_of_nobody", agent_id=display_id(agent_id))
     for task in workspace.tasks.open():
         question_id = parked_by(task)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from multi_agent_mcp.domain.agent import Agent, OwnerWait
+from multi_agent_mcp.domain.agent import WHOEVER, Agent, OwnerWait
 from multi_agent_mcp.domain.entity import age, entity_id, new_id
 from multi_agent_mcp.domain.proof import applicable, require_conditions, require_reviewers
 from multi_agent_mcp.domain.task import (
@@ -34,6 +34,7 @@ from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
@@ -273,6 +274,7 @@ class TaskCreation(Service):
     derived: DerivedNotices
     operations: Operations
     approvals: Approvals
+    contributions: Contributions
     settings: Callable[[], Settings]
     """The settings as they are now: a person may add a check while servers run."""
 
@@ -299,12 +301,18 @@ class TaskCreation(Service):
             for item, task_id in zip(items, ids.values(), strict=True)
         ]
         require_no_cycle({task.id: task.dependencies for task in tasks})
+        offered = {task.id: str(item.assignee_id) for item, task in zip(items, tasks, strict=True) if _is_offered(item)}
+        for task_id, to in offered.items():
+            self.contributions.ask("offer_item", creator, to, task_id)
         if len(tasks) == 1:
             self.workspace.tasks.add(tasks[0])
             self.derived.tell(tasks)
         else:
             self.operations.run(CreateTasks(tasks=tasks))
-        return tasks
+        if all(task.assignee_id for task in tasks):
+            return tasks
+        self.contributions.tell("offered")
+        return [self.workspace.tasks.find(task.id) or task if task.id in offered else task for task in tasks]
 
     def send(
         self,
@@ -316,14 +324,20 @@ class TaskCreation(Service):
         done_when: Sequence[str] | None = None,
     ) -> SentTask:
         """Implements `send_task`: creates a task in `todo` for the agent, a `task_assign` message, and, from an Owner
-        to an Admin, the wait-lock. If one of them cannot be stored, none is."""
+        to an Admin, the wait-lock. If one of them cannot be stored, none is. For whoever is free there is no lock."""
         if sender.role not in LEADERS:
             raise Unauthorized("role_not_allowed", tool="send_task", role=sender.role, allowed=", ".join(LEADERS))
+        about = {"title": title, "description": content, "priority": priority}
+        new = NewTask(**about, assignee_id=agent_id, done_when=done_when)
+        if self._means_whoever(sender, new):
+            task = self._task(sender, new)
+            draft = replace(self._assignment(task), receiver_id=agent_id)
+            sent: Sent = self.contributions.ask("offer", sender, draft, task)
+            return SentTask(self.workspace.tasks.find(task.id) or task, sent, waiting=False)
         assignee = self.agents.get(agent_id)
         if assignee.id == sender.id:
             raise InvalidArguments("to_oneself")
-        about = {"title": title, "description": content, "priority": priority}
-        task = self._task(sender, NewTask(**about, assignee_id=assignee.id, done_when=done_when))
+        task = self._task(sender, new)
         prepared = self.messages.compose(sender, self._assignment(task))
         waits = sender.role == "owner" and assignee.role == "admin"
         wait = OwnerWait(
@@ -400,16 +414,22 @@ class TaskCreation(Service):
 
     def _task(self, creator: Agent, new: NewTask, **fields: Any) -> Task:
         """A task that is not stored yet, in the status that `new` says unless `fields` say otherwise."""
+        status = new.status or ("todo" if new.assignee_id else "backlog")
+        if self._means_whoever(creator, new):
+            new = replace(new, assignee_id=None)
         if new.assignee_id is not None:
             self.agents.require_assignable(creator, self.agents.get(new.assignee_id))
         about = {"title": new.title, "description": new.description, "priority": new.priority}
         require_sound(about)
         fields = {"done_when": self._conditions(creator, new), "needs": require_skills(new.needs), **fields}
-        status = new.status or ("todo" if new.assignee_id else "backlog")
         first = {"task_id": new_id("tsk"), "status": status}
         change = Change(by=creator.id, at=self.clock())
         fields = {**first, **fields, "traceparent": current()}
         return Task.made(**fields, change=change, assignee_id=new.assignee_id, **about)
+
+    def _means_whoever(self, creator: Agent, new: NewTask) -> bool:
+        """Whether it is for whoever is free. Raises `AgentNotFound` if there is nobody of that kind."""
+        return _is_offered(new) and self.contributions.ask("meant", creator, new.assignee_id) is not None
 
     def _conditions(self, creator: Agent, new: NewTask) -> tuple[str, ...]:
         """What has to be true before the task is done: what an Owner says; of others, the session's conditions and what
@@ -454,6 +474,10 @@ class TaskCreation(Service):
             self.workspace.tasks.remove(task)
         if wait is not None:
             self.owner_waits.take_back(wait)
+
+
+def _is_offered(new: NewTask) -> bool:
+    return (new.assignee_id or "").startswith(WHOEVER)
 
 
 def require_sound(fields: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from multi_agent_mcp.domain.agent import Agent, is_superior, nearest_superior, report_recipient
+from multi_agent_mcp.domain.agent import WHOEVER, Agent, is_superior, nearest_superior, report_recipient
 from multi_agent_mcp.domain.entity import entity_id, new_id
 from multi_agent_mcp.domain.notification import TASK_WITHDRAWN, Notification
 from multi_agent_mcp.domain.proof import has_remarks, require_reviewers
@@ -123,6 +123,8 @@ class TaskChanges(Service):
         assignee's id."""
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
+        if (assignee_id or "").startswith(WHOEVER):
+            return self._offer(actor, task, str(assignee_id), purpose)
         if assignee_id is not None:
             self.agents.require_assignable(actor, self.agents.get(assignee_id))
             require_reviewers(task.done_when, assignee_id, self.agents.all())
@@ -132,6 +134,16 @@ class TaskChanges(Service):
         operation = AssignTask(task_id=task.id, assignee_id=assignee_id, change=change, notice_id=new_id("ntf"))
         assigned, previous = self.operations.run(operation)
         return assigned, previous
+
+    def _offer(self, actor: Agent, task: Task, to: str, purpose: str | None) -> tuple[Task, str | None]:
+        """Takes the task from whoever has it, for whoever is free. Raises `AgentNotFound` for nobody of that kind."""
+        contributions = self.derived.contributions
+        if contributions.ask("meant", actor, to) is None:
+            raise AgentNotFound(agent_id=f"{to:.60}")
+        task, previous = self.assign(actor, task.id, None, purpose)
+        contributions.ask("offer_item", actor, to, task.id)
+        contributions.tell("offered")
+        return self.get(task.id), previous
 
     def hand_over(self, agent_id: str, actor: Agent) -> list[Task]:
         """Assigns every open task of an agent to its nearest superior, and returns them; if one is refused, those
