@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, excerpt, indented, print_line, session_command, text_of
+from multi_agent_mcp.cli.next_step import next_line
 from multi_agent_mcp.cli.rendering import (
     Styled,
     ago,
@@ -155,6 +156,8 @@ def _lines(agent_id: str, dialog: Dialog, texts: Texts) -> Iterator[str]:
         yield f"   {choice.key}  {choice_words(choice, texts)}"
     if any("current directory" in choice.label.lower() for choice in dialog.choices):
         yield texts("answer.current_directory")
+    if dialog.topic == "hooks":
+        yield texts("answer.hooks")
     yield texts("answer.how", command=f"multi-agent-mcp answer {agent_id} CHOICE", question=dialog.id)
 
 
@@ -218,7 +221,8 @@ def _press(context: SessionContext, agent: Agent, question: str, choice: str) ->
     came = context.services.panes.answer(agent, question, choice, context.agent(None))
     if came.state == "refused":
         raise _refused(agent, came.reason or "", texts)
-    context.answer({"agent_id": agent.id, **came.as_answer()}, [_outcome(agent, came, choice, texts)])
+    lines = [_outcome(agent, came, choice, texts), *([] if context.as_json else next_line(context))]
+    context.answer({"agent_id": agent.id, **came.as_answer()}, lines)
 
 
 def _refused(agent: Agent, reason: str, texts: Texts) -> NotAnswered:

@@ -23,6 +23,7 @@ from multi_agent_mcp.cli.context import (
     text_of,
 )
 from multi_agent_mcp.cli.mail import spoken_lines
+from multi_agent_mcp.cli.next_step import next_command, waiting
 from multi_agent_mcp.cli.rendering import folded, is_terminal, local_time, local_words, painted, short_id, words_of_code
 from multi_agent_mcp.config import find_root, no_session, read_environment, session_names, working_directory
 from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
@@ -37,7 +38,6 @@ from multi_agent_mcp.texts import Texts
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshot
 
@@ -283,27 +283,16 @@ def status() -> None:
         return
     with open_context(None, None) as context:
         seen = context.services.snapshots.take(messages=0)
-        items = _waiting(context)
+        items = waiting(context)
         if at_a_glance := context.services.glances.line(items):
             print_line(at_a_glance)
         for line in lines(seen, items, context.texts):
             print_line(line)
 
 
-def _waiting(context: SessionContext) -> list[Item]:
-    """Returns what waits for the Owner, without an examination of every file; nothing in a team without one."""
-    try:
-        owner = context.services.agents.owner()
-    except Refusal:
-        return []
-    return context.services.attention.of(owner)
-
-
 WAITING_SHOWN = 5
 TOLD_APART = frozenset({"mail"})
 """The kinds of items that have a line of their own."""
-MAY_WAIT = frozenset({"blocked", "paused", "limited", "undelivered", "kept", "uncommitted", "wait"})
-"""The kinds of items that are not the next thing to do while there is mail."""
 
 
 def lines(seen: Snapshot, items: Sequence[Item], texts: Texts) -> Iterator[str]:
@@ -323,7 +312,7 @@ def lines(seen: Snapshot, items: Sequence[Item], texts: Texts) -> Iterator[str]:
         if (left := sum(map(len, groups[WAITING_SHOWN:]))) > 0:
             yield texts("status.more", count=left)
         yield ""
-    yield texts("status.next", command=_next_command(seen.agents, items))
+    yield texts("status.next", command=next_command(seen.agents, seen.counts, items))
 
 
 def _running(row: AgentRow, now: datetime, texts: Texts, *, asks: bool) -> str | None:
@@ -338,27 +327,6 @@ def _running(row: AgentRow, now: datetime, texts: Texts, *, asks: bool) -> str |
         until = local_words(row.limit.until, now, texts) if row.limit.until else row.limit.until_said
         return texts("status.limited", agent_id=row.agent.id, until=until)
     return row.agent.id
-
-
-def _next_command(agents: Sequence[AgentRow], items: Sequence[Item]) -> str:
-    """Returns the command for what is most urgent; if nothing waits, one that gives work to an agent that can take
-    it."""
-    first = next((item for item in items if item.kind not in MAY_WAIT and item.machine is None), None)
-    if first is not None:
-        return first.command
-    helpers = [row for row in agents if row.agent.type == "ai"]
-    if not helpers:
-        return "multi-agent-mcp agent add ID"
-    if any(row.agent.command for row in helpers) and not any(row.alive for row in helpers):
-        return "multi-agent-mcp up"
-    free = [row for row in helpers if row.alive and not (row.pause or row.interrupts or row.limit)]
-    return first_command((free or helpers)[0].agent)
-
-
-def first_command(agent: Agent) -> str:
-    """Returns the command that gives an agent something to do. The scripted ones of `init --demo` answer tasks only."""
-    is_scripted = "{examples}" in (agent.command or "")
-    return f'multi-agent-mcp send-task {agent.id} "…" "…"' if is_scripted else f'multi-agent-mcp send {agent.id} "…"'
 
 
 def _listed(items: Iterable[str]) -> str:

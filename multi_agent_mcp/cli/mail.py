@@ -25,6 +25,7 @@ from multi_agent_mcp.cli.context import (
     text_of,
     unverified,
 )
+from multi_agent_mcp.cli.next_step import next_line
 from multi_agent_mcp.cli.rendering import (
     ago,
     column_table,
@@ -107,7 +108,14 @@ def send(
         sent = services.conversations.say(context.me, conversation, draft)
     else:
         sent = services.messages.send(context.me, draft)
-    context.answer(sent.as_answer(), delivery_lines(sent, context.texts))
+    context.answer(sent.as_answer(), [*delivery_lines(sent, context.texts), *_first_hint(context)])
+
+
+def _first_hint(context: SessionContext) -> Iterator[str]:
+    """Yields where answers come, for a person to whom nobody has ever written."""
+    me = context.me
+    if me.type == "human" and not context.services.messages.has_come_to(me.id):
+        yield context.texts("sent.first")
 
 
 @click.command()
@@ -238,6 +246,9 @@ def _mark_read(context: SessionContext, reading: Reading, batch: ReadBatch, answ
     if not context.as_json:
         for line in _left_lines(answer, context.texts):
             print_line(line)
+        if not answer["count"] and batch.reader.id == context.agent(None).id:
+            for line in next_line(context):
+                print_line(line)
     for report in told.get("reports_not_followed", ()):
         print_error(f"{report['message_id']}: {report['reason']}")
 

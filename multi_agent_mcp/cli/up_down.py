@@ -13,9 +13,8 @@ import click
 
 from multi_agent_mcp.bootstrap import require_features
 from multi_agent_mcp.cli.context import SessionContext, indented, print_line, session_command
-from multi_agent_mcp.cli.looking import first_command
+from multi_agent_mcp.cli.next_step import first_command, here
 from multi_agent_mcp.cli.rendering import titled_table
-from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.texts import Texts
@@ -50,7 +49,7 @@ def summary(startup: Startup, texts: Texts) -> Iterator[str]:
             yield from indented("\n".join(state.last_lines))
     if (command := startup.attach_command) is not None:
         yield ""
-        yield texts("up.attach", command=command)
+        yield texts("up.attach", command=here(startup.windows.services, "multi-agent-mcp attach"), tmux=command)
         yield texts("up.inside")
     if startup.only and not startup.windows.services.supervision.running():
         yield texts("up.unsupervised")
@@ -59,9 +58,7 @@ def summary(startup: Startup, texts: Texts) -> Iterator[str]:
     ready = [state.agent_id for state in startup.states if state.state == READY]
     if startup.is_fine and ready:
         services = startup.windows.services
-        command = first_command(services.agents.get(ready[0]))
-        is_only_one = len(session_names(services.root)) == 1
-        yield texts("status.next", command=f"{command}{'' if is_only_one else f' --session {services.session.name}'}")
+        yield texts("status.next", command=here(services, first_command(services.agents.get(ready[0]))))
 
 
 @contextmanager
@@ -302,8 +299,8 @@ def supervise(context: SessionContext) -> None:
     from multi_agent_mcp.windows.supervisor import Supervisor
     from multi_agent_mcp.windows.window_registry import TeamWindows
 
-    here = read_environment().pane
-    if here is None:
+    pane = read_environment().pane
+    if pane is None:
         raise InvalidArguments("supervise_outside")
-    supervisor = Supervisor(TeamWindows(context.services, here.socket_path))
+    supervisor = Supervisor(TeamWindows(context.services, pane.socket_path))
     supervisor.run(lambda event: print_line(f"{time.strftime('%H:%M:%S')} {event}"))

@@ -289,6 +289,10 @@ class Messages(Service):
             for receiver_id in receivers
         ]
 
+    def has_come_to(self, agent_id: str) -> bool:
+        """Whether an agent has a message, read or unread."""
+        return next(self.workspace.mailbox(agent_id).newest_first(), None) is not None
+
     def _is_missing(self, message: Message) -> bool:
         return self._mailbox(message).find(message.id) is None
 

@@ -57,6 +57,9 @@ def fixed_environment(**variables: str) -> dict[str, str]:
 _NOT_TRUSTED = re.compile(r"detected dubious ownership in repository at '(.*)'")
 """What git says of a repository of another user (git-config(1), safe.directory), in every version."""
 
+MISSING = "git was not found; install it"
+"""What is said in place of the words of a git that is not there."""
+
 
 class GitFailed(Refusal):
     """Raised when git refuses a call. Unlike a `StorageError` of the session's disk it is no reason to try an operation
@@ -106,7 +109,8 @@ def git(
             timeout=GIT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise GitFailed(arguments[0], None, str(error)) from error
+        is_missing = isinstance(error, FileNotFoundError) and error.filename == call[0]
+        raise GitFailed(arguments[0], None, MISSING if is_missing else str(error)) from error
     output = done.stdout.decode(errors="surrogateescape").removesuffix("\n")
     if done.returncode not in ok:
         raise GitFailed(arguments[0], done.returncode, done.stderr.decode(errors="replace") or output)

@@ -765,7 +765,7 @@ ELSEWHERE: Mapping[str, str] = {
         "end_to_end/test_continuing.py::test_a_team_goes_on_after_its_tmux_server_died_and_says_of_everybody_how",
         "up.not_continued",
     ),
-    **by("end_to_end/test_first_screen.py::test_every_command_works", "init.next_scripted"),
+    **by("end_to_end/test_first_screen.py::test_every_command_works", *("init.next_scripted", "sent.first")),
     **by(
         "end_to_end/test_commands.py::test_an_agents_pane_is_set_as_doctor_advises",
         *("doctor.no_command", "reason.no_pane", "repair.pane_by_hand", "repair.pane_plain"),

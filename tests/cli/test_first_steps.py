@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from multi_agent_mcp.cli import looking
+from multi_agent_mcp.cli import looking, next_step
 from multi_agent_mcp.cli.up_down import summary
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.team.setup import create_session
@@ -64,6 +64,33 @@ def test_with_a_session_it_tells_its_state_and_what_to_do_next(run: Run, ask: As
     assert run().stdout.splitlines()[-1] == "next: multi-agent-mcp up"
 
 
+def test_reading_an_empty_mailbox_leads_on(run: Run, session: Path, ask: Ask) -> None:
+    assert run("read").stdout.splitlines() == [
+        "messages: 0; still unread: 0",
+        'next: multi-agent-mcp send admin "…"',
+    ]
+    assert run("read", "admin").stdout.splitlines() == ["messages: 0; still unread: 0"], (
+        "it is not the Owner's next step"
+    )
+    assert "next" not in ask("read")
+
+
+def test_the_first_message_says_where_the_answer_comes(run: Run, session: Path, ask: Ask) -> None:
+    assert "multi-agent-mcp read" in run("send", "admin", "Build it.").stdout.splitlines()[-1]
+    assert "multi-agent-mcp read" not in run("send", "worker-a", "Build it.", "--as", "admin").stdout
+    ask("send", "owner", "Done.", "--as", "admin")
+    assert "multi-agent-mcp read" not in run("send", "admin", "Thanks.").stdout
+
+
+def test_while_the_team_works_the_next_command_shows_it(services: Services, session: Path, run: Run, ask: Ask) -> None:
+    seat = services.sessions.open("worker-a")
+    task_id = ask("task", "add", "Dig", "--assignee", "worker-a")["task_id"]
+    assert run("read").stdout.splitlines()[-1] == "next: multi-agent-mcp watch"
+    ask("task", "status", task_id, "cancelled")
+    assert run("read").stdout.splitlines()[-1] == 'next: multi-agent-mcp send worker-a "…"'
+    del seat
+
+
 def test_who_is_kept_from_work_is_said_and_nobody_who_is_is_offered_work(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +121,7 @@ def test_scripted_agents_are_given_a_task_which_is_all_they_answer(services: Ser
     startup = SimpleNamespace(only=(), states=[ready], attach_command=None, is_fine=True, windows=windows)
     wanted = 'multi-agent-mcp send-task admin "…" "…"'
     assert list(summary(startup, services.people))[-1] == f"next: {wanted}"  # type: ignore[arg-type]
-    assert looking.first_command(services.agents.get("worker-a")) == 'multi-agent-mcp send worker-a "…"'
+    assert next_step.first_command(services.agents.get("worker-a")) == 'multi-agent-mcp send worker-a "…"'
 
 
 def test_of_several_sessions_the_next_command_names_the_one_that_was_opened(services: Services) -> None:
