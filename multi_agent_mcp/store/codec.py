@@ -41,55 +41,60 @@ _ALIASED_MAX = 1 << 20  # how many characters aliases may add to a header
 
 
 _TEXT, _LIST, _MAPPING, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map", "null"))
-_NO_RULES = operator.is_, tuple
-"""What PyYAML is to call before and after each node, for rules by path, of which we have none: the quickest functions
-that take these arguments."""
 _ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is not grep-able
 
 
 class Parser(yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """libyaml's parser with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by hand without quotes, is a
-    string, not 750 or true."""
+    """libyaml's parser. PyYAML asks for the tag of every node that says none, and for rules by path before and after
+    it: these are the quickest functions that take its arguments, as `_value` sees by the nodes what they are."""
 
-    descend_resolver, ascend_resolver = _NO_RULES
-
-    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
-        """Returns the tag of a node without one. As PyYAML's own, which also knows rules by path, of which we have
-        none: libyaml asks this about every value of every file."""
-        if kind is not yaml.ScalarNode:
-            return _LIST if kind is yaml.SequenceNode else _MAPPING
-        if not implicit[0] or value[:1] not in _forms:
-            return _TEXT
-        return _read_tags.get(value) or _remembered(_read_tags, value, _read_tag(value))
+    descend_resolver, ascend_resolver, resolve = operator.is_, tuple, slice
 
 
-class Constructor(SafeConstructor):
-    """Makes the values that are neither texts nor lists or mappings of texts. Ordered mappings and pairs are read as
-    lists of mappings; pairs could not be written back."""
+class Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+    """PyYAML's loader with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by hand without quotes, is a
+    string, not 750 or true. Ordered mappings and pairs are read as lists of mappings; pairs could not be written
+    back."""
 
     yaml_constructors = SafeConstructor.yaml_constructors | dict.fromkeys(
         ("tag:yaml.org,2002:omap", "tag:yaml.org,2002:pairs"), SafeConstructor.construct_yaml_seq
     )
 
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """Returns the tag of a node without one."""
+        if kind is not yaml.ScalarNode:
+            return _LIST if kind is yaml.SequenceNode else _MAPPING
+        return _read_plain(value)[0] if implicit[0] else _TEXT
 
-def _read_tag(value: str) -> str:
-    for tag, form in _forms.get(value[:1], ()):
+
+def _read_plain(value: str) -> tuple[str, Any]:
+    """Returns the tag of a plain scalar, and what it says."""
+    for tag, form, read in _forms.get(value[:1], ()):
         if form.match(value):
-            return tag
-    return _TEXT
+            return tag, read(value)
+    return _TEXT, value
 
 
-_forms: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-"""The tags and forms of plain scalars that are no texts, by the first character."""
-_read_tags: dict[str, str] = {}
-"""The tags of plain scalars seen: a header consists mostly of keys and words that return in every file."""
+_forms: dict[str, list[tuple[str, re.Pattern[str], Callable[[str], Any]]]] = {}
+"""The tags and forms of plain scalars that are no texts, and how they are read, by the first character."""
+
+
+class Known(dict[Any, T]):
+    """What was made of scalars: a header consists mostly of keys and words that return in every file."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, value: Any) -> T:
+        found = self._make(value)
+        if value is None or (len(value) <= _REMEMBERED_LENGTH and len(self) < _REMEMBERED_MAX):
+            self[value] = found
+        return found
+
+
 _REMEMBERED_MAX, _REMEMBERED_LENGTH = 2_000, 32
-
-
-def _remembered(known: dict[str, T], value: str, found: T) -> T:
-    if len(value) <= _REMEMBERED_LENGTH and len(known) < _REMEMBERED_MAX:
-        known[value] = found
-    return found
+_plain: Known[Any] = Known(lambda value: _read_plain(value)[1])
 
 
 class Representer(SafeRepresenter):
@@ -104,28 +109,24 @@ def _scalar(tag: str, value: str, style: str | None = None) -> yaml.ScalarEvent:
     it is: PyYAML's own rules for numbers are not the parser's. Values that the parser recognises only by tag (a date,
     an infinity in a user's own key) are written with the tag."""
     is_text = tag == _TEXT
-    is_plain = tag == _read_tag(value) == _older_rules.resolve(yaml.ScalarNode, value, (True, False))
+    is_plain = tag == _read_plain(value)[0] == _older_rules.resolve(yaml.ScalarNode, value, (True, False))
     return yaml.ScalarEvent(None, None if is_text else tag, (is_plain, is_text), value, style=style)
 
 
 def _add(events: list[yaml.Event], value: Any) -> None:
     """Adds the events of a value, in block style and without anchors, as `&id001` is useless in a task's history.
     PyYAML's way to texts, lists and mappings of them, by nodes, takes three times as long."""
-    if type(value) is str:
-        events.append(_words.get(value) or _remembered(_words, value, _scalar(_TEXT, value)))
-    elif value is None:
-        events.append(_NULL_EVENT)
-    elif type(value) is list:
-        events.append(_LIST_BEGINS)
-        for item in value:
-            _add(events, item)
-        events.append(_LIST_ENDS)
-    elif type(value) is dict:
-        events.append(_MAPPING_BEGINS)
-        for key, item in value.items():
-            _add(events, key)
-            _add(events, item)
-        events.append(_MAPPING_ENDS)
+    kind = type(value)
+    if kind is str or value is None:
+        events.append(_words[value])
+    elif kind is list or kind is dict:
+        events.append(_LIST_BEGINS if kind is list else _MAPPING_BEGINS)
+        for item in value if kind is list else chain.from_iterable(value.items()):
+            if type(item) is str or item is None:  # as nearly all are
+                events.append(_words[item])
+            else:
+                _add(events, item)
+        events.append(_LIST_ENDS if kind is list else _MAPPING_ENDS)
     else:
         _add_node(events, _representer.represent_data(value))
 
@@ -145,14 +146,15 @@ def _add_node(events: list[yaml.Event], node: yaml.Node) -> None:
         events.append(_MAPPING_ENDS)
 
 
-for _tag, _pattern, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+_read_as: tuple[tuple[str, str, list[str], Callable[[str], Any]], ...] = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""], lambda _: None),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF"), lambda value: value in ("true", "True", "TRUE")),
     # `0042` is a string: PyYAML would read it as octal. So are numbers with more digits than Python converts.
-    ("int", r"[-+]?(?:0|[1-9][0-9]{0,4299})", list("-+0123456789")),
-    ("float", r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", list("-+0123456789")),
-):
-    _form = f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$")
+    ("int", r"[-+]?(?:0|[1-9][0-9]{0,4299})", list("-+0123456789"), int),
+    ("float", r"[-+]?[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?", list("-+0123456789"), float),
+)
+for _tag, _pattern, _first, _read in _read_as:
+    _form = f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _read
     for _character in _first:
         _forms.setdefault(_character, []).append(_form)
 _representer = Representer(default_flow_style=False, sort_keys=False)
@@ -160,13 +162,12 @@ _older_rules: Any = yaml.resolver.Resolver()
 """PyYAML's rules for plain scalars, which are YAML 1.1's."""
 
 # The events that return in every header, made once: libyaml only reads them.
-_words: dict[str, yaml.ScalarEvent] = {}
+_words: Known[yaml.Event] = Known(lambda value: _scalar(_NULL, "null") if value is None else _scalar(_TEXT, value))
 _BEGIN: list[yaml.Event] = [yaml.StreamStartEvent(), yaml.DocumentStartEvent(explicit=False)]
 _END: list[yaml.Event] = [yaml.DocumentEndEvent(explicit=False), yaml.StreamEndEvent()]
 _LIST_BEGINS = yaml.SequenceStartEvent(None, None, True, flow_style=False)
 _MAPPING_BEGINS = yaml.MappingStartEvent(None, None, True, flow_style=False)
 _LIST_ENDS, _MAPPING_ENDS = yaml.SequenceEndEvent(), yaml.MappingEndEvent()
-_NULL_EVENT = _scalar(_NULL, "null")
 
 
 class Unreadable(Exception):
@@ -186,13 +187,18 @@ class Header(YAMLHandler):
     """The header's text: found, loaded and exported."""
 
     def load(self, fm: str, **_: object) -> Any:
-        """Returns the value of a YAML document. Texts, lists and mappings of texts, of which a header consists, are
-        taken from libyaml's nodes directly: PyYAML's constructors take as long as its parser. Raises `Unreadable`."""
-        node = Parser(fm).get_single_node()
-        value = None if node is None else _Values().of(node, 0)
-        if "&" in fm:  # perhaps an anchor: what refers to it is written in full
+        """Returns the value of a YAML document. Raises `Unreadable`."""
+        try:
+            if "&" in fm:  # perhaps an anchor
+                raise _Unusual
+            node = Parser(fm).get_single_node()
+            value = None if node is None else _value(node)
+            if len(fm) > _VALUES_MAX:
+                _require_tree(value)
+        except _Unusual:
+            value = Loader(fm).get_single_data()
             _require_tree(value, len(fm) + _ALIASED_MAX)
-        return value
+        return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
 
     def export(self, metadata: Mapping[str, object], **_: object) -> str:
         events = [*_BEGIN]
@@ -201,36 +207,29 @@ class Header(YAMLHandler):
         return text.removesuffix("\n")
 
 
-class _Values:
-    """The values of a document's nodes. Raises `Unreadable` for one that is too deep or large to be written again, as
-    with recursive aliases."""
+class _Unusual(Exception):
+    """Raised for a document with tags, anchors, or keys that are no texts."""
 
-    def __init__(self) -> None:
-        self._count = 0
 
-    def of(self, node: yaml.Node, depth: int) -> Any:
-        self._count += 1
-        if depth > _DEPTH_MAX or self._count > _VALUES_MAX:
-            raise Unreadable("front_matter_too_deep")
-        tag = node.tag
-        if tag is _TEXT:
-            return node.value
-        if tag is _LIST:
-            return [self.of(item, depth + 1) for item in node.value]
-        if tag is _MAPPING:
-            values = {}
-            self._count += len(node.value)
-            for key, value in node.value:
-                if key.tag is not _TEXT:  # another type, or it merges another mapping into this one
-                    break
-                values[key.value] = value.value if value.tag is _TEXT else self.of(value, depth + 1)
-            else:
-                return values
-        if node.tag == _NULL and type(node) is yaml.ScalarNode:
-            return None
-        value = Constructor().construct_document(node)
-        _require_tree(value)
-        return {str(key): item for key, item in value.items()} if not depth and isinstance(value, dict) else value
+def _value(node: yaml.Node, depth: int = 0) -> Any:
+    """Returns the value of a node of `Parser`, whose constructors take as long as libyaml. Raises `_Unusual`, and
+    `Unreadable` for one that is too deep to be written again."""
+    if type(node.tag) is str:
+        raise _Unusual
+    if type(node) is yaml.ScalarNode:
+        return node.value if node.style else _plain[node.value]
+    if depth > _DEPTH_MAX:
+        raise Unreadable("front_matter_too_deep")
+    if type(node) is yaml.SequenceNode:
+        return [_value(item, depth + 1) for item in node.value]
+    values = {}
+    for key, item in node.value:
+        name, text = key.value, item.value
+        if type(key.tag) is str or type(name) is not str or type(_plain[name]) is not str:
+            raise _Unusual
+        is_text = type(text) is str and (item.style or text[:1] not in _forms) and type(item.tag) is slice
+        values[name] = text if is_text else _value(item, depth + 1)
+    return values
 
 
 _header = Header(fm_boundary=_BOUNDARY)
