@@ -11,10 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.features import called
+from multi_agent_mcp.store.collection import WHOLE
 
 if TYPE_CHECKING:
     from multi_agent_mcp.features import Feature, Features
     from multi_agent_mcp.session import Session
+    from multi_agent_mcp.store.collection import Partition
 
 EVENTS = {
     "sent": "messages that were stored (messages)",
@@ -127,15 +129,15 @@ class Contributions:
         found = {one.name: self.call(one.still_open) for one in left_out}
         return {name: ids for name, ids in found.items() if ids}
 
-    def expiring(self) -> Iterator[tuple[Any, str]]:
-        """The collections of which something may end although no file changes, each with what ends it."""
-        for feature in self.features.on:
-            for kind in feature.kinds if feature.expires else ():
-                if where := feature.expires.get(kind.directory):
-                    yield self._session.workspace.collection(kind), where
+    @cached_property
+    def expiring(self) -> list[tuple[Partition[Any], str]]:
+        """The places of what may end although no file changes, each with what ends it."""
+        ends = [(kind, one.expires.get(kind.directory)) for one in self.features.on for kind in one.kinds]
+        collection = self._session.workspace.collection
+        return [(collection(kind).partition(WHOLE), where) for kind, where in ends if where is not None]
 
     def end_expired(self) -> None:
         """Ends whatever has run out; a stat(2) for each kind where nothing is open."""
-        for collection, where in self.expiring():
-            if collection.open():
+        for place, where in self.expiring:
+            if place.open():
                 self.call(where)

@@ -274,14 +274,16 @@ class QuestionEffects(Service):
     _next_deadline: datetime | None = field(default=None, init=False)
 
     def look(self) -> None:
-        """Follows every question that is open, or settled and not archived. Costs a few stat(2) while nothing has
-        changed and no deadline has passed. Never raises: the next look tries again."""
+        """As `follow_all`; costs a few stat(2) while nothing has changed and no deadline has passed."""
+        with suppress(Refusal):  # what cannot be read is logged there
+            if self.is_as_seen():
+                return
+        self.follow_all()
+
+    def follow_all(self) -> None:
+        """Follows every question that is open, or settled and not archived. Never raises: the next look tries again."""
         try:
-            with self.workspace.files.looks.once():
-                if self.is_as_seen():
-                    return
-                found = self._found()
-            self._follow_all(*found)
+            self._follow(*self._found())
         except Refusal as refusal:
             logger.warning("questions could not be followed: %s", refusal)
 
@@ -315,15 +317,16 @@ class QuestionEffects(Service):
 
     def _found(self) -> tuple[Mapping[str, Agent], dict[Directory[Any], int], list[Question]]:
         """The team, the directories with their versions before the questions are followed, and the questions."""
-        agents, home = self.workspace.registry.all(), self.workspace.questions.directory(WHOLE)
-        seen: dict[Directory[Any], int] = {home: home.looked()}
-        questions = [question for _, question in home.entities()]
-        for asker_id in {question.asker_id for question in questions if question.task_id} & agents.keys():
-            directory = self.workspace.tasks.directory(asker_id)
-            seen[directory] = directory.looked()
-        return agents, seen, questions
+        with self.workspace.files.looks.once():
+            agents, home = self.workspace.registry.all(), self.workspace.questions.directory(WHOLE)
+            seen: dict[Directory[Any], int] = {home: home.looked()}
+            questions = [question for _, question in home.entities()]
+            for asker_id in {question.asker_id for question in questions if question.task_id} & agents.keys():
+                directory = self.workspace.tasks.directory(asker_id)
+                seen[directory] = directory.looked()
+            return agents, seen, questions
 
-    def _follow_all(
+    def _follow(
         self, agents: Mapping[str, Agent], seen: Mapping[Directory[Any], int], questions: Iterable[Question]
     ) -> None:
         failed, followed = False, []

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
 
 if TYPE_CHECKING:
@@ -92,22 +91,23 @@ class Upkeep(Service):
         if may_expire:
             self.contributions.end_expired()
         if not is_followed:
-            self.questions.look()
+            self.questions.follow_all()
         has_changed = self.derived.ensure_all(agent_id)
         with self.workspace.files.looks.once():
             if has_changed:
                 self.derived.settle(agent_id)
-            return self._judged(agent_id, purpose)
+            return self._judged(agent_id, purpose, may_expire=self._may_expire())
 
     def _may_expire(self) -> bool:
         """Whether there is something that may end although no file changes."""
-        return any(collection.open() for collection, _ in self.contributions.expiring())
+        return any(place.open() for place, _ in self.contributions.expiring)
 
-    def _judged(self, agent_id: str, purpose: str) -> Pending:
+    def _judged(self, agent_id: str, purpose: str, *, may_expire: bool = False) -> Pending:
         pending, places = self.notifications.pending(agent_id, purpose)
         self._known.pop((agent_id, purpose), None)
         with suppress(Refusal, OSError):
-            if places is not None and (found := self._stillness(agent_id, pending, places)) is not None:
+            is_known = places is not None and not may_expire
+            if is_known and (found := self._stillness(agent_id, pending, places or ())) is not None:
                 self._known[agent_id, purpose] = found
         return pending
 
@@ -136,12 +136,12 @@ class Upkeep(Service):
         workspace, agents = self.workspace, self.workspace.registry.all()
         derived, questions = self.derived.judged(agent_id, agents), self.questions.judged(agents)
         inbox, executions = workspace.notices(agent_id), workspace.executions.directory(agent_id)
-        expiring = [collection.directory(WHOLE) for collection, _ in self.contributions.expiring()]
+        expiring = [place.home for place, _ in self.contributions.expiring]
         here: list[Directory[Any]] = [inbox.hot, executions, *expiring, *places]
         versions = {directory: directory.looked() for directory in here}
         if derived is None or questions is None:
             return None
-        if inbox.is_handed_out() or self._may_expire():
+        if inbox.is_handed_out():
             return None
         works = bool(workspace.executions.open(agent_id))
         versions |= {**derived, **questions}

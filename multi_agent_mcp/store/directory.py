@@ -25,7 +25,7 @@ from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import Reason, StorageError, UntrustedSession
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.durable_files import Files, Looks, read_file
-from multi_agent_mcp.store.locks import Mutex
+from multi_agent_mcp.store.locks import mutex
 from multi_agent_mcp.system.file_status import (
     Memory,
     Signature,
@@ -63,7 +63,7 @@ class Quarantine:
     def __init__(self, files: Files, beside: Path) -> None:
         self.files = files
         self.path = beside / QUARANTINE
-        self._mutex = Mutex("quarantine")
+        self._mutex = mutex("quarantine")
         self._news = Memory()
 
     def set_aside(self, path: Path, reason: Reason) -> None:
@@ -301,7 +301,7 @@ class Directory(EntityFiles[E]):
         self._seen_mtime = -1
         self._trusted = False
         self._is_being_written = False
-        self._mutex = Mutex("directory")
+        self._mutex = mutex("directory")
 
     def names(self) -> list[str]:
         """Returns the file names, unordered, without examining the files."""

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -149,22 +149,23 @@ class OrderCheck:
 ORDER_CHECK = OrderCheck()
 
 
-class Mutex:
-    """A re-entrant lock within this process. It is in `ORDER` as `mutex:{name}`."""
+def mutex(name: str) -> AbstractContextManager[object]:
+    """Returns a re-entrant lock within this process, `mutex:{name}` in `ORDER`. Every look at a directory takes one."""
+    return threading.RLock() if ORDER_CHECK.violated is None else _CheckedMutex(f"mutex:{name}")
 
+
+class _CheckedMutex:
     def __init__(self, name: str) -> None:
-        self._name = f"mutex:{name}"
+        self._name = name
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
-        if ORDER_CHECK.violated is not None:
-            ORDER_CHECK.take(self._name, again=self)
+        ORDER_CHECK.take(self._name, again=self)
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
-        if ORDER_CHECK.violated is not None:
-            ORDER_CHECK.drop(self._name)
+        ORDER_CHECK.drop(self._name)
 
 
 class Hold(NamedTuple):

@@ -25,7 +25,7 @@ from multi_agent_mcp.errors import Reason, StorageError
 from multi_agent_mcp.store.authority import HUB, NOW
 from multi_agent_mcp.store.directory import Quarantine
 from multi_agent_mcp.store.durable_files import BLOCK_BYTES, INDEXES, Files, read_file
-from multi_agent_mcp.store.locks import RELAY, Mutex
+from multi_agent_mcp.store.locks import RELAY, mutex
 from multi_agent_mcp.system.file_status import Memory, careful, signature_of
 from multi_agent_mcp.system.files import storage_errors
 
@@ -257,7 +257,7 @@ class Intents:
         self.files = files
         self.path = path
         self._under_way: set[str] = set()
-        self._mutex = Mutex("intents")
+        self._mutex = mutex("intents")
 
     def write(self, kind: str, facts: Mapping[str, Any]) -> Intent:
         """Writes a new intent, durably: it will be applied, by this process or by another one."""

@@ -19,7 +19,7 @@ import pytest
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store import locks as locks_module
 from multi_agent_mcp.store.durable_files import Files
-from multi_agent_mcp.store.locks import Mutex, OrderViolated
+from multi_agent_mcp.store.locks import OrderViolated, mutex
 from tests.store.support import in_processes, put
 
 
@@ -180,9 +180,9 @@ def test_an_error_inside_a_lock_gives_the_lock_back(files: Files) -> None:
 
 
 def test_a_lock_taken_out_of_order_fails_whoever_takes_it(files: Files) -> None:
-    with files.locks.held("mailbox-a"), files.locks.held("owner-wait-o"), Mutex("session"):
+    with files.locks.held("mailbox-a"), files.locks.held("owner-wait-o"), mutex("session"):
         pass
-    with Mutex("session"), pytest.raises(OrderViolated, match="mailbox-a was taken while mutex:session was held"):
+    with mutex("session"), pytest.raises(OrderViolated, match="mailbox-a was taken while mutex:session was held"):
         files.locks.held("mailbox-a").__enter__()
     with files.locks.held("mailbox-a"), pytest.raises(OrderViolated):  # nobody holds two of a kind
         files.locks.held("mailbox-b").__enter__()
@@ -191,11 +191,11 @@ def test_a_lock_taken_out_of_order_fails_whoever_takes_it(files: Files) -> None:
 
 
 def test_a_mutex_may_be_taken_again_by_its_thread_and_another_of_its_kind_may_not() -> None:
-    mutex = Mutex("directory")
-    with mutex, mutex:
+    lock = mutex("directory")
+    with lock, lock:
         pass
-    with mutex, pytest.raises(OrderViolated):
-        Mutex("directory").__enter__()
+    with lock, pytest.raises(OrderViolated):
+        mutex("directory").__enter__()
 
 
 def test_every_thread_has_an_order_of_its_own(files: Files) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,7 +24,7 @@ from multi_agent_mcp.domain.entity import age, new_id
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store.locks import Mutex
+from multi_agent_mcp.store.locks import mutex
 from multi_agent_mcp.system.process import host_of, is_alive, own_start, started_at
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Sessions(Service):
     executions: Executions
     owner_waits: OwnerWaits
     contributions: Contributions
-    binding_mutex: Mutex = field(default_factory=partial(Mutex, "binding"), init=False)
+    binding_mutex: AbstractContextManager[object] = field(default_factory=partial(mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 
     def __post_init__(self) -> None:
@@ -256,7 +257,7 @@ class LiveSession:
         self.token = token
         self._sessions = sessions
         self._written = record
-        self._mutex = Mutex("session")
+        self._mutex = mutex("session")
         self._written_out: deque[str] = deque()
         self._to_requeue: deque[str] = deque()
         self._refuses_leases = False
@@ -485,7 +486,7 @@ class Confirmation:
     def __init__(self, earlier: Sequence[Confirmation] = (), *, writes: bool = True) -> None:
         """`earlier` are the confirmations of calls whose answers are not written yet; `writes`: whether the call may
         change anything."""
-        self._mutex = Mutex("confirmation")
+        self._mutex = mutex("confirmation")
         self._earlier = earlier
         self._writes = writes
         self._has_written = threading.Event()
