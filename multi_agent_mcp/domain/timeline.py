@@ -187,6 +187,16 @@ class Timeline:
         )
         return Counter(chain.from_iterable(pairs))
 
+    def teams(self) -> dict[str, list[str]]:
+        """For each agent directly below the top those below it; agents without any are left out."""
+        found, head = dict[str, list[str]](), None
+        for lane in self.lanes:  # in tree order
+            if lane.depth <= 1:
+                head = lane.agent_id if lane.depth else None
+            elif head is not None:
+                found.setdefault(head, []).append(lane.agent_id)
+        return found
+
     def on_lanes(self, agents: Collection[str]) -> Timeline:
         """What of it is on the lanes of these agents, or between two of them."""
         shown = set(agents)

@@ -5,13 +5,13 @@ This module decides the elements and their places; `templates/timeline.svg` has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from itertools import chain
 from math import hypot
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import east_asian_width
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -21,74 +21,8 @@ from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.times import duration_words, in_zone
 from multi_agent_mcp.texts import CONSOLE, PEOPLE, Texts, catalogue
-
-# The time axis of a timeline: pixels of moments, and ticks.
-
-SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3_600.0, 86_400.0
-STEPS = (
-    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
-    *(count * SECOND for count in (1, 2, 5, 10, 15, 30)),
-    *(count * MINUTE for count in (1, 2, 5, 10, 15, 30)),
-    *(count * HOUR for count in (1, 2, 3, 6, 12)),
-    *(count * DAY for count in (1, 2, 7, 14, 28, 91, 364)),
-)
-TICK_PIXELS = 88
-SHORTEST = timedelta(milliseconds=20)  # a period without length can still be drawn
-
-
-@dataclass(frozen=True)
-class Scale:
-    """A time axis: `start` is at the pixel `left`, `end` at `right`; moments outside are drawn at the border."""
-
-    start: datetime
-    end: datetime
-    left: float
-    right: float
-    zone: tzinfo = UTC
-
-    @property
-    def length(self) -> timedelta:
-        return max(self.end - self.start, SHORTEST)
-
-    def x(self, moment: datetime | None) -> float:
-        """The pixel of a moment; None, for something that still lasts, is the right end."""
-        if moment is None:
-            return self.right
-        share = (moment - self.start) / self.length
-        return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
-
-    def ticks(self) -> Iterator[tuple[float, str]]:
-        """The pixel and label of each tick: round times at least `TICK_PIXELS` apart, with the day where it changes."""
-        seconds = self.length.total_seconds()
-        room = max((self.right - self.left) / TICK_PIXELS, 1.0)
-        step = next((step for step in STEPS if seconds / step <= room), STEPS[-1])
-        midnight = in_zone(self.start, self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
-        first = int(((self.start - midnight).total_seconds()) / step)
-        day = None
-        for count in range(first, first + int(room) + 3):
-            moment = midnight + timedelta(seconds=count * step)
-            if self.start <= moment <= self.start + self.length:
-                local = in_zone(moment, self.zone)
-                yield self.x(moment), _clock_label(local, step, new_day=local.date() != day)
-                day = local.date()
-
-    def clock(self, moment: datetime) -> str:
-        """The day and time of a moment, to the millisecond."""
-        local = in_zone(moment, self.zone)
-        return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d}"
-
-
-def _clock_label(local: datetime, step: float, *, new_day: bool) -> str:
-    if step >= DAY:
-        return f"{local:%Y-%m-%d}"
-    if step >= MINUTE:
-        time = f"{local:%H:%M}"
-    elif step >= SECOND:
-        time = f"{local:%H:%M:%S}"
-    else:
-        time = f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}"
-    return f"{local:%m-%d} {time}" if new_day else time
-
+from multi_agent_mcp.web.density import counts
+from multi_agent_mcp.web.scale import Scale
 
 GUTTER, GUTTER_SHARE, MARGIN = 168.0, 0.25, 28.0
 TOP = 66.0
@@ -142,19 +76,32 @@ class TimelineLayout:
         """The agent's band, else that of the others, else None."""
         return self._by_agent.get(agent_id, self._by_agent.get(OTHERS))
 
+    def line(self, agent_id: str) -> float | None:
+        """Where the agent's arrows begin and end."""
+        band = self.band(agent_id)
+        return None if band is None else band.line
 
-def lay_out(timeline: Timeline, scale: Scale) -> TimelineLayout:
-    """Lays out the lanes in their order; overlapping bars of a lane get different rows."""
+
+def lay_out(timeline: Timeline, scale: Scale, folded: Mapping[str, str] | None = None) -> TimelineLayout:
+    """Lays out the lanes in their order; overlapping bars of a lane get different rows. What is of an agent in `folded`
+    is on the lane of the agent that it names."""
+    folded = folded or {}
     bands: list[Band] = []
     top = TOP
+    bars: dict[str, list[Bar]] = {}
+    for bar in timeline.bars:
+        bars.setdefault(folded.get(bar.agent_id, bar.agent_id), []).append(bar)
     for lane in timeline.lanes:
-        mine = [bar for bar in timeline.bars if bar.agent_id == lane.agent_id]
+        if lane.agent_id in folded:
+            continue
+        mine = bars.get(lane.agent_id, [])
         placed = tuple(_pack(mine, scale))
         rows = max((item.row + 1 for item in placed if item.row is not None), default=0)
         crowded = any(item.row is None for item in placed)
         bands.append(Band(lane, top, placed, rows + crowded))
         top = bands[-1].bottom
-    return TimelineLayout(scale, tuple(bands), {band.lane.agent_id: band for band in bands})
+    own = {band.lane.agent_id: band for band in bands}
+    return TimelineLayout(scale, tuple(bands), {name: own[head] for name, head in folded.items() if head in own} | own)
 
 
 def label_room(bar: Bar) -> float:
@@ -212,20 +159,34 @@ NARROWEST = 480.0
 LEFT, HEADING_SIZE, NAME_SIZE, INDENT = 14.0, 14.0, 13.0, 12.0
 LEGEND_GAP, LEGEND_LINE, SWATCH = 22.0, 20.0, 26.0
 DENSE_PIXELS = 9.0  # arrows closer together than this, on average, are drawn thinner
+ARROWS_MAX = 100
+"""More messages than this are drawn as counts: their arrows would hide each other."""
 NARROWEST_BAR, CROWDED_BAR = 3.0, 5.0  # the width of the shortest bar; the height of a bar without a row of its own
 HEAD, GAP, SIGN = 6.0, 4.0, 7.0  # an arrow's head, its distance from the line it points to, the radius of a sign or key
 
 Item = dict[str, Any]
 
 
-def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | None = None, zone: tzinfo = UTC) -> str:
+def draw(
+    timeline: Timeline,
+    *,
+    texts: Texts,
+    width: float = 1200,
+    dark: bool | None = None,
+    zone: tzinfo = UTC,
+    teams: Mapping[str, Collection[str]] | None = None,
+    unfolded: Collection[str] = (),
+) -> str:
     """Draws a timeline as an SVG document, `width` pixels wide (at least 480) and as high as needed. `dark` None
-    follows the reader's system. Text by agents is escaped; `data-kind` and `data-id` of an element tell what it
-    represents."""
+    follows the reader's system. The agents of each of the `teams` that is not `unfolded` are on the lane of its head.
+    More than `ARROWS_MAX` messages are drawn as counts. Text by agents is escaped; `data-kind` and `data-id` of an
+    element tell what it represents."""
     width = max(width, NARROWEST)
     texts = catalogue(texts.language, PEOPLE) | catalogue(texts.language, CONSOLE) | texts
     scale = Scale(timeline.start, timeline.end, *plot(width), zone)
-    layout = lay_out(timeline, scale)
+    teams = teams or {}
+    layout = lay_out(timeline, scale, {one: head for head in teams if head not in unfolded for one in teams[head]})
+    is_counted = len(timeline.arrows) > ARROWS_MAX
     legend, height = _legend(timeline, texts, width, layout.bottom + LEGEND_GAP)
     heading = _heading(timeline, scale, texts)
     return (
@@ -242,11 +203,12 @@ def draw(timeline: Timeline, *, texts: Texts, width: float = 1200, dark: bool | 
             dense=len(timeline.arrows) * DENSE_PIXELS > scale.right - scale.left,
             heading=heading,
             one_line=text_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
-            lanes=[_lane(band, layout, texts) for band in layout.bands],
+            lanes=[_lane(band, layout, texts, _Team.of(band, teams, unfolded)) for band in layout.bands],
             ticks=list(scale.ticks()),
             conversations=[item for talk in timeline.talks for item in _conversation(talk, layout, texts)],
             sessions=[item for life in timeline.lives for item in _session(life, layout, texts)],
-            arrows=[item for arrow in timeline.arrows for item in _message(arrow, layout, texts)],
+            counts=list(counts(timeline.arrows, scale, layout.line, texts)) if is_counted else [],
+            arrows=[] if is_counted else [item for one in timeline.arrows for item in _message(one, layout, texts)],
             bars=[_bar(placed.bar, placed.row, band, scale, texts) for band in layout.bands for placed in band.bars],
             interrupts=[item for mark in timeline.marks for item in _interrupt(mark, layout, texts)],
             answers=[item for answer in timeline.answers for item in _answer(answer, layout, texts)],
@@ -299,17 +261,32 @@ def _lasted(length: timedelta, texts: Texts) -> str:
     return duration_words(length, texts, units=2)
 
 
-def _lane(band: Band, layout: TimelineLayout, texts: Texts) -> Item:
+class _Team(NamedTuple):
+    """The agents below the one of a lane, and whether they are on that lane."""
+
+    size: int
+    is_folded: bool
+
+    @classmethod
+    def of(cls, band: Band, teams: Mapping[str, Collection[str]], unfolded: Collection[str]) -> _Team | None:
+        head = band.lane.agent_id
+        return cls(len(teams[head]), head not in unfolded) if head in teams else None
+
+
+def _lane(band: Band, layout: TimelineLayout, texts: Texts, team: _Team | None) -> Item:
     lane = band.lane
     x = LEFT + min(lane.depth, 6) * INDENT
     who = texts("timeline.others") if lane.agent_id == OTHERS else lane.agent_id
-    shown = fitted(who, layout.scale.left - x - 8, NAME_SIZE)
+    before, after = ("", "") if team is None else ("▸ ", f" +{team.size}") if team.is_folded else ("▾ ", "")
+    shown = before + fitted(who, layout.scale.left - x - 8 - text_width(before + after, NAME_SIZE), NAME_SIZE) + after
+    folds = team and texts("timeline.unfold" if team.is_folded else "timeline.fold", count=team.size)
     role = None if lane.role == who else texts.word("role", lane.role)
     under = fitted(" · ".join(filter(None, (role, lane.machine))), layout.scale.left - x - 8, LABEL_SIZE)
     place = {"x": x, "y": band.line, "top": band.top, "bottom": band.bottom, "indented": lane.depth > 0}
     return {
         "id": lane.agent_id,
-        "title": (who, texts.word("role", lane.role), lane.machine),
+        "title": (who, texts.word("role", lane.role), lane.machine, folds),
+        "is_team": team is not None,
         "shown": shown,
         "under": under,
         **place,
@@ -490,13 +467,8 @@ def _legend(timeline: Timeline, texts: Texts, right: float, top: float) -> tuple
 
 
 def _legend_entries(timeline: Timeline, texts: Texts) -> Iterator[tuple[str, str, str]]:
-    sent = {FAMILIES.get(arrow.message_type, "other") for arrow in timeline.arrows}
+    yield from _arrow_entries(timeline.arrows, texts)
     statuses = set(chain.from_iterable((bar.outcome, *(span.status for span in bar.spans)) for bar in timeline.bars))
-    for name in dict.fromkeys([*FAMILIES.values(), "other"]):
-        if name in sent:
-            yield "arrow", name, texts(f"timeline.{name}")
-    if any(arrow.read_at is None for arrow in timeline.arrows):
-        yield "unread", "", texts("timeline.unread")
     if timeline.marks:
         yield "interrupt", "", texts("timeline.interrupt")
     if timeline.answers:
@@ -508,3 +480,15 @@ def _legend_entries(timeline: Timeline, texts: Texts) -> Iterator[tuple[str, str
         yield "session", "", texts("timeline.session")
     if timeline.talks:
         yield "conversation", "", texts("timeline.conversation")
+
+
+def _arrow_entries(arrows: Collection[Arrow], texts: Texts) -> Iterator[tuple[str, str, str]]:
+    if len(arrows) > ARROWS_MAX:
+        yield "counts", "", texts("timeline.as_counts")
+        return
+    sent = {FAMILIES.get(arrow.message_type, "other") for arrow in arrows}
+    for name in dict.fromkeys([*FAMILIES.values(), "other"]):
+        if name in sent:
+            yield "arrow", name, texts(f"timeline.{name}")
+    if any(arrow.read_at is None for arrow in arrows):
+        yield "unread", "", texts("timeline.unread")

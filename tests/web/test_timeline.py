@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -26,7 +25,8 @@ from multi_agent_mcp.domain.timeline import (
     Timeline,
 )
 from multi_agent_mcp.texts import LANGUAGES, catalogue
-from multi_agent_mcp.web.timeline import ROWS_MAX, Scale, draw, lay_out, stylesheet
+from multi_agent_mcp.web.scale import Scale
+from multi_agent_mcp.web.timeline import ROWS_MAX, draw, lay_out, stylesheet
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOSTILE = "</text><script>alert(1)</script>\"' &amp; \x00\x1b[2J\u202eevil\u200b\u2062\U000e0041\ud800\uffff]]>"
@@ -252,13 +252,38 @@ def test_what_is_left_out_is_said() -> None:
     assert "7 older ones" in draw(Timeline(start=NOON, end=NOON, left_out=7), texts=EN)
 
 
-def test_five_hundred_messages_of_a_team_are_all_there(tmp_path: Path) -> None:
-    many = Timeline(
-        start=at(0), end=at(500), lanes=session().lanes, arrows=tuple(message(n, n, n + 1) for n in range(500))
-    )
-    root = parsed(draw(many, texts=EN))
-    assert sum(kind == "message" for kind, _ in stand_for(root)) == 500
+def hundreds(count: int) -> Timeline:
+    arrows = tuple(message(n, n * 500 / count, n + 1) for n in range(count))
+    return Timeline(start=at(0), end=at(500), lanes=session().lanes, arrows=arrows)
+
+
+def test_more_than_a_hundred_messages_are_counts_of_what_was_sent_and_received_and_no_arrows() -> None:
+    root = parsed(draw(hundreds(100), texts=EN, width=800))
+    assert sum(kind == "message" for kind, _ in stand_for(root)) == 100
     assert "tl-dense" in root.get("class", "")
+    root = parsed(draw(hundreds(500), texts=EN))
+    found = Counter(kind for kind, _ in stand_for(root))
+    assert "message" not in found
+    told = [
+        re.findall(r"\d+", title.text.rpartition("\n")[2])
+        for count in root.iterfind(".//*[@data-kind='count']")
+        if (title := count.find("{*}title")) is not None and title.text
+    ]
+    assert sum(int(sent) for sent, _ in told) == sum(int(received) for _, received in told) == 500
+    periods = sorted({count.get("data-id", "") for count in root.iterfind(".//*[@data-kind='count']")})
+    assert all(one.partition("-")[2] == other.partition("-")[0] for one, other in pairwise(periods))
+
+
+def test_a_folded_team_is_on_the_lane_of_its_head_and_says_how_many_it_is() -> None:
+    folded = parsed(draw(session(), texts=EN, teams={"admin": ["worker"]}))
+    assert stand_for(folded) == {
+        ("team", "admin"): 1,
+        ("agent", OTHERS): 1,
+        **{pair: n for pair, n in stand_for(parsed(draw(session(), texts=EN))).items() if pair[0] != "agent"},
+    }
+    assert [text.text for text in folded.iter() if (text.text or "").startswith("▸")] == ["▸ admin +1"]
+    unfolded = parsed(draw(session(), texts=EN, teams={"admin": ["worker"]}, unfolded=["admin"]))
+    assert stand_for(unfolded)["agent", "worker"] == stand_for(unfolded)["team", "admin"] == 1
 
 
 def test_lengths_kinds_and_states_are_words_of_the_language() -> None:

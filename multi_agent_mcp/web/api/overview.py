@@ -4,7 +4,9 @@ search, statistics and the timeline."""
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -156,30 +158,56 @@ WIDTH_MAX = 8_000
 def show_timeline(call: ApiRequest) -> dict[str, Any]:
     """The period `?from=` to `?to=` (default: the whole session) as an SVG, `?width=` pixels wide, with times in
     `?zone=` (default: this machine's) and the colours of `?theme=light|dark` (default: as the reader's system).
-    `?lanes=` names the agents to be drawn, with commas between them (default: all, or the `LANES_MAX` that occur
-    most)."""
+    `?lanes=` names the agents to be drawn, with commas between them (default: all). Of more than `LANES_MAX` agents
+    each team, an agent directly below the top with all below it, is one lane, unless `?unfolded=` names its head or a
+    lane is asked for by name; the `LANES_MAX` lanes on which most happens are drawn, and the teams unfolded."""
     start, end = (asked_time(name, call.parameter(name)) for name in ("from", "to"))
     whole = call.services.timeline.of(start, end)
-    timeline = whole.on_lanes(_chosen(call.parameter("lanes"), whole))
+    chosen = _names(call.parameter("lanes"))
+    unfolded = _names(call.parameter("unfolded")) or []
+    teams = _teams(whole, chosen or ())
+    timeline = whole.on_lanes(_shown(whole, teams, chosen, unfolded))
     width = call.number("width", WIDTH, most=WIDTH_MAX)
     theme = call.parameter("theme")
     dark = None if theme not in ("light", "dark") else theme == "dark"
     left, right = plot(width)
+    style = partial(draw, texts=call.services.texts, width=width, dark=dark, zone=call.zone)
+    below = {one for head in teams if head not in unfolded for one in teams[head]}
     return {
-        "svg": draw(timeline, texts=call.services.texts, width=width, dark=dark, zone=call.zone),
+        "svg": style(timeline, teams=teams, unfolded=unfolded),
         "from": moment(timeline.start),
         "to": moment(timeline.end),
         "empty": not whole.occurrences(),
         "plot": {"left": left, "right": right},
-        "lanes": [lane.agent_id for lane in timeline.lanes],
+        "lanes": [lane.agent_id for lane in timeline.lanes if lane.agent_id not in below],
         "all_lanes": [lane.agent_id for lane in whole.lanes],
     }
 
 
-def _chosen(names: str | None, whole: Timeline) -> Collection[str]:
+def _names(given: str | None) -> list[str] | None:
+    return None if given is None else given.split(",")
+
+
+def _teams(whole: Timeline, chosen: Collection[str]) -> dict[str, list[str]]:
+    """The agents of each team that may be on the lane of its head."""
+    if len(whole.lanes) <= LANES_MAX:
+        return {}
+    teams = {head: [one for one in below if one not in chosen] for head, below in whole.teams().items()}
+    return {head: below for head, below in teams.items() if below}
+
+
+def _shown(
+    whole: Timeline, teams: Mapping[str, Collection[str]], chosen: Collection[str] | None, unfolded: Collection[str]
+) -> set[str]:
+    """The agents of which something is drawn."""
+    below = {head: [head, *teams[head]] for head in teams}
+    head_of = {one: head for head, members in below.items() for one in members}
     lanes = [lane.agent_id for lane in whole.lanes]
-    if names is not None:
-        return names.split(",")
-    if len(lanes) <= LANES_MAX:
-        return lanes
-    return [agent_id for agent_id, _ in whole.occurrences().most_common(LANES_MAX)]
+    if chosen is None and len(lanes) > LANES_MAX:
+        happens = Counter[str]()
+        for agent_id, count in whole.occurrences().items():
+            happens[head_of.get(agent_id, agent_id)] += count
+        chosen = {*unfolded, *(agent_id for agent_id, _ in happens.most_common(LANES_MAX))}
+    elif chosen is None:
+        chosen = lanes
+    return {one for name in chosen for one in below.get(name, [name])}

@@ -16,7 +16,7 @@ const iso = (milliseconds) => (milliseconds === null ? null : new Date(milliseco
 
 async function look() {
   turned = false;
-  const asked = { from: iso(period.from), to: iso(period.to), zone, theme: document.documentElement.dataset.theme, lanes: chosenLanes() };
+  const asked = { from: iso(period.from), to: iso(period.to), zone, theme: document.documentElement.dataset.theme, lanes: chosen("lanes"), unfolded: chosen("unfolded") };
   const answer = await api(`/timeline${query({ ...asked, width: picture.clientWidth - 2 })}`);
   shown = { from: Date.parse(answer.from), to: Date.parse(answer.to), plot: answer.plot };
   showLanes(answer);
@@ -30,12 +30,12 @@ async function look() {
 
 const lanes = document.getElementById("lanes");
 const words = document.getElementById("lanes-words");
-const chosenLanes = () => new URLSearchParams(location.search).get("lanes");
+const chosen = (what) => new URLSearchParams(location.search).get(what);
 let listed = null;
 
 function showLanes({ lanes: shown, all_lanes: all }) {
   document.getElementById("choose-lanes").textContent = t("timeline.lanes_of", { n: shown.length, all: all.length });
-  document.getElementById("lanes-reset").disabled = chosenLanes() === null;
+  document.getElementById("lanes-reset").disabled = chosen("lanes") === null && chosen("unfolded") === null;
   const drawn = new Set(shown);
   if (JSON.stringify(all) !== listed) {
     listed = JSON.stringify(all);
@@ -50,17 +50,26 @@ function narrow() {
   for (const lane of lanes.children) lane.hidden = !lane.textContent.toLowerCase().includes(sought);
 }
 
-function chooseLanes(names) {
+function choose(values) {
   const now = new URLSearchParams(location.search);
-  if (names === null) now.delete("lanes");
-  else now.set("lanes", names);
+  for (const [name, value] of Object.entries(values)) {
+    if (value === null) now.delete(name);
+    else now.set(name, value);
+  }
   history.replaceState(null, "", `${location.pathname}${now.size ? `?${now}` : ""}`);
   again();
 }
 
 words.addEventListener("input", narrow);
-lanes.addEventListener("change", () => chooseLanes([...lanes.querySelectorAll("input:checked")].map(({ value }) => value).join(",")));
-document.getElementById("lanes-reset").addEventListener("click", () => chooseLanes(null));
+lanes.addEventListener("change", () => choose({ lanes: [...lanes.querySelectorAll("input:checked")].map(({ value }) => value).join(",") }));
+document.getElementById("lanes-reset").addEventListener("click", () => choose({ lanes: null, unfolded: null }));
+
+// Shows each agent of a team on a lane of its own, or all on one.
+function fold(head) {
+  const now = new Set(chosen("unfolded")?.split(",").filter(Boolean));
+  if (!now.delete(head)) now.add(head);
+  choose({ unfolded: now.size ? [...now].join(",") : null });
+}
 document.getElementById("lanes-menu").addEventListener("toggle", (event) => {
   if (event.newState !== "open") return;
   const place = document.getElementById("choose-lanes").getBoundingClientRect();
@@ -123,7 +132,9 @@ picture.addEventListener("keydown", (event) => {
   act();
 });
 
+let dragged = false; // the click that follows is none
 picture.addEventListener("pointerdown", (event) => {
+  dragged = false;
   if (!shown || event.button !== 0) return;
   const start = { x: event.clientX, ...shown, width: part(event).width };
   const move = (now) => { picture.firstElementChild.style.transform = `translateX(${now.clientX - start.x}px)`; };
@@ -131,7 +142,8 @@ picture.addEventListener("pointerdown", (event) => {
     removeEventListener("pointermove", move);
     picture.firstElementChild.style.transform = "";
     const by = Math.round(((start.x - now.clientX) / start.width) * (start.to - start.from));
-    if (Math.abs(now.clientX - start.x) > 4) set(start.from + by, start.to + by);
+    dragged = Math.abs(now.clientX - start.x) > 4;
+    if (dragged) set(start.from + by, start.to + by);
   };
   addEventListener("pointermove", move);
   addEventListener("pointerup", end, { once: true });
@@ -152,7 +164,10 @@ picture.addEventListener("pointermove", (event) => {
 });
 picture.addEventListener("pointerleave", () => { tip.hidden = true; });
 picture.addEventListener("click", (event) => {
+  if (dragged) return;
   const { kind, id } = event.target.closest?.("[data-kind]")?.dataset ?? {};
+  if (kind === "team") fold(id);
+  if (kind === "count") set(...id.split("-").map(Number));
   if (kind in PLACES && id) location.href = PLACES[kind](id);
 });
 

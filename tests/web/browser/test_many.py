@@ -245,6 +245,29 @@ def test_whose_lanes_the_timeline_draws_is_chosen(team: Team, newcomer: Person) 
     expect(lanes).to_have_count(12)
 
 
+def test_a_team_is_one_lane_of_a_large_timeline_and_counts_lead_to_the_messages(team: Team, newcomer: Person) -> None:
+    services = team.services
+    for number in range(16):
+        services.agents.add(Agent(id=f"zebra-{number:02}", role="worker", parent_id="south"))
+    for number in range(101):
+        send(team, f"number {number}")
+    page = newcomer.visit("timeline").page
+    lanes, counts = page.locator("svg [data-kind=agent]"), page.locator("svg [data-kind=count]")
+    teams = page.locator("svg [data-kind=team]")
+    expect(lanes).to_have_count(2)  # the owner, and those whom nobody knows
+    expect(teams).to_have_text([re.compile(r"▸ north \+4"), re.compile(r"▸ south \+20")])
+    newcomer.leave_picture("timeline-folded")
+    teams.last.click()
+    expect(lanes).to_have_count(22)
+    page.reload()
+    expect(lanes).to_have_count(22)
+    teams.last.click()
+    expect(lanes).to_have_count(2)
+    before = page.locator("svg .tl-heading").first.text_content()
+    counts.first.click()
+    expect(page.locator("svg .tl-heading").first).not_to_have_text(before or "")
+
+
 def test_findings_that_say_the_same_are_one_row_which_names_each_when_it_is_opened(
     team: Team, newcomer: Person
 ) -> None:
