@@ -28,8 +28,11 @@ COPIED = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "examples/team.yaml": "examples/team.yaml",
+    "plugins/claude/skills/multi-agent-mcp/SKILL.md": "agents.md",
+    "plugins/claude/skills/multi-agent-mcp/ja.md": "agents-ja.md",
 }
 """Files of the repository → their places in the site."""
+JAPANESE = ("ja.md", "agents-ja.md")
 HELP_COLUMNS = 100
 _LINE_END = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n *(?=[\u3000-\u9fff\uff00-\uffef])")
 
@@ -37,7 +40,7 @@ _LINE_END = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n *(?=[\u3000-\u9fff\
 def on_files(files: Files, config: Any) -> Files:
     """Adds the pages that are not in docs/."""
     made = {"tools.md": tools(), "commands.md": commands(), "names.md": "\n".join(names())}
-    made |= {place: _moved((REPOSITORY / source).read_text(encoding="utf-8")) for source, place in COPIED.items()}
+    made |= {place: _moved(source, place) for source, place in COPIED.items()}
     for place, content in made.items():
         files.append(File.generated(config, place, content=content))
     return files
@@ -51,16 +54,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Says which language a page is in, for screen readers, fonts and line breaks; joins the source's lines where
     Japanese has no space."""
-    if page.file.src_uri != "ja.md":
+    if page.file.src_uri not in JAPANESE:
         return output
     return _LINE_END.sub("", output).replace('<html lang="en"', '<html lang="ja"', 1)
 
 
-def _moved(text: str) -> str:
+def _moved(source: str, place: str) -> str:
     """The text of a file of the repository, with the links of its place in the site."""
-    for source, place in COPIED.items():
-        text = text.replace(f"]({source}", f"]({place}")
-    return text.replace("](docs/", "](")
+    text = (REPOSITORY / source).read_text(encoding="utf-8")
+    for other, its_place in COPIED.items():
+        text = text.replace(f"]({other}", f"]({its_place}")
+    text = text.replace("](docs/", "](")
+    return text.replace("](ja.md)", "](agents-ja.md)") if place == "agents.md" else text
 
 
 def tools() -> str:

@@ -43,6 +43,14 @@ def test_every_tool_and_command_is_explained(site: Path) -> None:
     assert [name for name in names if f"multi-agent-mcp {name}" not in commands] == []
 
 
+def test_both_start_pages_lead_every_reader_to_a_page(site: Path) -> None:
+    readers = {"daily", "machines", "security", "python", "json-api", "compared"}
+    for start, for_agents in (("index", "agents"), ("ja", "agents-ja")):
+        text = (site / f"{start}.html").read_text(encoding="utf-8").partition("<article")[2]
+        assert "images/interrupt.svg" in text
+        assert {name for name in (*readers, for_agents) if f'href="{name}.html' not in text} == set()
+
+
 def test_pages_are_found_by_words_of_both_languages(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     assert set(index["config"]["lang"]) == {"en", "ja"}
