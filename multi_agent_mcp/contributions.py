@@ -6,6 +6,7 @@ features: `multi_agent_mcp` can lack the folder of any of them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,8 @@ EVENTS = {
     "task_session_ended": "a task session was ended by its own process (agent's id)",
     "agent_settled": "what the agent's dead sessions left was put in order (agent's id)",
     "looked": "somebody looks what follows from the files ()",
-    "supervised": "the supervisor looks after the team ()",
+    "heard": "an event of an agent's host (agent's id, host, facts)",
+    "answered": "a call of a tool was answered; not after each one ()",
     "edited": "an agent's host has edited files (agent's id, call, whether that is noted)",
     "edits_arrived": "edits came from another machine (agent's id)",
     "process_ends": "this process ends its session ()",
@@ -62,6 +64,14 @@ QUESTIONS = {
     "offer_item": "keeps a task, question or delegation for whoever is free (agent, receiver, its id)",
     "taken": "who has what was for whoever is free (its id)",
     "await_idle": "waits until the agent is idle (its id)",
+    "limit": "the usage limit that the agent's host has met, until the agent acts (agent's id)",
+    "is_excused": "whether an agent is silent for a reason that passes (its id, how long one may be silent)",
+    "tokens": "what each agent took in the last days, in tokens, as far as it was read (days, zone)",
+    "spent_today": "what that has cost today, in words ()",
+    "usage_rows": "what agents and tasks took in the last days, by model (days, zone)",
+    "usage_of_task": "what a task took, by model (task's id)",
+    "usage_figures": "all this for the page of statistics (days, zone)",
+    "allow_tokens": "lets an agent use more than its budget (agent, tokens)",
     "claimable": "the task that an agent with nothing to do could claim (agent)",
 }
 """What a feature can be asked (`Feature.answers`)."""
@@ -117,6 +127,30 @@ class Contributions:
         if not feature.needs:
             return True
         return feature.name in self.features and getattr(self._session.settings, feature.needs) is not None
+
+    def hold(self, agent_id: str) -> Any:
+        """What holds the rings for an agent, whatever is off by now; one access(2) if nothing does, as it is asked at
+        every sending."""
+        for path, where in self._holds:
+            if os.access(path.format(agent_id=agent_id), os.F_OK) and (found := self.call(where, agent_id)) is not None:
+                return found
+        return None
+
+    def upkeep(self, agent_id: str) -> list[tuple[str, str]]:
+        """The files to see to at each call of the agent, whatever is off by now, each with what does so."""
+        return [(path.format(agent_id=agent_id), where) for path, where in self._upkeep]
+
+    @cached_property
+    def _holds(self) -> list[tuple[str, str]]:
+        return self._files("holds")
+
+    @cached_property
+    def _upkeep(self) -> list[tuple[str, str]]:
+        return self._files("upkeep")
+
+    def _files(self, field: str) -> list[tuple[str, str]]:
+        named = (pair for feature in self.features.all for pair in getattr(feature, field).items())
+        return [(f"{self._session.path}/{path}", where) for path, where in named]
 
     def operations(self) -> Iterator[Any]:
         """The services that apply operations, which another process may have to finish, whatever is off by now."""

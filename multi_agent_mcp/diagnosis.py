@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
-    from multi_agent_mcp.services.usage.usage import Usage
 
 
 @dataclass(eq=False)
@@ -51,7 +50,6 @@ class Diagnosis(Service):
     checks: Checks
     operations: Operations
     pane_notifier: TmuxNotifier
-    usage: Usage
     host_configurations: HostConfigurations
     unchanged: WhileUnchanged
     contributions: Contributions
@@ -87,7 +85,6 @@ class Diagnosis(Service):
             contributions=self.contributions,
             dialog=self.pane_notifier.dialog,
             hooks_ran=lambda session: bool(self.contributions.service("hooks").have_run(session)),
-            uncounted=self.usage.unread_agents,
             outdated_files=self.host_configurations.outdated,
             still_open=lambda: self.contributions.still_open(features),
         )

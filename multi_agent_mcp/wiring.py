@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.diffs import Diffs
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.team.approvals import Approvals
+    from multi_agent_mcp.services.team.limited import LimitedAgents
     from multi_agent_mcp.services.team.rules import AgentRules
     from multi_agent_mcp.services.team.statement import Statements
     from multi_agent_mcp.services.team.workplaces import Workplaces
@@ -74,8 +75,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.turn.reminders import Reminders
     from multi_agent_mcp.services.upkeep import Upkeep
-    from multi_agent_mcp.services.usage.limits import UsageLimits
-    from multi_agent_mcp.services.usage.usage import Budgets, Usage
     from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -140,6 +139,7 @@ class ByName:
     upkeep: Upkeep = made(".services.upkeep:Upkeep", derived="derived_notices", questions="question_effects")
     question_effects: QuestionEffects = made(".services.questions:QuestionEffects", derived="derived_notices")
     questions: Questions = made(".services.questions:Questions", effects="question_effects")
+    limited: LimitedAgents = made(".services.team.limited:LimitedAgents")
     workplaces: Workplaces = made(".services.team.workplaces:Workplaces")
     delivery_records: DeliveryRecords = made(".services.tasks.delivered:DeliveryRecords")
     board: Board = made(".services.tasks.board:Board")
@@ -163,8 +163,6 @@ class ByName:
     snapshots: Snapshots = made(".services.overview.snapshot:Snapshots", derived="derived_notices")
     timeline: Timelines = made(".services.overview.timeline:Timelines")
     statistics: StatisticsOfSession = made(".services.overview.timeline:StatisticsOfSession")
-    usage: Usage = made(".services.usage.usage:Usage")
-    limits: UsageLimits = made(".services.usage.limits:UsageLimits", writer="notice_writer")
     listed_dialogs: ListedDialogs = made(".services.overview.listed_dialogs:ListedDialogs")
     machines: Machines = made(".services.overview.snapshot:Machines")
     missing_sessions: MissingSessions = made(".services.overview.missing_sessions:MissingSessions")
@@ -203,7 +201,6 @@ class ByName:
     notifications: Notifications = made(
         ".services.notifications.notifications:Notifications", derived="derived_notices", writer="notice_writer"
     )
-    budgets: Budgets = made(".services.usage.usage:Budgets")
     reading: Reading = made(".services.turn.reading:Reading")
     diagnosis: Diagnosis = made(".diagnosis:Diagnosis")
     doorbell: Doorbell = made(".doorbell.ringing:Doorbell")

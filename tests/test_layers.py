@@ -24,7 +24,7 @@ from multi_agent_mcp.wiring import Services
 PACKAGE = Path(multi_agent_mcp.__file__).parent
 NAME = "multi_agent_mcp"
 
-OPTIONAL = ("repository", "telemetry", "pool")
+OPTIONAL = ("repository", "telemetry", "pool", "usage")
 """The folders of optional features: each has parts of every layer, and nothing outside imports it."""
 
 LAYERS = (
@@ -63,7 +63,6 @@ SERVICES = (
     ("sessions",),
     ("notifications",),
     ("questions",),
-    ("usage",),
     ("tasks",),
     ("chat",),
     ("search",),
@@ -390,9 +389,9 @@ def test_sending_mail_waits_for_nothing_that_types_or_counts_tokens(services: Se
     unneeded = (
         "domain.question",
         "domain.stuck",
-        "domain.usage",
         "doorbell.tmux",
-        "services.usage",
+        "usage.limits",
+        "usage.tokens",
         "telemetry.recording",
     )
     assert (
@@ -409,9 +408,9 @@ def test_a_hook_that_tells_of_mail_waits_for_nothing_else(services: Services, ow
     unneeded = [f"services.{name}" for name in ("chat", "mail", "overview", "tasks", "turn")]
     unneeded += [
         "repository.worktrees",
-        "domain.usage",
-        "services.usage.ledger",
-        "services.usage.usage",
+        "usage.tokens",
+        "usage.ledger",
+        "usage.usage",
         "doorbell.tmux",
         "telemetry.recording",
     ]

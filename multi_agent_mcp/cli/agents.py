@@ -217,7 +217,7 @@ def agent_facts(context: SessionContext, agent: Agent) -> dict[str, Any]:
     services = context.services
     now: dict[str, Any] = {"alive": services.sessions.alive(agent.id), "unread": services.unread_mail_count(agent.id)}
     home = {"machine": agent.machine} if services.machine is not None else {}
-    if (limit := services.limits.now(agent.id)) is not None:
+    if (limit := services.limited.now(agent.id)) is not None:
         now["limited_until"] = limit.until_said
     if services.pane_looks.is_offline(agent.id):
         now["offline"] = True

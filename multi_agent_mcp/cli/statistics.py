@@ -1,10 +1,9 @@
-"""Commands that count and tell what happened: `timeline`, `stats` and `usage`."""
+"""Commands that count and tell what happened: `timeline` and `stats`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,14 +22,11 @@ from multi_agent_mcp.cli.rendering import (
 )
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, duration_words, in_zone, local_zone
-from multi_agent_mcp.domain.usage import COUNTED, Prices, Tokens, UsageRow, grouped, total_of
-from multi_agent_mcp.errors import TaskNotFound
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.timeline import AgentFigures, Arrow, Bar, Mark, PaneAnswer, Statistics, Timeline
-    from multi_agent_mcp.wiring import Services
 
 STDOUT = Path("-")
 HEAD = ("after", "who", "what", "until_rung", "until_submitted", "until_read", "words")
@@ -206,9 +202,10 @@ def stats(context: SessionContext, days: int) -> None:
 
     Example: `multi-agent-mcp stats --days 7`
     """
-    found, usage = context.services.statistics.last_days(days, local_zone()), context.services.usage
-    rows = usage.rows(days, local_zone())
-    tokens = usage.by_agent(usage.beginning(days, local_zone()))
+    services, zone = context.services, local_zone()
+    found = services.statistics.last_days(days, zone)
+    rows = services.contributions.ask("usage_rows", days, zone) or ()
+    tokens = services.contributions.ask("tokens", days, zone) or {}
     context.answer(
         found.as_answer() | {"usage": [row.as_answer() for row in rows]}, _table(found, tokens, context.texts)
     )
@@ -258,88 +255,3 @@ def _duration(seconds: float | None, texts: Texts) -> str:
     if not seconds:
         return "-"
     return duration_words(timedelta(seconds=seconds), texts, units=1 if is_terminal() else 2)
-
-
-# `usage`: what the agents' models took, by agent, task and model.
-
-BY = {"agent": "agent_id", "task": "task_id", "model": "model"}
-
-
-@click.command()
-@click.option("--days", default=7, type=click.IntRange(1, 3_650), help="Number of days, including today.")
-@click.option("--by", type=click.Choice([*BY]), help="Add up by this (default: by all three).")
-@session_command()
-def usage(context: SessionContext, days: int, by: str | None) -> None:
-    """Count the tokens that the agents' models took, from the files that their hosts keep.
-
-    Example: `multi-agent-mcp usage --by task`
-    """
-    rows = context.services.usage.rows(days, local_zone())
-    prices = context.services.usage.prices()
-    costs = sum((row.cost_at(prices) or 0.0 for row in rows), 0.0) if prices else 0.0
-    total, off = total_of(rows), not context.services.settings.usage
-    shown = rows if by is None else grouped(rows, BY[by], prices)
-    answer = {
-        "days": days,
-        "rows": [row.as_answer(prices) for row in shown],
-        "total": UsageRow(None, None, None, total).counts,
-        **({"cost": costs, "currency": prices.currency} if prices else {}),
-        **({"usage": "off"} if off else {}),
-    }
-    titles = _titles(context.services, shown)
-    context.answer(answer, _lines(shown, rows, prices, context.texts, titles, off=off))
-
-
-def _titles(services: Services, rows: Iterable[UsageRow]) -> Mapping[str, str]:
-    """Returns the titles of the tasks of these rows by their ids, as far as the tasks are still there."""
-    titles = {}
-    for task_id in {row.task_id for row in rows if row.task_id is not None}:
-        with suppress(TaskNotFound):
-            titles[task_id] = excerpt(services.task_changes.get(task_id).title)
-    return titles
-
-
-def _lines(
-    shown: list[UsageRow],
-    rows: list[UsageRow],
-    prices: Prices | None,
-    texts: Texts,
-    titles: Mapping[str, str],
-    *,
-    off: bool,
-) -> Iterator[str]:
-    if off or not shown:
-        yield texts("usage.off" if off else "usage.none")
-        return
-    head = ["agent", "task", "model", *COUNTED, *(["cost"] if prices else []), *(["title"] if titles else [])]
-    known = [row for row in rows if row.tokens is not None]
-    paid = [cost for row in rows if (cost := row.cost_at(prices)) is not None]
-    total = UsageRow(texts("usage.total"), "", "", total_of(known) if known else None, cost=sum(paid) if paid else None)
-    named = [titles.get(row.task_id or "", "") for row in shown]
-    costs = 1 if prices else 0  # the cells end with the cost
-    cells = [*_cells(shown, prices, texts), *_cells([total], prices, texts)]
-    rows_shown = [[*row[: len(row) - 1 + costs], title] for row, title in zip(cells, [*named, ""], strict=True)]
-    yield from titled_table(texts, head, [row[: len(head)] for row in rows_shown])
-    if len(known) < len(rows):
-        yield texts(
-            "usage.unknown", agents=", ".join(sorted({str(row.agent_id) for row in rows if row.tokens is None}))
-        )
-
-
-def _cells(rows: Iterable[UsageRow], prices: Prices | None, texts: Texts) -> Iterator[list[object]]:
-    for row in rows:
-        cost = row.cost_at(prices)
-        who = ["-" if name is None else name for name in (row.agent_id, row.task_id, row.model)]
-        yield [
-            *who,
-            *_numbers(row.tokens, texts),
-            "" if cost is None else f"{cost:.2f} {prices.currency if prices else ''}",
-        ]
-
-
-def _numbers(tokens: Tokens | None, texts: Texts) -> list[str]:
-    """Returns the counted numbers with separators; output is with the thinking that a host counts beside it."""
-    if tokens is None:
-        return [texts("usage.not_known")] * len(COUNTED)
-    counts = (tokens.input, tokens.output + tokens.reasoning, tokens.cache_read, tokens.cache_write)
-    return [f"{count:,}" for count in counts]

@@ -422,8 +422,7 @@ def resume(context: SessionContext, agent: str, tokens: int | None) -> None:
     """
     notice = context.services.interrupting.resume(context.me, agent)
     if tokens is not None:
-        context.services.usage.refresh()
-        context.services.budgets.allow(context.services.agents.get(agent), tokens)
+        context.services.contributions.ask("allow_tokens", context.services.agents.get(agent), tokens)
     _answer_sent(context, agent, notice)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from multi_agent_mcp.domain.agent import PURPOSES, Agent, owners, superiors
 from multi_agent_mcp.domain.delivery import (
@@ -24,7 +24,6 @@ from multi_agent_mcp.domain.delivery import (
     DoorbellItem,
     Due,
     FirstPrompt,
-    GoOn,
     Item,
     Pauses,
     Ring,
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 
     from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.dialog import Asked
-    from multi_agent_mcp.domain.limit import Limit
     from multi_agent_mcp.domain.message import Conversation
 
 
@@ -125,8 +123,6 @@ PROBE_SECONDS = 0.02  # longer than a sender takes to probe the serving lock
 THREAD = "codex_thread_id"
 KEYS = "tmux"
 """The channel that types into panes."""
-LIMITED = "limited"
-"""The reason for which nobody is rung until a usage limit is reset."""
 OUTSTANDING = "doorbell_outstanding"
 """The reason for which nobody is rung while an earlier ring was not heard yet."""
 CHAT_BEGINS_WITHIN = timedelta(seconds=30)
@@ -162,22 +158,35 @@ class NotificationSource(Protocol):
         ...
 
 
-class LimitSource(Protocol):
-    """The usage limits that agents' hosts have met, as the doorbell needs them. Its methods never raise."""
+class Hold(Protocol):
+    """What holds the rings for an agent, as nothing that it is told could make it work: a usage limit of its host. It
+    never raises."""
 
-    def of(self, agent_id: str) -> Limit | None:
-        """The agent's episode, also after its reset, until the agent acts."""
+    reason: ClassVar[str]
+    """Why nobody is rung, as delivery logs say it."""
+
+    @property
+    def has_ring_to_come(self) -> bool:
+        """Whether the agent is rung at its end, even if nothing is unread."""
         ...
 
-    def policy(self, agent: Agent) -> str:
-        """`wait`, `tell` or `off`."""
+    @property
+    def lasts(self) -> bool:
+        """Whether nothing may be rung now."""
         ...
 
-    def acted(self, agent_id: str) -> None:
-        """The agent's host has gone on."""
+    def decides(self, unread: Callable[[], Sequence[DoorbellItem]]) -> bool:
+        """Whether it still decides about rings, with these unread items."""
+        ...
 
-    def rung(self, agent_id: str) -> None:
-        """The ring that an episode has after its reset was made."""
+    def due(
+        self, agent: Agent, purpose: str | None, unread: Callable[[], Sequence[DoorbellItem]], pauses: Pauses
+    ) -> Due[DoorbellItem]:
+        """What is due now, and when something is due next."""
+        ...
+
+    def rung(self) -> None:
+        """The ring at its end was made."""
 
 
 class Doorbell(Service):
@@ -200,13 +209,8 @@ class Doorbell(Service):
 
     @cached_property
     def notifications(self) -> NotificationSource:
-        """Made when it is first needed, as the limits: a sender that rings nobody does not wait for their modules."""
+        """Made when it is first needed: a sender that rings nobody does not wait for its module."""
         found: NotificationSource = self.contributions.service("notifications")
-        return found
-
-    @cached_property
-    def limits(self) -> LimitSource:
-        found: LimitSource = self.contributions.service("limits")
         return found
 
     # Who rings? A living server holds `serving-{agent}-{purpose}`, a kernel lock that ends with its process, however
@@ -343,8 +347,8 @@ class Doorbell(Service):
             if stored is not None and self.log.found_silent(agent_id, asked):
                 self.log.defer(agent_id, [stored.id], TmuxTimeout.code)
                 return Delivery("stored", TmuxTimeout.code), Due((stored,))
-            if (limit := self._limit(agent, purpose)) is not None:
-                return self._ring_limited(agent, purpose, limit)
+            if (hold := self._hold(agent_id, purpose)) is not None:
+                return self._ring_held(agent, purpose, hold)
             last = self.log.last(agent_id, lambda entry: entry.get("pane") == agent.pane_id)
             if (resting := self._resting(agent_id, last)) is not None:
                 return None, Due(after=resting)
@@ -361,12 +365,12 @@ class Doorbell(Service):
         were left to a waiter do not count: they have not happened yet."""
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             agent = self._agent(agent_id)
-            if (limit := self._limit(agent, purpose)) is not None:
-                decision = self._decide_limited(agent, purpose, limit)
+            if (hold := self._hold(agent_id, purpose)) is not None:
+                decision = self._due_of(hold, agent, purpose)
                 if not decision.items:
                     return None, decision
                 self.log.record(agent, decision, Delivery("rung", HOOK), self.clock())
-                self._rung_after(limit)
+                hold.rung()
                 return doorbell_line(self.texts, decision.items), decision
             elsewhere = self.log.last(agent_id, lambda entry: entry.get("reason") != HOOK)
             decision = self._decide(agent_id, purpose, [announced, elsewhere])
@@ -375,63 +379,32 @@ class Doorbell(Service):
             self.log.record(agent, decision, Delivery("rung", HOOK), self.clock())
             return doorbell_line(self.texts, decision.items), decision
 
-    def awaits_reset(self, agent_id: str) -> bool:
-        """Whether the agent's usage limit has a ring to come."""
-        limit = self._episode(agent_id)
-        return limit is not None and limit.next_ring is not None
+    def has_ring_to_come(self, agent_id: str) -> bool:
+        """Whether the agent is rung at the end of what holds its rings."""
+        hold = self._held_by(agent_id)
+        return hold is not None and hold.has_ring_to_come
 
-    def _episode(self, agent_id: str) -> Limit | None:
-        """As `LimitSource.of`; one stat(2) if there is none."""
-        return self.limits.of(agent_id) if self.workspace.has_limit(agent_id) else None
+    def _held_by(self, agent_id: str) -> Hold | None:
+        found: Hold | None = self.contributions.hold(agent_id)
+        return found
 
-    def _limit(self, agent: Agent, purpose: str | None) -> Limit | None:
-        """The episode that decides about rings for an agent, None if there is none. After its one ring it decides until
-        the agent acts, unless something has arrived since."""
-        limit = self._episode(agent.id)
-        if limit is None or limit.next_ring is not None or limit.rung_at is None:
-            return limit
-        unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
-        return None if any(item.created_at > limit.rung_at for item in unread) else limit
+    def _hold(self, agent_id: str, purpose: str | None) -> Hold | None:
+        """What decides about rings for an agent in place of what is unread; None if nothing does."""
+        hold = self._held_by(agent_id)
+        return hold if hold is not None and hold.decides(partial(self._unread_for, agent_id, purpose)) else None
 
-    def _ring_limited(
-        self, agent: Agent, purpose: str | None, limit: Limit
-    ) -> tuple[Delivery | None, Due[DoorbellItem]]:
-        """As `ring`, for an agent whose host has met a usage limit: nothing until it is reset and the host has had its
-        time to go on by itself, then one ring."""
-        decision = self._decide_limited(agent, purpose, limit)
+    def _ring_held(self, agent: Agent, purpose: str | None, hold: Hold) -> tuple[Delivery | None, Due[DoorbellItem]]:
+        """As `ring`, for an agent whose rings are held: nothing until the end, then one ring."""
+        decision = self._due_of(hold, agent, purpose)
         if not decision.items:
             return None, decision
         delivery, decision = self._ring_about(agent, decision)
         if delivery.state != "stored" and delivery.reason != HOOK:  # a waiter has it still to do
-            self._rung_after(limit)
+            hold.rung()
         return delivery, decision
 
-    def _decide_limited(self, agent: Agent, purpose: str | None, limit: Limit) -> Due[DoorbellItem]:
-        now, policy = self.clock(), self.limits.policy(agent)
-        if limit.next_ring is None:
-            return Due()
-        if policy != "off" and (until := limit.holds_until(now)) is not None:
-            return Due(after=until - now)
-        unread = self.meant_for(agent.id, purpose, self._unread(agent.id))
-        if policy == "tell" and not any(limit.until and item.created_at > limit.until for item in unread):
-            return Due(after=self.pauses.longest)
-        if self.contributions.ask("is_at_work", agent):
-            self.limits.acted(agent.id)
-            return Due(after=self.pauses.shortest)
-        items: list[DoorbellItem] = unread or self._to_go_on(agent, purpose, limit)
-        if not items:
-            self._rung_after(limit)
-        return Due(tuple(items))
-
-    def _to_go_on(self, agent: Agent, purpose: str | None, limit: Limit) -> list[DoorbellItem]:
-        """What an agent with nothing unread is told after its limit: to go on, if its task session holds a task."""
-        holds = purpose != "chat" and self.workspace.tasks.in_progress(agent.id)
-        if not holds or self.notifications.is_paused(agent.id):
-            return []
-        return [GoOn(f"limit-{agent.id}-{limit.until_said}-{limit.probes}", limit.beginning)]
-
-    def _rung_after(self, limit: Limit) -> None:
-        self.limits.rung(limit.agent_id)
+    def _due_of(self, hold: Hold, agent: Agent, purpose: str | None) -> Due[DoorbellItem]:
+        return hold.due(agent, purpose, partial(self._unread_for, agent.id, purpose), self.pauses)
 
     def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """As `ring`, for a person without a server, but only about items that no ring has announced yet: a person who
@@ -461,7 +434,7 @@ class Doorbell(Service):
             delivery = self.notifier.finish(agent)
             if delivery.reason == LINE_GONE:
                 return None
-            if unread := self.meant_for(agent_id, purpose, self._unread(agent_id)):
+            if unread := self._unread_for(agent_id, purpose):
                 self.log.record(agent, Due(tuple(unread), last.attempt if last else 1), delivery, began)
             return delivery
 
@@ -517,9 +490,9 @@ class Doorbell(Service):
         agent = self._agent(agent_id, purpose, place)
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             steps = self.workspace.delivery_log(agent_id).steps().get(prompt.id, ())
-            is_limited = self._limit(agent, purpose) is not None
+            is_held = self._hold(agent_id, purpose) is not None
             if (
-                is_limited
+                is_held
                 or any(step.get("state") != "deferred" for step in steps)
                 or KEYS not in self.notifier.names(agent)
             ):
@@ -571,6 +544,9 @@ class Doorbell(Service):
             ringing = source.ringing(agent_id)
         return [*messages, *map(UnreadNotification.of, ringing)]
 
+    def _unread_for(self, agent_id: str, purpose: str | None) -> list[DoorbellItem]:
+        return self.meant_for(agent_id, purpose, self._unread(agent_id))
+
     def _resting(self, agent_id: str, last: Ring | None) -> timedelta | None:
         """How long not to ring yet, because an item announced by the last ring is certainly unread; see `due`."""
         if last is None or not (remaining := last.rests_for(self.clock(), self.pauses)):
@@ -584,8 +560,8 @@ class Doorbell(Service):
             agent = self.workspace.registry.get(agent_id)
             if not self.workspace.is_here(agent):
                 return Delivery("stored", "other_machine")  # the agent's home machine rings
-            if self._is_limited(agent_id):
-                return self._deferred(agent_id, item, LIMITED)
+            if (hold := self._held_by(agent_id)) is not None and hold.lasts:
+                return self._deferred(agent_id, item, hold.reason)
             served = self.workspace.served_purposes(agent_id)
             reason = self._nobody_to_ring(agent_id, item, served or {"task"})
             if reason is None and served:
@@ -595,10 +571,6 @@ class Doorbell(Service):
             return None if reason is None else self._deferred(agent_id, item, reason)
         except Refusal as refusal:
             return Delivery("stored", refusal.code)
-
-    def _is_limited(self, agent_id: str) -> bool:
-        limit = self._episode(agent_id)
-        return limit is not None and limit.holds_until(self.clock()) is not None
 
     def _deferred(self, agent_id: str, item: DoorbellItem, reason: str) -> Delivery:
         """Notes why nobody was rung about an item, unless a waiter was faster, woke its host with it, and has ended: it

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 IDLE = "idle"
 QUIET_SECONDS = 5.0
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
-LIMIT_LOOK_SECONDS = 30.0
+HOLD_LOOK_SECONDS = 30.0
 LONGEST_SECONDS = 24 * 3600.0
 """The interval of checking whether an agent's host has met a usage limit; one stat(2)."""
 TAKE_OVER_AFTER = timedelta(seconds=2)
@@ -119,13 +119,13 @@ class DoorbellThread:
             self._sleep(min(pauses) if pauses else None)
 
     def _sleep(self, pause: timedelta | None) -> None:
-        """Sleeps for a pause, or until woken; a usage limit that begins meanwhile, which no directory of the agent's
-        tells, ends the sleep, so that its reset is not missed."""
+        """Sleeps for a pause, or until woken; what begins to hold rings meanwhile, which no directory of the agent's
+        tells, ends the sleep, so that its end is not missed."""
         if pause is not None:
             self._wake.wait(min(pause.total_seconds(), LONGEST_SECONDS))  # a deadline by hand may be in the year 9999
             return
         with suppress(Refusal):
-            while not self._wake.wait(LIMIT_LOOK_SECONDS) and not self._doorbell.awaits_reset(self._agent_id):
+            while not self._wake.wait(HOLD_LOOK_SECONDS) and not self._doorbell.has_ring_to_come(self._agent_id):
                 pass
 
     def _attempt(self, deferrals: int) -> tuple[timedelta | None, int]:

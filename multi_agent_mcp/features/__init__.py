@@ -83,6 +83,14 @@ class Feature(NamedTuple):
     """What others may ask (`contributions.QUESTIONS`) → what answers it."""
     expires: Mapping[str, str] = {}
     """Directories of kinds of which something may end although no file changes → what ends it."""
+    upkeep: Mapping[str, str] = {}
+    """Files below the session's directory, with `{agent_id}` → what is done at each call of that agent while there is
+    one: `service.method(agent's id)`."""
+    holds: Mapping[str, str] = {}
+    """Files, named as for `upkeep` → what holds the rings for that agent while there is one: `service.method(agent's
+    id) -> doorbell.ringing.Hold, or None`."""
+    supervised: tuple[str, ...] = ()
+    """What the supervisor looks at every few seconds: `service.method() -> lines for it to print, or None`."""
     operations: tuple[str, ...] = ()
     """The services that finish what another process has begun (`services/operations.py`)."""
     tools: tuple[str, ...] = ()

@@ -294,19 +294,6 @@ PROOF = Feature(
     still_open="deliveries.still_open",
 )
 
-USAGE = Feature(
-    name="usage",
-    optional=True,
-    commands={
-        "usage": Command("Looking", ".cli.statistics:usage", "Count the tokens that agents and tasks took."),
-    },
-    checks={"usage": ".services.doctor.doctor:usage"},
-    options={"resume": ("tokens",)},
-    attention={"budget": 90, "limited": 150},
-    items=(".services.attention:Attention.limited",),
-    briefing=("budgets.section",),
-)
-
 TIMELINE = Feature(
     name="timeline",
     optional=True,
@@ -377,7 +364,7 @@ OURS = (
     *_of_folder("pool", "returns"),
     *_of_folder("pool", "leases"),
     *_of_folder("pool", "pool"),
-    USAGE,
+    *_of_folder("usage", "usage"),
     *_of_folder("telemetry", "telemetry"),
     *(TIMELINE, MACHINES, MAINTENANCE),
 )

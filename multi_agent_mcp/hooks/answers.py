@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
     from multi_agent_mcp.services.turn.briefing import Briefings
-    from multi_agent_mcp.services.usage.limits import UsageLimits
 
 # What `hook` keeps between its runs: which mail and notifications it has announced, and what it knows of the agent's
 # host.
@@ -313,7 +312,6 @@ class Hooks(Service):
     sessions: Sessions
     doorbell: Doorbell
     tool_calls: ToolCalls
-    limits: UsageLimits
     contributions: Contributions
 
     @property
@@ -336,7 +334,7 @@ class Hooks(Service):
         why_not = self.tool_calls.look(agent, event.name, event.facts, is_noted=event.is_noted)
         if not event.is_subagents:
             with _alone(agent):
-                self.limits.heard(agent_id, event.host, event.facts)
+                self.contributions.tell("heard", agent_id, event.host, event.facts)
         if (event.name in COMPACTIONS or event.source == "compact") and not event.is_subagents:
             self._derive_hand_off(agent_id, purpose)
         with self.workspace.locks.held(_lock(agent_id)):
@@ -466,7 +464,7 @@ class Hooks(Service):
     def wake(self, agent_id: str, purpose: str) -> tuple[str | None, Due[DoorbellItem]]:
         """Returns the line that wakes an idle agent, or None if none is due, and what is due next. Records the ring."""
         self.notifications.repair(agent_id)
-        if not self.workspace.unread_count(agent_id) and not self.doorbell.awaits_reset(agent_id):
+        if not self.workspace.unread_count(agent_id) and not self.doorbell.has_ring_to_come(agent_id):
             return None, Due()
         with self.workspace.locks.held(_lock(agent_id)):
             state = self._state(agent_id, purpose)

@@ -15,16 +15,12 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.entity import is_name
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.domain.limit import LimitRules
-    from multi_agent_mcp.domain.usage import UsageRules
 
 SERVER_NAME = "ipc"
 """The name of our server in hosts' configurations."""
@@ -137,21 +133,6 @@ class Host:
     @property
     def is_installed(self) -> bool:
         return shutil.which(self.name) is not None
-
-    @cached_property
-    def usage(self) -> UsageRules | None:
-        """The rules by which the host's own files tell what its responses took; None if they do not."""
-        from multi_agent_mcp.domain.usage import UsageRules  # here and below: hooks and senders count no tokens
-
-        fields = description(self.name)
-        return UsageRules.parse(fields["usage"]) if "usage" in fields else None
-
-    @cached_property
-    def limits(self) -> LimitRules:
-        """The rules by which the host tells that it met a usage limit."""
-        from multi_agent_mcp.domain.limit import LimitRules
-
-        return LimitRules.parse(description(self.name).get("limits", {}))
 
 
 @cache

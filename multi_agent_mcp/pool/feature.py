@@ -41,7 +41,8 @@ RETURNS = Feature(
     name="returns",
     needs="return_minutes",
     services={"returns": ".pool.returns:Returns"},
-    on={"looked": "returns.look", "supervised": "returns.look"},
+    on={"looked": "returns.look"},
+    supervised=("returns.look",),
     operations=("returns",),
 )
 LEASES = Feature(

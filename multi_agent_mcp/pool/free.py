@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import UsageLimits
+    from multi_agent_mcp.services.team.limited import LimitedAgents
 
 ANY = "@any"
 
@@ -27,7 +27,7 @@ class Free(Service):
 
     agents: Agents
     sessions: Sessions
-    limits: UsageLimits
+    limited: LimitedAgents
     derived_notices: DerivedNotices
     stuck_agents: StuckAgents
 
@@ -62,7 +62,7 @@ class Free(Service):
         """Whether the agent is awake, works on no task, has no unread mail, and is not limited, paused or stuck."""
         if not self.sessions.alive(agent.id) or self.workspace.tasks.in_progress(agent.id):
             return False
-        if self.workspace.mailbox(agent.id).unread() or self.limits.of(agent.id) is not None:
+        if self.workspace.mailbox(agent.id).unread() or self.limited.of(agent.id) is not None:
             return False
         return self.derived_notices.pause_of(agent.id) is None and not self.stuck_agents.find(only=agent.id)
 

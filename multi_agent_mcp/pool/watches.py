@@ -119,7 +119,7 @@ class Watches(Service):
             agent = self.free.agents.all().get(target)
             if agent is None:
                 return "removed"
-            is_so = self.free.limits.of(target) is None if state == "available" else self.free.is_free(agent)
+            is_so = self.free.limited.of(target) is None if state == "available" else self.free.is_free(agent)
             return state if is_so else None
         task = self.workspace.tasks.find(target)
         if task is None:

@@ -387,6 +387,8 @@ def _result(answer: Answer, *, is_error: bool = False) -> types.CallToolResult:
 
 EXEMPT_FROM_INTERRUPTS = frozenset({"get_notifications", "authenticate", "logout"})
 BEFORE_BINDING = frozenset({"authenticate"})
+TOLD_EVERY_SECONDS = 20.0
+"""How often the features are told that calls were answered."""
 
 
 class Middleware:
@@ -396,7 +398,7 @@ class Middleware:
         self.binding = binding
         self.services = binding.services
         self.tools = tools
-        self._counts = "usage" in self.services.session.features
+        self._tells_at = 0.0
         self._nothing, self._something = (self._texts(f"notification.{key}") for key in ("none", "some"))
 
     def call(
@@ -442,8 +444,9 @@ class Middleware:
         result = self._bound(call, self.tools[name], arguments)
         if confirmation.complete():
             self.binding.mailbox_was_read()
-        if self._counts and time.monotonic() >= self.services.budgets.next_look:
-            self.services.budgets.look()
+        if time.monotonic() >= self._tells_at:
+            self._tells_at = time.monotonic() + TOLD_EVERY_SECONDS
+            self.services.contributions.tell("answered")
         return result
 
     def _unbound(self, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:

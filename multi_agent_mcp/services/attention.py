@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
+    from multi_agent_mcp.services.team.limited import LimitedAgents
 
 RANKS = dict(ALL.each("attention"))
 KINDS = tuple(sorted(RANKS, key=RANKS.__getitem__))
@@ -134,6 +135,7 @@ class Attention(Service):
     task_changes: TaskChanges
     tracking: DeliveryTracking
     pane_looks: PaneLooks
+    limited: LimitedAgents
     look_at: LookAtPane
     screen: Callable[[Agent], str]
     dialog: Callable[[Agent], Dialog | None]
@@ -202,7 +204,7 @@ class Attention(Service):
         panes = self.look() if panes is None else panes
         asking = {item.agent_id: item for item in (*self._asking(panes), *self._asked_elsewhere())}
         idle = self._down(panes)
-        known = {*asking, *idle, *panes.ended, *panes.unseen, *self.stuck_agents.limits.all()}
+        known = {*asking, *idle, *panes.ended, *panes.unseen, *self.limited.all()}
         features = self.session.features
         further = [item for found in self.contributions.each("items", person, given=self) for item in found]
         waiting = [
@@ -238,7 +240,7 @@ class Attention(Service):
                 text=self.session.people(
                     f"attention.{'asks' if dialog else look.state}", host=look.host, question=words
                 ),
-                command=f"multi-agent-mcp answer {agent_id}" if look.asks else self._attach(agent_id),
+                command=f"multi-agent-mcp answer {agent_id}" if look.asks else self.attach(agent_id),
                 dialog=dialog,
             )
 
@@ -338,7 +340,7 @@ class Attention(Service):
                     agent_id=agent_id,
                     since=found.since,
                     text=self.stuck_agents.sentence(found, titled=True),
-                    command=self._attach(agent_id),
+                    command=self.attach(agent_id),
                     machine=self.workspace.elsewhere(self.workspace.registry.active()[agent_id]),
                 )
 
@@ -440,18 +442,6 @@ class Attention(Service):
                 machine=self.workspace.elsewhere(person),
             )
 
-    def limited(self, _person: Agent) -> Iterator[Item]:
-        """Yields an item for each agent whose host has met a usage limit: nothing need be done, but to know it."""
-        limits = self.stuck_agents.limits
-        for agent_id, limit in limits.all().items():
-            yield Item(
-                kind="limited",
-                agent_id=agent_id,
-                since=limit.beginning,
-                text=limits.sentence(limit),
-                command=self._attach(agent_id),
-            )
-
     def _undelivered(self, known: Collection[str | None]) -> Iterator[Item]:
         """Yields an item with the reason for each agent whose mail was not announced, except for `known` ones: they
         have another item, as they ask something, have ended or cannot be seen."""
@@ -513,7 +503,7 @@ class Attention(Service):
         """Returns the agents that are not people."""
         return [agent for agent in self.workspace.registry.active().values() if not agent.may_be_human]
 
-    def _attach(self, agent_id: str) -> str:
+    def attach(self, agent_id: str) -> str:
         """Returns the command that shows an agent's window, with all windows of its team, or opens it. A pane that `up`
         did not open is shown by tmux alone."""
         agent = self.workspace.registry.active()[agent_id]

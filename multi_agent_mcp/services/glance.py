@@ -16,8 +16,7 @@ from multi_agent_mcp.system.file_status import Memory
 if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.services.attention import Item
-    from multi_agent_mcp.services.usage.limits import UsageLimits
-    from multi_agent_mcp.services.usage.usage import Usage
+    from multi_agent_mcp.services.team.limited import LimitedAgents
 
 GOOD_FOR = timedelta(seconds=30)
 """How long what is dear to find out (tokens, merges) is said again."""
@@ -43,8 +42,7 @@ class GlancePart(NamedTuple):
 class Glances(Service):
     """The line of one session."""
 
-    limits: UsageLimits
-    usage: Usage
+    limited: LimitedAgents
     contributions: Contributions
     _dear: Memory = field(default_factory=Memory, init=False)
 
@@ -91,7 +89,7 @@ class Glances(Service):
             yield self._say("with", said=words, more=", ".join(more)) if more else words
 
     def _limited(self) -> Iterator[str]:
-        found = self.limits.all() if "usage" in self.session.features else {}
+        found = self.limited.all() if "usage" in self.session.features else {}
         until = [limit.until for limit in found.values() if limit.until is not None]
         if until:
             at = in_zone(min(until), self.session.zone)
@@ -105,16 +103,4 @@ class Glances(Service):
             merges = list(self.contributions.ask("to_merge") or ())
         except Refusal:  # git says why wherever it is asked for by itself
             merges = []
-        return self._spent(), merges
-
-    def _spent(self) -> str | None:
-        if "usage" not in self.session.features:
-            return None
-        try:
-            prices = self.usage.prices()
-        except Refusal:  # `usage` says why
-            prices = None
-        rows = self.usage.known(self.usage.beginning(1, self.session.zone))
-        costs = [cost for row in rows if (cost := row.cost_at(prices)) is not None]
-        currency = "USD" if prices is None else prices.currency
-        return f"{sum(costs):.2f} {currency}" if costs else None
+        return self.contributions.ask("spent_today") if "usage" in self.session.features else None, merges

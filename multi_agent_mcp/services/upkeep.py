@@ -1,5 +1,5 @@
-"""What a server does at every call beside running its tool: it finishes what killed processes left, ends the agent's
-usage limit, ends what has run out, and looks for notifications (docs/protocol.md, Order of checks)."""
+"""What a server does at every call beside running its tool: it finishes what killed processes left, sees to what the
+features name, ends what has run out, and looks for notifications (docs/protocol.md, Order of checks)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications, Pending
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
-    from multi_agent_mcp.services.usage.limits import UsageLimits
     from multi_agent_mcp.store.directory import Directory
 
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 class Stillness:
     """That nothing is to be done for an agent, and what is `pending` for it, with what both depend on: the modification
     times `seen`, the team as it was, and the time `until` which no deadline passes. `works`: an execution of the agent
-    runs. There are no intents and no limit of the agent while `empty` are the modification times where they lie; None:
-    there may be. `pause`: the pause that the agent has read and that lasts."""
+    runs. There are no intents, and no files that features see to, while `empty` are the modification times where they
+    lie; None: there may be. `pause`: the pause that the agent has read and that lasts."""
 
     pending: Pending
     seen: Mapping[str, int]
@@ -46,7 +45,6 @@ class Upkeep(Service):
     """The upkeep of one session's calls. While nothing changes, it costs a stat(2) for each directory that matters."""
 
     operations: Operations
-    limits: UsageLimits
     notifications: Notifications
     derived: DerivedNotices
     questions: QuestionEffects
@@ -70,8 +68,9 @@ class Upkeep(Service):
         if known is not None and known.empty is not None and are_unchanged(known.empty):
             return known
         self.operations.finish()
-        if self.workspace.limit(agent_id).path.exists():
-            self.limits.acted(agent_id)
+        for path, where in self.contributions.upkeep(agent_id):
+            if modified_at(path):
+                self.contributions.call(where, agent_id)
         known = self.still(agent_id, purpose)  # what was finished may have written a notification
         if known is not None:
             self._known[agent_id, purpose] = known = replace(known, empty=self._empty(agent_id))
@@ -161,12 +160,13 @@ class Upkeep(Service):
         )
 
     def _empty(self, agent_id: str) -> dict[str, int] | None:
-        """The modification times of the intents' directory and the agent's limit, if there are no intents and no limit
-        and this can be relied on."""
-        intents, limit, looked_at = self.workspace.intents.path, self.workspace.limit(agent_id).path, time.time_ns()
+        """The modification times of the intents' directory and of the files that features see to, if there are none
+        of either and this can be relied on."""
+        intents, looked_at = self.workspace.intents.path, time.time_ns()
+        kept = [path for path, _ in self.contributions.upkeep(agent_id)]
         with suppress(Refusal, OSError):
-            seen = {str(path): modified_at(path) for path in (intents, limit)}
+            seen = {path: modified_at(path) for path in (str(intents), *kept)}
             is_known = all(is_settled(mtime, looked_at) for mtime in seen.values())
-            if is_known and not seen[str(limit)] and not self.workspace.files.names(intents):
+            if is_known and not any(seen[path] for path in kept) and not self.workspace.files.names(intents):
                 return seen
         return None

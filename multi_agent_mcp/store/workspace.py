@@ -489,15 +489,6 @@ class Workspace:
         """The record of the dialogs that were listed to this person."""
         return Record(self.files, self.path / ".listed" / f"{agent_id}.json")
 
-    def limit(self, agent_id: str, *, ended: bool = False) -> Record:
-        """The record of the usage limit that an agent's host has met, or of the last one that has ended."""
-        place = self.path / ".limits"
-        return Record(self.files, (place / "ended" if ended else place) / f"{agent_id}.json")
-
-    def has_limit(self, agent_id: str) -> bool:
-        """Whether there is a `limit` of an agent; one access(2), as it is asked at every sending."""
-        return os.access(f"{self.path}/.limits/{agent_id}.json", os.F_OK)
-
     def hook_state(self, agent_id: str, purpose: str) -> Record:
         """The state of `hook` for an agent's session of this purpose (`hooks/first_look.py`)."""
         name = agent_id if purpose == "task" else f"{agent_id}.{purpose}"

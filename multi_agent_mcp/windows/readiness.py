@@ -147,7 +147,7 @@ class Readiness:
         if state == READY and (reason := self._untyped(item, snapshot)) is not None:
             facts = {"reason": self.services.people.words_of(reason)}
             return replace(item, state=UNTYPED, facts={**item.facts, **facts}, last_lines=())
-        limit = self.services.limits.now(item.agent_id) if state == READY else None
+        limit = self.services.limited.now(item.agent_id) if state == READY else None
         if limit is not None:
             return replace(item, state=LIMITED, facts={"until": limit.until_said}, last_lines=())
         return replace(item, state=state, last_lines=())

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.limit import Limit
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import beginning_of, command_of, end_left_over, has_refused, refuse
@@ -21,65 +16,6 @@ from multi_agent_mcp.windows.places import has_place
 from multi_agent_mcp.windows.readiness import ENDED, NO_PROGRAM, REFUSED, STARTING
 from multi_agent_mcp.windows.up_down import open_waiting, register_missing
 from multi_agent_mcp.windows.window_registry import TeamWindows
-from multi_agent_mcp.wiring import Services
-
-LOOK_EVERY_SECONDS = 4.0
-SCREENS_EVERY = 8
-"""Of how many looks one reads the screens of hosts that tell of a limit by a hook or a file, too."""
-
-
-class HostLooks:
-    """What the supervisor sees of hosts beside their panes' state: usage limits, and what their models took
-    (docs/protocol.md, Limited agents, What it costs). Looks at the files and screens of one session's hosts every few
-    seconds. It keeps nothing that is needed."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
-        self._looked_at = 0.0
-        self._looks = 0
-        self._limited: set[tuple[str, datetime]] = set()
-
-    def look(self) -> Iterator[Limit]:
-        """Takes in what the hosts tell, if it is time to; yields the limits that were not seen in this process before.
-        Rings agents without a server whose limit was reset. Raises `Refusal`."""
-        if time.monotonic() - self._looked_at < LOOK_EVERY_SECONDS:
-            return
-        self._looked_at = time.monotonic()
-        if self.services.usage.has_news():
-            self.services.usage.refresh(recent=True)
-            self.services.budgets.check()
-        for agent in self._with_screens():
-            if (shown := self.services.pane_notifier.limit(agent)) is not None:
-                self.services.limits.shown(agent, *shown)
-        self._looks += 1
-        self.services.limits.tell()
-        for limit in self.services.limits.all().values():
-            if (limit.agent_id, limit.beginning) not in self._limited:
-                self._limited.add((limit.agent_id, limit.beginning))
-                yield limit
-        self._ring()
-
-    def _with_screens(self) -> list[Agent]:
-        """The agents whose screens are to be read now: of most hosts a hook or a file tells sooner."""
-        return [
-            agent
-            for agent in self.services.agents.all().values()
-            if agent.pane_id is not None
-            and not agent.may_be_human
-            and self.services.limits.now(agent.id) is None
-            and (host := host_named(agent.host)) is not None
-            and host.limits.screen
-            and (host.limits.is_on_screen_only or self._looks % SCREENS_EVERY == 0)
-        ]
-
-    def _ring(self) -> None:
-        """Rings for agents that have a limit and no server that would do it."""
-        for agent_id, agent in self.services.agents.all().items():
-            with suppress(Refusal):
-                awaits = not agent.may_be_human and self.services.doorbell.awaits_reset(agent_id)
-                if awaits and not self.services.sessions.served_purposes(agent_id):
-                    self.services.doorbell.ring(agent_id)
-
 
 LOOK_AGAIN_SECONDS = 2.0
 OPENED_AT_ONCE = 2
@@ -95,7 +31,6 @@ class Supervisor:
         self.services = windows.services
         self.missing_sessions = self.services.missing_sessions
         self.windows = windows
-        self.host_looks = HostLooks(self.services)
         self.is_wanted = True
 
     def run(self, report: Callable[[str], None]) -> None:
@@ -127,10 +62,10 @@ class Supervisor:
             return []
         try:
             self.services.pane_looks.refresh(self.services.pane_notifier.host, self.services.panes.dialog)
-            limited = list(self.host_looks.look())
+            found = self.services.contributions.each("supervised")
+            seen = [line for lines in found for line in lines]
             told = self.services.stuck_agents.tell()
             self.services.contributions.end_expired()
-            self.services.contributions.tell("supervised")
         except Refusal as refusal:
             return [self.services.texts.sentence(refusal)]
         facts = [
@@ -138,7 +73,7 @@ class Supervisor:
             for notice in told
         ]
         events = [self.services.people("supervisor.stuck", **values) for values in facts]
-        return [self.services.limits.sentence(limit) for limit in limited] + events
+        return seen + events
 
     def _act(self) -> Iterator[str]:
         for slot, window in self.missing_sessions.windows().items():

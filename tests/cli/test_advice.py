@@ -826,7 +826,7 @@ ELSEWHERE: Mapping[str, str] = {
         "error.answer_which",
     ),
     **by(
-        "services/usage/test_budgets.py::test_a_task_s_budget_pauses_once_with_the_numbers_and_tells_the_superior",
+        "usage/test_budgets.py::test_a_task_s_budget_pauses_once_with_the_numbers_and_tells_the_superior",
         *("attention:budget", "notice.budget_reached.instruction"),
     ),
     **by(

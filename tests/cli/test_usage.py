@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.cli import statistics
-from multi_agent_mcp.domain.usage import Tokens, UsageRow
+from multi_agent_mcp.usage import commands
+from multi_agent_mcp.usage.tokens import Tokens, UsageRow
 from tests.cli.conftest import Ask, Run
-from tests.services.usage.support import conversation_of, lay_out
+from tests.usage.support import conversation_of, lay_out
 
 COUNTED = {"input": 6021, "output": 141, "cache_read": 3021, "cache_write": 0}
 
@@ -66,8 +66,8 @@ def test_a_task_is_listed_with_its_title(counted: Path, ask: Ask, run: Run) -> N
     services = open_session(counted.parent, counted.name)
     task_id = ask("task", "add", "Paint the gate", "--assignee", "worker-a")["task_id"]
     rows = [UsageRow("worker-a", task_id, None, Tokens(input=7))]
-    assert statistics._titles(services, rows) == {task_id: "Paint the gate"}
-    shown = list(statistics._lines(rows, rows, None, services.people, {task_id: "Paint the gate"}, off=False))
+    assert commands._titles(services, rows) == {task_id: "Paint the gate"}
+    shown = list(commands._lines(rows, rows, None, services.people, {task_id: "Paint the gate"}, off=False))
     assert shown[0].split()[-1] == "title"
     assert shown[1].endswith("Paint the gate")
 

@@ -32,6 +32,7 @@ class Panes:
             services.task_changes,
             services.tracking,
             services.pane_looks,
+            services.limited,
             self.look_at,
             self.screen,
             lambda _: self.dialog,

@@ -12,7 +12,7 @@ from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.repository.conftest import project  # noqa: F401 - a fixture
 from tests.services.tasks_support import moved, new, running
-from tests.services.usage.support import took
+from tests.usage.support import took
 
 
 def line(services: Services) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain.limit import LimitSeen
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.server.calls import Answer, Call
 from multi_agent_mcp.services.questions import Asking
+from multi_agent_mcp.usage.limit import LimitSeen
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.server.seat import Seat

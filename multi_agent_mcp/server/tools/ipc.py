@@ -74,7 +74,7 @@ def register_agent_to_ipc(
 
 def list_agents(call: Call, after: str | None = None) -> Answer:
     """The agents you can write to, and whether they run."""
-    limits, known = call.services.limits.all(), call.services.agents.all()
+    limits, known = call.services.limited.all(), call.services.agents.all()
     ids = list(known)
     rest = ids if after is None else ids[ids.index(call.services.agents.get(after).id) + 1 :]
     agents = [

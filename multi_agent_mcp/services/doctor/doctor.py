@@ -189,14 +189,6 @@ def keys(context: CheckContext) -> Iterator[Finding]:
             yield context.found("keys", PROBLEM, agent_id, "other_public_key", fix)
 
 
-def usage(context: CheckContext) -> Iterator[Finding]:
-    """Agents in hosts whose own files do not tell what their models took: the host may have changed their form."""
-    hosted = {agent.id: agent.host for agent in context.agents.at_home().values() if host_named(agent.host)}
-    for agent_id in context.uncounted():
-        if agent_id in hosted:
-            yield context.found("usage", NOTE, agent_id, "usage_unknown", host=hosted[agent_id])
-
-
 def checks(context: CheckContext) -> Iterator[Finding]:
     """Checks of session.yaml whose program is missing, and conditions that name no check. Runs none."""
     settings = context.checks.settings()

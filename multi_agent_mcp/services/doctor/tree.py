@@ -130,8 +130,8 @@ class CheckContext:
     names although it does not run there; `harmful_options` yields the options of tmux that harm agents, their
     ids, and the command that turns each off; `hosts` are the names of the usable profiles,
     `profiles_left_out` the unusable files and why. `dialog` reads the question in an agent's pane; `hooks_ran` tells
-    whether a session's host has run a hook of ours. `uncounted` returns the agents whose usage is not known,
-    `outdated_files` hosts' files with the host, an agent and what writes them again, `still_open` the features that are
+    whether a session's host has run a hook of ours. `outdated_files` returns hosts'
+    files with the host, an agent and what writes them again, `still_open` the features that are
     off and of which something is open, with its ids. `track` is passed items of which
     there may be very many; the walk through the session's directory adds to `usage`."""
 
@@ -157,7 +157,6 @@ class CheckContext:
     contributions: Contributions
     dialog: Callable[[Agent], Dialog | None]
     hooks_ran: Callable[[AgentSession], bool]
-    uncounted: Callable[[], Sequence[str]] = tuple
     still_open: Callable[[], Mapping[str, Sequence[str]]] = dict
     outdated_files: Callable[[], Iterable[tuple[str, str, Path, Callable[[], object]]]] = tuple
     track: Track = untracked

@@ -24,7 +24,7 @@ from multi_agent_mcp.store.records import SHARE, Record
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.limit import Limit
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.stuck import Stuck
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.services.usage.limits import UsageLimits
-    from multi_agent_mcp.services.usage.usage import Usage
+    from multi_agent_mcp.services.team.limited import Limited, LimitedAgents
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class AgentRow:
     task: Task | None
     wait: OwnerWait | None
     stuck: Stuck | None = None
-    limit: Limit | None = None
+    limit: Limited | None = None
     away: bool = False
     alive: bool = False
     active_at: datetime | None = None
@@ -142,7 +141,7 @@ class Snapshots(Service):
     mail_search: MailSearch
     tracking: DeliveryTracking
     stuck_agents: StuckAgents
-    limits: UsageLimits
+    limited: LimitedAgents
 
     def take(self, *, messages: int = 20) -> Snapshot:
         """A snapshot with the newest `messages`. Cheap while little has changed, because directories are indexed."""
@@ -202,7 +201,7 @@ class Snapshots(Service):
             task=task,
             wait=self.owner_waits.of(agent.id) if agent.role == "owner" else None,
             stuck=stuck,
-            limit=self.limits.now(agent.id),
+            limit=self.limited.now(agent.id),
             away=agent.machine is not None and not self.workspace.authority.is_up(agent.machine),
             alive=alive,
             active_at=self.sessions.last_activity(agent.id) if alive else None,
@@ -243,7 +242,7 @@ class Dashboard(Service):
     """The state of agents and tasks, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
 
     snapshots: Snapshots
-    usage: Usage
+    contributions: Contributions
     delivery_records: DeliveryRecords
 
     def data(self, *, open_shown: int | None = None) -> dict[str, Any]:
@@ -255,7 +254,7 @@ class Dashboard(Service):
             finished = self.workspace.tasks.closed(limit=FINISHED_SHOWN)
             shown = tasks if open_shown is None else [*islice(self.workspace.tasks.open_in_order(), open_shown)]
         uncommitted = self.delivery_records.uncommitted_count
-        used = self.usage.by_agent(self.usage.beginning(1, local_zone()))
+        used: Mapping[str, int] = self.contributions.ask("tokens", 1, local_zone()) or {}
         return {
             "updated_at": format_time(self.clock()),
             "counts": counts | {"total": sum(counts.values())},

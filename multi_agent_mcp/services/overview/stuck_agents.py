@@ -18,14 +18,13 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.process import is_alive
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.limit import Limit
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.pane_looks import PaneLooks
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
-    from multi_agent_mcp.services.usage.limits import UsageLimits
 
 
 @dataclass(eq=False)
@@ -36,7 +35,7 @@ class StuckAgents(Service):
     derived: DerivedNotices
     task_changes: TaskChanges
     panes: PaneLooks
-    limits: UsageLimits
+    contributions: Contributions
 
     @cached_property
     def patience(self) -> Patience:
@@ -163,19 +162,11 @@ class StuckAgents(Service):
         interrupted = any(notice.interrupts for notice in self.derived.waiting(agent_id))
         if interrupted or self.derived.pause_of(agent_id) is not None:
             return True
-        if (limit := self.limits.of(agent_id)) is not None and not self._has_had_its_time(limit):
+        if self.contributions.ask("is_excused", agent_id, self.patience.silence):
             return True
         if found.cause == "silent":
             return agent_id in heard()
         return found.cause == "unanswered" and not self._was_rung(agent_id, found)
-
-    def _has_had_its_time(self, limit: Limit) -> bool:
-        """Whether an agent has been silent for too long since its usage limit was reset."""
-        now = self.clock()
-        if limit.lasts(now):
-            return False
-        since = max(filter(None, (limit.until, limit.rung_at, limit.next_ring)), default=now)
-        return now - since >= self.patience.silence
 
     def _lately_heard(self) -> Collection[str]:
         """The agents of whose tasks that they have given to others one was finished within the patience for silence: it

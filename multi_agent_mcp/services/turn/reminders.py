@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
+    from multi_agent_mcp.services.team.limited import LimitedAgents
 
 REMINDED_AFTER = (timedelta(minutes=2), timedelta(minutes=10))
 """How long an agent is idle before the first reminder, and how much later the second follows."""
@@ -33,6 +34,7 @@ class Reminders(Service):
     sessions: Sessions
     derived: DerivedNotices
     task_changes: TaskChanges
+    limited: LimitedAgents
 
     def look(self, agent_id: str, screen: Callable[[], str | None]) -> timedelta | None:
         """Writes the reminder that is due to an agent with nothing unread, which rings it. Returns after what time to
@@ -62,7 +64,7 @@ class Reminders(Service):
         """The task that an idle agent would be handed next; None for one that works, is paused or has met a limit."""
         if not any(task.status in WITH_ASSIGNEE for task in self.workspace.tasks.open(agent_id)):
             return None
-        if self.workspace.has_limit(agent_id) or self.derived.pause_of(agent_id) is not None:
+        if self.limited.of(agent_id) is not None or self.derived.pause_of(agent_id) is not None:
             return None
         working = self.workspace.tasks.in_progress(agent_id)
         if any(self.derived.is_begun(task) for task in working):

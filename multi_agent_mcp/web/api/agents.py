@@ -9,12 +9,12 @@ from typing import Any
 
 from multi_agent_mcp.domain.agent import Agent, AgentSession, in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
-from multi_agent_mcp.domain.limit import Limit
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.stuck import Stuck
 from multi_agent_mcp.doorbell.tmux.snapshot import GONE
 from multi_agent_mcp.errors import NotAnswered, Unauthorized
 from multi_agent_mcp.services.overview.snapshot import AgentRow
+from multi_agent_mcp.services.team.limited import Limited
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import handoff_row, moment, task_card
@@ -27,8 +27,7 @@ ACTIONS = ("blocked", "cancel", "pause")
 def tree(call: ApiRequest) -> dict[str, Any]:
     """Every agent, each below its superior, with its depth in the tree; the tokens that each of them took today, as far
     as is known."""
-    usage = call.services.usage
-    tokens = usage.by_agent(usage.beginning(1, call.zone))
+    tokens = call.services.contributions.ask("tokens", 1, call.zone) or {}
     return {"agents": call.services.unchanged.get("agents", lambda: _agents(call)), "tokens": tokens}
 
 
@@ -89,7 +88,7 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": fields_of(row.wait, "admin_id", "task_id", "since") if row.wait else None,
         "stuck": _stuck(call, row.stuck) if row.stuck else None,
-        "limited": _limited(call, row.limit) if row.limit else None,
+        "limited": _limited(row.limit) if row.limit else None,
         **({"elsewhere": home, "away": row.away} if (home := call.services.agents.elsewhere(agent)) else {}),
     }
 
@@ -117,8 +116,8 @@ def _stuck(call: ApiRequest, stuck: Stuck) -> dict[str, Any]:
     return {**fields_of(stuck, "cause", "since"), "what": call.services.stuck_agents.sentence(stuck, titled=True)}
 
 
-def _limited(call: ApiRequest, limit: Limit) -> dict[str, Any]:
-    return {**fields_of(limit, "window", "until"), "what": call.services.limits.sentence(limit)}
+def _limited(limit: Limited) -> dict[str, Any]:
+    return {**fields_of(limit, "window", "until"), "what": limit.words}
 
 
 def files(call: ApiRequest) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -14,8 +14,7 @@ from multi_agent_mcp import __version__
 from multi_agent_mcp.domain.agent import in_tree_order
 from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.timeline import Timeline
-from multi_agent_mcp.domain.times import asked_time, in_zone
-from multi_agent_mcp.domain.usage import Prices, UsageRow, grouped
+from multi_agent_mcp.domain.times import asked_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search import SearchQuery, parts
 from multi_agent_mcp.web.request import ApiRequest
@@ -104,6 +103,7 @@ def search(call: ApiRequest) -> dict[str, Any]:
 
 STATISTICS_DAYS = 7
 STATISTICS_DAYS_MAX = 366
+NOT_COUNTED: Mapping[str, Any] = {"rows": [], "days": [], "currency": None, "budgets": []}
 
 
 def statistics(call: ApiRequest) -> dict[str, Any]:
@@ -114,40 +114,7 @@ def statistics(call: ApiRequest) -> dict[str, Any]:
     figures = services.unchanged.get(
         "statistics", lambda: services.statistics.last_days(days, zone).as_answer(), of=(days, str(zone))
     )
-    return figures | {"usage": _usage(call, days)}
-
-
-def _usage(call: ApiRequest, days: int) -> dict[str, Any]:
-    """The tokens of these days: by agent, task and model, and of each day by agent, with what is known of its cost; and
-    the budgets of agents that have one."""
-    usage = call.services.usage
-    rows = usage.rows(days, call.zone)
-    try:
-        prices = usage.prices()
-    except InvalidArguments:
-        prices = None  # `usage` says why
-    by_day = [
-        {"day": f"{in_zone(start, call.zone):%Y-%m-%d}", "tokens": _by_agent(found), "cost": _cost(found, prices)}
-        for start, found in usage.by_day(days, call.zone)
-    ]
-    currency = None if prices is None else prices.currency
-    budgets = [
-        fields_of(one, "agent_id", "kind", "limit", "used", "task_id")
-        for agent in call.services.agents.all().values()
-        for one in call.services.budgets.of(agent)
-    ]
-    answers = [row.as_answer(prices) for row in rows]
-    return {"rows": answers, "days": by_day, "currency": currency, "budgets": budgets}
-
-
-def _cost(rows: Iterable[UsageRow], prices: Prices | None) -> float | None:
-    """What these cost, as far as that is known; None if nothing is."""
-    known = [cost for row in rows if (cost := row.cost_at(prices)) is not None]
-    return sum(known) if known else None
-
-
-def _by_agent(rows: list[UsageRow]) -> dict[str, int]:
-    return {str(row.agent_id): row.tokens.total for row in grouped(rows, "agent_id") if row.tokens is not None}
+    return figures | {"usage": services.contributions.ask("usage_figures", days, zone) or NOT_COUNTED}
 
 
 LANES_MAX = 24

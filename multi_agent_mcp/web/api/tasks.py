@@ -110,7 +110,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "executions": [execution_row(item) for item in services.executions.of_task(task.id, EXECUTIONS_SHOWN)],
         "delivery": delivery_row(task, services.contributions.ask("delivered", task.id)),
         "commits": services.contributions.ask("commits", task) or [],
-        "usage": [row.as_answer() for row in services.usage.of_task(task.id)],
+        "usage": [row.as_answer() for row in services.contributions.ask("usage_of_task", task.id) or ()],
     }
     return {"task": _with_targets(call, task, record)}
 

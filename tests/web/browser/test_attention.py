@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from multi_agent_mcp.domain.limit import LimitSeen
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.usage.limit import LimitSeen
 from tests.end_to_end.support import Team, wait_until
 from tests.web.asking import Opened, asks, keys
 from tests.web.browsing import Person

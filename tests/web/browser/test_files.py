@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from multi_agent_mcp.domain.limit import LimitSeen
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.usage.limit import LimitSeen
 from multi_agent_mcp.wiring import Services
-from tests.services.usage.support import took
+from tests.usage.support import took
 from tests.web.browser.test_review import TITLE, delivered, services  # noqa: F401 - fixtures
 from tests.web.browsing import DESK, PHONE, Person
 

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import Team
-from tests.services.usage.support import took
+from tests.usage.support import took
 from tests.web.browsing import Person
 
 

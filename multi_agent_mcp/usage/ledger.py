@@ -17,14 +17,13 @@ from multi_agent_mcp.config import home_of
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.domain.json_lines import parsed, value_at
-from multi_agent_mcp.domain.limit import LimitReader, LimitRules, LimitSeen
 from multi_agent_mcp.domain.times import from_timestamp, local_zone
-from multi_agent_mcp.domain.usage import Response, Tokens, Unreadable, UsageRow, UsageRules
-from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.services.sessions.host_conversations import named_by
 from multi_agent_mcp.store.derived_databases import DerivedDatabase, writing
 from multi_agent_mcp.system.file_status import signature_of
 from multi_agent_mcp.system.other_files import BEGINNING, GrowingFile, ReadPosition, matching, named_from
+from multi_agent_mcp.usage.limit import LimitReader, LimitRules, LimitSeen, limit_rules_of
+from multi_agent_mcp.usage.tokens import Response, Tokens, Unreadable, UsageRow, UsageRules, usage_rules_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
@@ -342,14 +341,12 @@ class ConversationFile:
     @property
     def rules(self) -> UsageRules | None:
         """The host's rules; None for a host without any."""
-        host = host_named(self.host)
-        return None if host is None else host.usage
+        return usage_rules_of(self.host)
 
     @property
     def limits(self) -> LimitRules:
         """The host's rules of what tells of a limit."""
-        host = host_named(self.host)
-        return LimitRules() if host is None else host.limits
+        return limit_rules_of(self.host) or LimitRules()
 
     def files(self) -> Iterator[tuple[Path, bool]]:
         """Yields the files of the conversation that exist, and whether it is its main line."""

@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.tasks_support import moved, new
-from tests.services.usage.support import AGENT, told
+from tests.usage.support import AGENT, told
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from multi_agent_mcp.domain.limit import FIRST_PROBE, LAST_PROBE, Limit, LimitSeen, until_said
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.usage.limit import FIRST_PROBE, LAST_PROBE, Limit, LimitSeen, until_said
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import send
 from tests.services.tasks_support import moved, new
-from tests.services.usage.support import AGENT, RECORDED, lay_out, told
+from tests.usage.support import AGENT, RECORDED, lay_out, told
 
 GRACE = timedelta(seconds=120 + 30)
 """Claude's own time to go on, and the time over which rings are spread."""

@@ -7,17 +7,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
+from functools import cache
 from typing import Any
 from zlib import crc32
 
 from multi_agent_mcp.domain.json_lines import name_of, value_at
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.times import format_time, moment_of, parse_time
+from multi_agent_mcp.hosts import description, host_named
+from multi_agent_mcp.services.team.limited import UNKNOWN
 
 AGENT_LIMITED = "agent_limited"
 WAIT, TELL, OFF = "wait", "tell", "off"
 ON_LIMIT = (WAIT, TELL, OFF)
-UNKNOWN = "unknown"
 SAME_RESET = timedelta(minutes=2)
 """How far two sayings of one reset may differ: screens have minutes."""
 SHORTEST_ON_SCREEN = timedelta(minutes=2)
@@ -303,6 +305,12 @@ class LimitRules:
     def ended_by(self, event: str, facts: object) -> bool:
         """Whether an event of the host's hooks says that it goes on."""
         return event in self.ends and _matches(self.ends[event], facts)
+
+
+@cache
+def limit_rules_of(host: str | None) -> LimitRules | None:
+    """The rules of the host of this name; None if there is no such host."""
+    return None if host_named(host) is None else LimitRules.parse(description(str(host)).get("limits", {}))
 
 
 class LimitReader:

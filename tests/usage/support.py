@@ -9,12 +9,12 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain.usage import Tokens, UsageRow
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.store.derived_databases import writing
+from multi_agent_mcp.usage.tokens import Tokens, UsageRow
 from multi_agent_mcp.wiring import Services
 
-RECORDED = Path(__file__).parents[2] / "fixtures" / "hosts2"
+RECORDED = Path(__file__).parents[1] / "fixtures" / "hosts2"
 FOLDERS = {
     "claude": ".claude/projects/-project",
     "codex": ".codex/sessions/2026/11/23",
@@ -64,7 +64,8 @@ def told(services: Services, host: str, path: Path, agent_id: str = AGENT) -> No
 
 
 def counted(services: Services, days: int = 100) -> list[UsageRow]:
-    return services.usage.rows(days, UTC)
+    found: list[UsageRow] = services.usage.rows(days, UTC)
+    return found
 
 
 def tokens(services: Services) -> Tokens | None:

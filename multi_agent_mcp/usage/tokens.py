@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 from multi_agent_mcp.domain.json_lines import name_of, value_at
 from multi_agent_mcp.domain.times import moment_of
+from multi_agent_mcp.hosts import description, host_named
 
 COUNTED = ("input", "output", "cache_read", "cache_write")
 TOKENS_MAX = 10**12
@@ -171,6 +173,13 @@ class UsageRules:
     def window_of(self, model: str | None) -> int | None:
         """The size of a model's context; None if it is not known."""
         return next((size for pattern, size in self.windows if model and pattern.search(model)), None)
+
+
+@cache
+def usage_rules_of(host: str) -> UsageRules | None:
+    """The rules by which the files of the host of this name tell what its responses took; None if they do not."""
+    fields = {} if host_named(host) is None else description(host)
+    return UsageRules.parse(fields["usage"]) if "usage" in fields else None
 
 
 # What tokens cost, for those who say so in prices.yaml (docs/format.md, prices.yaml).

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.times import now
-from multi_agent_mcp.domain.usage import Tokens
+from multi_agent_mcp.usage.tokens import Tokens
 from multi_agent_mcp.wiring import Services
 from tests.services.tasks_support import moved, new
-from tests.services.usage.support import AGENT, RECORDED, conversation_of, counted, lay_out, served, tokens, told
+from tests.usage.support import AGENT, RECORDED, conversation_of, counted, lay_out, served, tokens, told
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
 from multi_agent_mcp.domain.json_lines import parsed, value_at
-from multi_agent_mcp.domain.limit import (
+from multi_agent_mcp.domain.times import in_zone, parse_time
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.team.limited import Limited
+from multi_agent_mcp.session import Service
+from multi_agent_mcp.store.records import Record
+from multi_agent_mcp.system.other_files import last_lines
+from multi_agent_mcp.usage.feature import LIMITS
+from multi_agent_mcp.usage.limit import (
     OFF,
     ON_LIMIT,
     SHORTEST_ON_SCREEN,
@@ -20,19 +27,14 @@ from multi_agent_mcp.domain.limit import (
     LimitRules,
     LimitSeen,
     ahead,
+    limit_rules_of,
     limited_notice,
     until_said,
 )
-from multi_agent_mcp.domain.times import in_zone, parse_time
-from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.hosts import host_named
-from multi_agent_mcp.session import Service
-from multi_agent_mcp.system.other_files import last_lines
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.services.notifications.writing import NoticeWriter
-    from multi_agent_mcp.store.records import Record
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ LATE = timedelta(hours=12)
 class UsageLimits(Service):
     """The limits of one session's agents. What it writes may be deleted at any time; its methods never raise."""
 
-    writer: NoticeWriter
+    notice_writer: NoticeWriter
 
     def of(self, agent_id: str) -> Limit | None:
         """The agent's episode, also between its reset and the agent's next act; one stat(2) if there is none."""
@@ -62,6 +64,21 @@ class UsageLimits(Service):
         """The agents that are limited now."""
         found = {agent_id: self.now(agent_id) for agent_id in self.workspace.registry.active()}
         return {agent_id: limit for agent_id, limit in found.items() if limit is not None}
+
+    def limited(self, agent_id: str) -> Limited | None:
+        """As `of`, for others."""
+        if (limit := self.of(agent_id)) is None:
+            return None
+        lasts, words = limit.lasts(self.clock()), self.sentence(limit)
+        return Limited(agent_id, limit.beginning, limit.until, limit.window, words, lasts)
+
+    def excuses(self, agent_id: str, patience: timedelta) -> bool:
+        """Whether a usage limit is why an agent is silent: it lasts, or was reset less than `patience` ago."""
+        if (limit := self.of(agent_id)) is None:
+            return False
+        now = self.clock()
+        since = max(filter(None, (limit.until, limit.rung_at, limit.next_ring)), default=now)
+        return limit.lasts(now) or now - since < patience
 
     def policy(self, agent: Agent) -> str:
         """`wait`, `tell` or `off`: the agent's own `on_limit`, else the team's. YAML reads a bare `off` as false."""
@@ -98,7 +115,7 @@ class UsageLimits(Service):
 
     def heard(self, agent_id: str, host: str | None, facts: Mapping[str, Any]) -> None:
         """Takes in an event of the host's hooks: that it met a limit, or that it goes on."""
-        rules = _rules_of(host or self._host_of(agent_id))
+        rules = limit_rules_of(host or self._host_of(agent_id))
         name = str(facts.get("hook_event_name"))
         if rules is not None and rules.tells(name, facts):
             said = str(value_at(facts, rules.words) or "")
@@ -155,7 +172,7 @@ class UsageLimits(Service):
         if is_same and seen.source == SCREEN:
             return None  # the agent has acted since: it stood there before
         host = host or self._host_of(agent_id)
-        rules = _rules_of(host)
+        rules = limit_rules_of(host)
         return Limit(
             agent_id=agent_id,
             seen_at=seen.at,
@@ -172,7 +189,7 @@ class UsageLimits(Service):
         if superior is None:
             return None
         notice = limited_notice(limit, superior.id, self.sentence(limit))
-        return notice if self.writer.put_new(notice, "notice.agent_limited") else None
+        return notice if self.notice_writer.put_new(notice, "notice.agent_limited") else None
 
     def _in_transcript(self, rules: LimitRules, facts: Mapping[str, Any]) -> LimitSeen | None:
         """What the end of the conversation's file says of the limit."""
@@ -187,13 +204,8 @@ class UsageLimits(Service):
         return None if agent is None else agent.host
 
     def _record(self, agent_id: str) -> Record:
-        return self.workspace.limit(agent_id)
+        return Record(self.workspace.files, self.workspace.path / LIMITS / f"{agent_id}.json")
 
     def _ended(self, agent_id: str) -> Record:
         """The last episode that is over: what the host's files and screen still say of it is no news."""
-        return self.workspace.limit(agent_id, ended=True)
-
-
-def _rules_of(host: str | None) -> LimitRules | None:
-    found = host_named(host)
-    return None if found is None else found.limits
+        return Record(self.workspace.files, self.workspace.path / LIMITS / "ended" / f"{agent_id}.json")

@@ -1,1 +1,0 @@
-"""Usage: what agents' models took, from their hosts' own files."""
