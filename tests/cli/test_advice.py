@@ -948,6 +948,8 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     "error.restart_terminal": "end_to_end/test_up.py::"
     "test_an_agent_that_a_person_has_started_in_a_plain_terminal_is_not_started_twice",
+    "repair.lost_tmux": "end_to_end/test_up.py::"
+    "test_where_another_mount_hides_the_socket_nobody_is_started_twice_and_down_ends_the_team",
     **by(
         "end_to_end/test_up.py::test_behind_a_socket_that_another_server_has_taken_nobody_is_started_twice_and_down_ends"
         "_who_lives_there",

@@ -478,3 +478,32 @@ def test_behind_a_socket_that_another_server_has_taken_nobody_is_started_twice_a
         assert "lost" not in team.ask("down")
     finally:
         os.kill(server, signal.SIGTERM)
+
+
+def test_where_another_mount_hides_the_socket_nobody_is_started_twice_and_down_ends_the_team(
+    bare: Team, terminal: Terminal
+) -> None:
+    """As a service with a /tmp of its own, or a login with another TMUX_TMPDIR, looks at the team."""
+    hidden = ["unshare", *(["-m"] if os.getuid() == 0 else ["-rm"]), "sh", "-c"]
+    hidden.append(f'mount -t tmpfs none {Path(terminal.socket).parent} && exec "$@"')
+    if subprocess.run([*hidden, "sh", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine allows no mounts of one's own")
+    team = made(bare, a={"command": ACTOR, "host": "plain"})
+    assert team.ask(*UP, "--socket", terminal.socket)["ready"]
+    theirs = terminal("list-panes", "-a", "-f", "#{!=:#{session_name},work}", "-F", "#{pane_pid}").splitlines()
+
+    def there(*words: str) -> Any:
+        environment = {**team.env, "MULTI_AGENT_MCP_ROOT": str(team.root)}
+        return run((*hidden, "sh", *COMMAND, *words), env=environment, cwd=team.base)
+
+    said = there("doctor").stdout
+    assert "cannot be reached from here" in said
+    assert "multi-agent-mcp up a" in said
+    opened = there("up", "a", "--no-wait")
+    assert (opened.code, "multi-agent-mcp down a" in opened.stdout) == (1, True)
+    assert there("down", "a").stdout.strip().startswith("closed: a")
+    opened = there("up", "a", "--no-wait", "--no-attach")
+    assert (opened.code, "starting" in opened.stdout) == (0, True)
+    assert "closed: a" in there("down").stdout
+    wait_until(lambda: not any(is_alive(int(pid), None) for pid in theirs), "the team has ended")
+    assert not team.services.sessions.running("a")

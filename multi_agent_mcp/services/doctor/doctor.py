@@ -45,6 +45,7 @@ from multi_agent_mcp.store.authority import Authority, is_marked, revision_of
 from multi_agent_mcp.store.locks import LIFELONG
 from multi_agent_mcp.system.file_events import Watch, instances_max
 from multi_agent_mcp.system.host_versions import newer_hosts
+from multi_agent_mcp.system.process import identity
 
 HELD_SECONDS = 1.0
 
@@ -249,6 +250,7 @@ def panes(context: CheckContext) -> Iterator[Finding]:
         elif (reason := reasons[agent.id]) and reason != TmuxTimeout.code:
             why = context.texts.why_not_rung(reason)
             facts = {"agent_id": agent.id, "pane": agent.pane_id, "reason": why, "program": context.program(agent)}
+            facts |= {"socket": agent.socket_path, "pid": agent.tmux_pid}
             yield context.found("panes", NOTE, agent.id, _kind(agent, reason), **facts)
 
 
@@ -339,6 +341,8 @@ def _kind(agent: Agent, reason: str) -> str:
         return "pane_no_tmux"
     if reason not in LIFELESS:
         return "pane_held"
+    if reason == "tmux_gone" and agent.tmux_server and identity(agent.tmux_pid or 0) == agent.tmux_server:
+        return "lost_tmux"
     return "pane" if agent.command else "pane_by_hand"
 
 
