@@ -74,10 +74,12 @@ def read_state(session_path: str, agent_id: str, purpose: str) -> dict[str, Any]
 
 def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, host_session: str | None) -> bool:
     """Whether this event certainly has nothing to announce: the last run has announced everything, and nothing was
-    added since. False for an unknown session of the host, which has to be recorded."""
+    added since. False for an unknown session or process of the host, which has to be recorded."""
     state = read_state(session_path, agent_id, purpose)
     try:
         if event in state["speaks"] or host_session not in (None, state["host_session"]):
+            return False
+        if not _was_started_by(state.get("host", {}).get("pid", 0)):
             return False
         looked_at, now = state["looked_at"], boxes_now(session_path, agent_id)["seen"]
         mail, notices, tasks = (
@@ -90,6 +92,19 @@ def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, ho
         )
     except (KeyError, TypeError, ValueError, OSError):
         return False  # damaged by hand, or not written yet
+
+
+def _was_started_by(pid: int) -> bool:
+    """Whether a process, if it is known, has started this one, directly or by others. A host that continues its
+    conversation is another process."""
+    parent = os.getppid()
+    while pid and parent != pid and parent > 1:
+        try:
+            with open(f"/proc/{parent}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except FileNotFoundError:
+            return not os.path.exists("/proc/self")  # noqa: PTH110
+    return pid in (0, parent)
 
 
 def changed_since(directory: str, moment: int) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.domain.entity import EPOCH
+from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.hooks import first_look
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.system.file_status import RACY_NS, modified_at
@@ -62,6 +64,25 @@ def test_reading_what_was_announced_is_no_news(services: Services) -> None:
     assert is_silent(services, "PostToolUse")
     send(services, "admin", AGENT)
     assert not is_silent(services, "PostToolUse")
+
+
+def test_a_conversation_that_goes_on_in_another_process_of_its_host_is_noted_though_nothing_is_to_be_told(
+    services: Services,
+) -> None:
+    """As after a crash, when `up` continues it: its server has to know in which conversation it is."""
+    event = Event("PreToolUse", "conversation-1", "claude")
+    services.hooks.answer(AGENT, "task", event)
+    settle(services)
+    assert is_silent(services, event.name)
+    path = Path(first_look.state_path(str(services.path), AGENT, "task"))
+    known = state(services)
+    earlier = known["host"] | {"pid": os.getpid(), "since": format_time(EPOCH), "told_at": ""}  # started no hook of ours
+    path.write_text(json.dumps(known | {"host": earlier}), encoding="utf-8")
+    assert services.hooks.conversation(AGENT, "task", services.clock()) == (None, None)
+    assert not is_silent(services, event.name)
+    services.hooks.answer(AGENT, "task", event)
+    assert services.hooks.conversation(AGENT, "task", services.clock()) == ("claude", "conversation-1")
+    assert is_silent(services, event.name)
 
 
 @pytest.mark.parametrize("held", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,7 @@ class Copilot(Host):
 
     def furnish(self, stage: Stage, *, hooks: bool) -> str:
         line = stage.own_configuration()
-        if not hooks:
-            words = shlex.split(line)
-            at = words.index("--plugin-dir")
-            del words[at : at + 2]
-            line = shlex.join(words)
-        return line
+        return line if hooks else re.sub(r" --plugin-dir \S+", "", line)  # it begins with a variable for the shell
 
     def tool(self, name: str, **arguments: Any) -> Call:
         return Call(self.knows(name), arguments)
