@@ -76,7 +76,11 @@ def test_a_conversation_that_goes_on_in_another_process_of_its_host_is_noted_tho
     assert is_silent(services, event.name)
     path = Path(first_look.state_path(str(services.path), AGENT, "task"))
     known = state(services)
-    earlier = known["host"] | {"pid": os.getpid(), "since": format_time(EPOCH), "told_at": ""}  # started no hook of ours
+    earlier = known["host"] | {
+        "pid": os.getpid(),
+        "since": format_time(EPOCH),
+        "told_at": "",
+    }  # started no hook of ours
     path.write_text(json.dumps(known | {"host": earlier}), encoding="utf-8")
     assert services.hooks.conversation(AGENT, "task", services.clock()) == (None, None)
     assert not is_silent(services, event.name)

@@ -250,7 +250,7 @@ def panes(context: CheckContext) -> Iterator[Finding]:
         elif (reason := reasons[agent.id]) and reason != TmuxTimeout.code:
             why = context.texts.why_not_rung(reason)
             facts = {"agent_id": agent.id, "pane": agent.pane_id, "reason": why, "program": context.program(agent)}
-            facts |= {"socket": agent.socket_path, "pid": agent.tmux_pid}
+            facts |= {"socket": agent.socket_path, "pid": str(agent.tmux_pid)}
             yield context.found("panes", NOTE, agent.id, _kind(agent, reason), **facts)
 
 
