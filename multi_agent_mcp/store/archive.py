@@ -1,4 +1,4 @@
-"""The archive of a directory, `archive/{YYYY-MM}/`: what is over moves there (docs/format.md, Where things lie).
+"""The archive of a directory, `archive/{YYYY-MM}/`: what is over moves there (docs/format.md, Where things are).
 
 What lies in a month is noted in a file in `.index/`, so that no process has to examine every archived file. Whoever
 moves a file into a month adds its line there, under the archive's lock. The note is derived data, and trusted only

@@ -1,5 +1,5 @@
 """A collection of entities, one file each: `tasks/{assignee_id}/{task_id}.md`. What is over lies in the archive beside
-what is open (docs/format.md, Where things lie).
+what is open (docs/format.md, Where things are).
 
 Concurrency rests on one method: `update(id, change)` runs a pure function under the entity's lock, between read and
 atomic replace. If two agents finish the same task at once, one wins and the other's change raises.

@@ -3,7 +3,7 @@
 The order is known from the names: a file's contains the second (`20261121_214601_…`), an archive directory's the month.
 Files whose names are not of our form are parsed first. Parsed entities are cached by the file's signature, with the
 beginning of their body. Of thousands of archived messages, timelines and statistics need only what `Envelope` holds:
-that is noted in an index (docs/format.md, Where things lie).
+that is noted in an index (docs/format.md, Where things are).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Classifies a host's screen: idle, busy, a human's draft, a dialog … No I/O; nothing here talks to tmux.
 
 Fails closed: typing is harmless only in `idle` and `busy`. Nothing is typed in any other state, including screens that
-no profile describes, `unknown` (docs/protocol.md, Typing into a pane, Fail closed; docs/hosts.md, Telling the states
-apart).
+no profile describes, `unknown` (docs/protocol.md, Typing into a pane, Fail closed; docs/hosts.md, Distinguishing the
+states).
 """
 
 from __future__ import annotations

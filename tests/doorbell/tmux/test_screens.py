@@ -1,4 +1,4 @@
-"""Every captured screen of the real hosts is taken for what it is (docs/hosts.md, Telling the states apart)."""
+"""Every captured screen of the real hosts is taken for what it is (docs/hosts.md, Distinguishing the states)."""
 
 from __future__ import annotations
 

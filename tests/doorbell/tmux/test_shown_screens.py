@@ -1,5 +1,5 @@
-"""No captured screen of a host gets a key unless it is one to type into, in a real tmux (docs/hosts.md, Telling the
-states apart)."""
+"""No captured screen of a host gets a key unless it is one to type into, in a real tmux (docs/hosts.md,
+Distinguishing the states)."""
 
 from __future__ import annotations
 
