@@ -179,6 +179,13 @@ ROWS: tuple[Row, ...] = (
         at_least=1_000,
     ),
     Row(
+        name="pool",
+        title="16 processes claim 200 unassigned tasks with claim_task",
+        measure=stopping.pool,
+        unit="attempts/s",
+        at_least=1_000,
+    ),
+    Row(
         name="my-tasks",
         title="get_my_tasks, 5 000 finished tasks against 50",
         measure=stopping.my_tasks,

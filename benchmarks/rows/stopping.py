@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
@@ -23,7 +24,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Change, Task
-from multi_agent_mcp.errors import InvalidStatusTransition
+from multi_agent_mcp.errors import AlreadyExists, InvalidStatusTransition
 from multi_agent_mcp.services.tasks.board import NewTask
 
 CALL_EVERY = 0.01
@@ -68,14 +69,26 @@ def next_action(bench: Bench) -> Finding:
 
 def claims(bench: Bench) -> Finding:
     """16 processes start the same 200 tasks at once: attempts a second; each task must be won exactly once."""
+    return _raced(bench.team(), "worker", _started)
+
+
+def pool(bench: Bench) -> Finding:
+    """The same with `claim_task`: tasks that nobody has, in a session with `pool: on`."""
     team = bench.team()
-    worker = team.services.agents.get("worker")
-    items = [NewTask(title=f"task {number}", assignee_id="worker") for number in range(CLAIMED)]
-    tasks = [task.id for task in team.services.task_creation.create(worker, items)]
+    path = team.services.workspace.path / "session.yaml"
+    path.write_text(f"{path.read_text(encoding='utf-8')}\npool: on\n", encoding="utf-8")
+    return _raced(Team(team.root), None, _claimed)
+
+
+def _raced(team: Team, assignee_id: str | None, attempt: Callable[[Team, Agent, str], object]) -> Finding:
+    admin = team.services.agents.get("admin")
+    items = [NewTask(title=f"task {number}", assignee_id=assignee_id) for number in range(CLAIMED)]
+    tasks = [task.id for task in team.services.task_creation.create(admin, items)]
     context = multiprocessing.get_context("spawn")
     ready, wins = context.Barrier(CLAIMERS + 1), context.SimpleQueue()
     claimers = [
-        context.Process(target=_claim, args=(team.root, tasks, number, ready, wins)) for number in range(CLAIMERS)
+        context.Process(target=_claim, args=(team.root, tasks, number, ready, wins, attempt))
+        for number in range(CLAIMERS)
     ]
     for claimer in claimers:
         claimer.start()
@@ -167,17 +180,32 @@ def _structured(server: Server, tool: str) -> Any:
     return server.request("tools/call", name=tool, arguments={}).get("structuredContent")
 
 
-def _claim(root: Path, tasks: list[str], number: int, ready: Barrier, wins: SimpleQueue[int]) -> None:
+def _claim(
+    root: Path,
+    tasks: list[str],
+    number: int,
+    ready: Barrier,
+    wins: SimpleQueue[int],
+    attempt: Callable[[Team, Agent, str], object],
+) -> None:
     team = Team(root)
     worker = team.services.agents.get("worker")
     offset = number * len(tasks) // CLAIMERS
     ready.wait()
-    wins.put(sum(_won(team, worker, task_id) for task_id in tasks[offset:] + tasks[:offset]))
+    wins.put(sum(_won(attempt, team, worker, task_id) for task_id in tasks[offset:] + tasks[:offset]))
 
 
-def _won(team: Team, worker: Agent, task_id: str) -> bool:
+def _won(attempt: Callable[[Team, Agent, str], object], team: Team, worker: Agent, task_id: str) -> bool:
     try:
-        team.services.task_changes.start(worker, task_id)
-    except InvalidStatusTransition:
+        attempt(team, worker, task_id)
+    except (InvalidStatusTransition, AlreadyExists):
         return False
     return True
+
+
+def _started(team: Team, worker: Agent, task_id: str) -> object:
+    return team.services.task_changes.start(worker, task_id)
+
+
+def _claimed(team: Team, worker: Agent, task_id: str) -> object:
+    return team.services.claims.claim(worker, task_id)

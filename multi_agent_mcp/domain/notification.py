@@ -15,6 +15,7 @@ from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.reviews import open_reviews
 from multi_agent_mcp.domain.task import (
     BROUGHT_BY,
+    CLAIMABLE,
     FINAL,
     INTERRUPT,
     INTERRUPT_ACTIONS,
@@ -39,7 +40,7 @@ ACTIONS = (
     *("question", "answered", "question_overdue", "deadlock_suspected"),
     *("check_failed", "check_passed", "check_repeats", "not_committed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
-    *("not_taken", "work_returned", "state_reached"),
+    *("not_taken", "work_returned", "state_reached", "task_claimable"),
 )
 ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "deadlock_suspected"
 """The actions of the notifications about questions."""
@@ -120,7 +121,7 @@ def pressing_order(notice: Notification) -> tuple[bool, datetime, str]:
 # and `instruction`, texts of the catalogue, are left empty.
 
 TASK_ASSIGNED, TASK_UPDATED, TASK_BLOCKED = "task_assigned", "task_updated", "task_blocked"
-TASK_WITHDRAWN = "task_withdrawn"
+TASK_WITHDRAWN, TASK_CLAIMABLE = "task_withdrawn", "task_claimable"
 DELEGATION, CHECK_CHAT = "delegation", "check_chat"
 REVIEW_REQUESTED, REVIEW_REJECTED = "review_requested", "review_rejected"
 CONTENT = frozenset({"title", "description", "priority"})
@@ -555,6 +556,7 @@ OF_TASK: Rules = {
     REVIEW_REJECTED: Following(lambda task, _: [None if task.is_examined else rejection_of(task)]),
     TASK_WITHDRAWN: Following(lambda task, _: [withdrawal_of(task)]),
     TASK_BLOCKED: Following(_blocks, _is_block),
+    TASK_CLAIMABLE: Following(stands=lambda _, task, __: task.assignee_id is None and task.status in CLAIMABLE),
     REVIEW_REQUESTED: Following(_reviews),
 }
 

@@ -44,6 +44,7 @@ class Claims(Service):
             self._require(agent, taken, agents)
             return taken
 
+        task.claimed(agent.id, change)  # who comes late need not wait for the lock
         claimed = self.workspace.tasks.update(task.id, take)
         self.derived_notices.follow_up(claimed)
         return claimed

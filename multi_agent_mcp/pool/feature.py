@@ -7,7 +7,8 @@ from multi_agent_mcp.features import Command, Feature, Kind
 POOL = Feature(
     name="pool",
     switch="pool",
-    services={"claims": ".pool.claims:Claims"},
+    services={"claims": ".pool.claims:Claims", "claim_rings": ".pool.rings:ClaimRings"},
+    on=dict.fromkeys(("task_changed", "offered", "supervised"), "claim_rings.look"),
     answers={"claimable": "claims.offered"},
     tools=(".pool.tools:TOOLS",),
 )

@@ -12,6 +12,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.server.tools import TOOLS, tools_for, tools_of
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
+from tests.conftest import Clock
 from tests.pool.conftest import SeatOf
 
 PROCESSES, TASKS = 16, 200
@@ -128,3 +129,36 @@ def test_sixteen_processes_that_claim_two_hundred_tasks_have_two_hundred_winners
     won = [line.split() for line in ran.stdout.splitlines()]
     assert sorted(task_id for _, task_id in won) == sorted(task.id for task in tasks)
     assert {pooled.workspace.tasks.get(task_id).assignee_id == agent_id for agent_id, task_id in won} == {True}
+
+
+def test_one_idle_worker_is_rung_for_a_task_and_the_next_only_if_nobody_takes_it(
+    pooled: Services, seat: SeatOf, admin: Agent, clock: Clock
+) -> None:
+    def told() -> dict[str, list[str | None]]:
+        return {
+            name: [one.task_id for one in pooled.derived_notices.waiting(name) if one.action == "task_claimable"]
+            for name in ("worker-a", "worker-b")
+        }
+
+    seat("worker-a"), seat("worker-b")
+    first = made(pooled, admin)
+    assert told() == {"worker-a": [first.id], "worker-b": []}
+    second = made(pooled, admin, needs=["ui"])
+    pooled.agents.registry.update("worker-b", skills=["ui"])
+    pooled.claim_rings.look()
+    assert told() == {"worker-a": [first.id], "worker-b": [second.id]}
+    assert seat("worker-b").call("claim_task", task_id=first.id)["success"]
+    assert told()["worker-a"] == []
+    third = made(pooled, admin)
+    assert told() == {"worker-a": [third.id], "worker-b": [second.id]}
+    seat("worker-b").call("get_notifications"), seat("worker-b").call("get_next_action")
+    assert seat("worker-b").call("report_completed", result="success")["instruction"] == pooled.texts("next.exit.more")
+    assert told()["worker-b"] == []
+    seat("worker-a").call("get_notifications")
+    for seconds, rung in ((119, []), (2, [third.id])):
+        clock.advance(seconds)
+        pooled.claim_rings.look()
+        assert told() == {"worker-a": [], "worker-b": rung}
+    clock.advance(500)
+    pooled.claim_rings.look()
+    assert told() == {"worker-a": [], "worker-b": [third.id]}
