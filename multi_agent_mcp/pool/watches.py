@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from multi_agent_mcp.pool.feature import WATCHES
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.collection import WHOLE, Layout
+from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
 if TYPE_CHECKING:
     from multi_agent_mcp.contributions import Contributions
@@ -30,8 +30,8 @@ STATE_REACHED = "state_reached"
 NEVER = "never"
 """The state with which a watch is withdrawn."""
 OF_AGENTS, OF_TASKS = ("idle", "available"), ("done", "blocked", "merged")
-AGAIN_SECONDS = 0.5
-"""How often a command looks that waits for a state."""
+AGAIN_SECONDS = 5.0
+"""How often a command that waits for a state looks at what changes no file: a limit that is over, a merge by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +132,13 @@ class Watches(Service):
     def await_state(self, target: str, state: str) -> str:
         """Waits until that is reached, and returns it. Raises as `require`."""
         self.require(target, state)
-        while (reached := self.reached(target, state)) is None:
-            time.sleep(AGAIN_SECONDS)
-        return reached
+        changes = Changes()
+        with TreeWatch(self.workspace.path, lambda _: changes.notify()):
+            while True:
+                seen = changes.count
+                if (reached := self.reached(target, state)) is not None:
+                    return reached
+                changes.wait(seen, AGAIN_SECONDS)
 
     def await_idle(self, agent_id: str) -> None:
         self.await_state(agent_id, "idle")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from threading import Event, Thread
 
+import pytest
 from click.testing import CliRunner
 
 from multi_agent_mcp.cli.main import app
@@ -74,3 +76,28 @@ def test_people_wait_by_a_command(pooled: Services, seat: SeatOf, admin: Agent) 
     assert run.invoke(app, ["when", "worker-a", "done", *root]).exit_code == 1
     sent = run.invoke(app, ["send", "worker-a", "hello", "--when-idle", *root])
     assert (sent.exit_code, len(pooled.workspace.mailbox("worker-a").unread())) == (0, 1), sent.output
+
+
+def test_a_command_that_waits_goes_on_when_a_file_changes(
+    pooled: Services, seat: SeatOf, admin: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multi_agent_mcp.pool.watches.AGAIN_SECONDS", 600.0)
+    (task,) = pooled.task_creation.create(admin, [NewTask(title="part", assignee_id="worker-a")])
+    reached, looked, went_on = pooled.watches.reached, Event(), Event()
+
+    def look(target: str, state: str) -> str | None:
+        found: str | None = reached(target, state)
+        looked.set()
+        return found
+
+    def wait() -> None:
+        pooled.watches.await_state(task.id, "blocked")
+        went_on.set()
+
+    pooled.watches.reached = look
+    waiting = Thread(target=wait, daemon=True)
+    waiting.start()
+    assert looked.wait(30)
+    pooled.task_changes.set_status(admin, task.id, "blocked", "no")
+    assert went_on.wait(30)
+    waiting.join()
