@@ -8,7 +8,8 @@ POOL = Feature(
     name="pool",
     switch="pool",
     services={"claims": ".pool.claims:Claims", "claim_rings": ".pool.rings:ClaimRings"},
-    on=dict.fromkeys(("task_changed", "offered", "supervised"), "claim_rings.look"),
+    on={"task_changed": "claim_rings.look", "offered": "claim_rings.look"},
+    supervised=("claim_rings.look",),
     answers={"claimable": "claims.offered"},
     tools=(".pool.tools:TOOLS",),
 )
