@@ -130,7 +130,7 @@ class Repository:
 
 
 class Destination(NamedTuple):
-    """`telemetry:` in session.yaml: where spans go, one of both. A relative `file` lies in the session's directory."""
+    """`telemetry:` in session.yaml: where spans go, one of both. A relative `file` is in the session's directory."""
 
     file: str | None = None
     otlp: str | None = None
@@ -366,7 +366,7 @@ _Loader.add_implicit_resolver(_BOOL, re.compile("true|True|TRUE|false|False|FALS
 
 
 class _Doubled(yaml.MarkedYAMLError):
-    """Raised for a key that stands twice in a mapping: a parser would drop what the first says."""
+    """Raised for a key that a mapping has twice: a parser would drop what the first says."""
 
 
 def load_yaml(path: Path) -> Any:
@@ -667,7 +667,7 @@ def parse_rules(given: Mapping[str, Any], name: str) -> Rules:
 
 
 def parse_roles(given: Any, name: str = "roles") -> Mapping[str, Any]:
-    """Parses `roles` of session.yaml or team.yaml: rules by role, as they stand there. Raises `InvalidArguments`."""
+    """Parses `roles` of session.yaml or team.yaml: rules by role, as they are there. Raises `InvalidArguments`."""
     roles = given or {}
     if not isinstance(roles, dict) or not all(isinstance(rules, dict) for rules in roles.values()):
         raise refused("no_mapping_in", name=name)

@@ -307,7 +307,7 @@ class Services(ByName):
         return PeopleDoorbells(self.doorbell, self.dialogs_in_panes)
 
     def dialogs_in_panes(self) -> tuple[Asked, ...]:
-        """The dialogs that stand in agents' panes on this machine, as some process has seen them a moment ago."""
+        """The dialogs that are in agents' panes on this machine, as some process has seen them a moment ago."""
         self.pane_looks.refresh(self.pane_notifier.host, self.panes.dialog, DIALOGS_EVERY)
         return self.pane_looks.asked()
 

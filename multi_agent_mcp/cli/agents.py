@@ -193,7 +193,7 @@ def _closed_windows(context: SessionContext, agent_id: str) -> list[str]:
 @click.option("--purpose", default="task", type=click.Choice(PURPOSES), help="Of which of its sessions.")
 @session_command()
 def brief(context: SessionContext, agent_id: str, purpose: str) -> None:
-    """Print what an agent is told when its host has forgotten it: who it is, what it holds, its last hand-off.
+    """Print what an agent reads when its host has forgotten it: who it is, what it holds, its last hand-off.
 
     Example: `multi-agent-mcp agent brief worker-a`
     """
@@ -252,7 +252,7 @@ def _pane_here() -> str:
 
 def _pane_fields(pane: str | None, socket: str | None) -> dict[str, Any]:
     """Returns the fields to register for `--pane`, with the pane's process, so that a later pane with the same number
-    is told apart. Raises `InvalidArguments` and `TmuxTimeout`."""
+    is distinguished. Raises `InvalidArguments` and `TmuxTimeout`."""
     if pane is None:
         return {}
     from multi_agent_mcp.config import read_environment, tmux_socket

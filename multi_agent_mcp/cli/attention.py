@@ -162,7 +162,7 @@ def _lines(agent_id: str, dialog: Dialog, texts: Texts) -> Iterator[str]:
 
 
 def _listed(context: SessionContext, agent: Agent, choice: str) -> str:
-    """The id of the question that stands in the agent's pane, if it was listed to this person a moment ago, or the
+    """The id of the question that is in the agent's pane, if it was listed to this person a moment ago, or the
     person confirms it at a terminal. Raises `NotAnswered` if there is no such question or choice, `TmuxTimeout`,
     and `InvalidArguments`, which says what is asked, if it is neither listed nor confirmed."""
     dialog, texts = context.services.panes.asked(agent), context.texts

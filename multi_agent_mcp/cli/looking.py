@@ -73,7 +73,7 @@ def show(context: SessionContext, id_: str) -> None:
 
 
 def _further(context: SessionContext, kind: str, id_: str) -> Iterator[str]:
-    """Yields what lies beside the file, as far as a person wants it with it: what was said in a conversation."""
+    """Yields what is beside the file, as far as a person wants it with it: what was said in a conversation."""
     service = context.services.conversations
     for task in context.services.board.existing([id_]) if kind == "task" else ():
         yield from commit_lines(context.services.contributions.ask("commits", task) or [], context.texts)
@@ -92,7 +92,7 @@ def commit_lines(commits: Sequence[Mapping[str, Any]], texts: Texts) -> Iterator
 
 
 APART = ("title", "subject", "history")
-"""Fields that are not among the others: they stand above or below them."""
+"""Fields that are not among the others: they are above or below them."""
 UNSEEN = frozenset(
     {
         "signature",
@@ -115,7 +115,7 @@ CODES = {
 }
 """The fields whose values are codes, and the kind of each: see `words_of_code`."""
 NEVER = format_time(EPOCH)
-"""The time of what a file written by hand does not say."""
+"""The time of what a file written by a person does not say."""
 WIDTH = 26
 
 
@@ -155,7 +155,7 @@ def field_lines(fields: Mapping[str, Any], texts: Texts) -> Iterator[str]:
 
 
 def _words(name: str, value: Any, texts: Texts) -> str:
-    """A field's value for a person: ids by their first digits, but its own, which others are told."""
+    """A field's value for a person: ids by their first digits, but its own, which may be passed on."""
     if isinstance(value, bool):
         return texts("answer.yes" if value else "answer.no")
     if isinstance(value, str) and name in CODES:

@@ -164,7 +164,7 @@ def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> No
 def app(context: click.Context) -> None:
     """Messages, tasks and interrupts between AI coding agents in tmux panes, through nothing but files.
 
-    Without a command: where the nearest session stands, and what to do next.
+    Without a command: where the nearest session is, and what to do next.
     """
     if context.invoked_subcommand is None:
         from multi_agent_mcp.cli import looking
@@ -223,7 +223,7 @@ def _show(error: click.ClickException) -> None:
 
 
 def _wrong_use(error: click.ClickException) -> InvalidArguments:
-    """Translates an error of click. Errors that click distinguishes only by message are told apart by it."""
+    """Translates an error of click. What click distinguishes only by its message is recognised by that."""
     match error:
         case click.NoSuchCommand():
             meant = ", ".join(error.possibilities or ())

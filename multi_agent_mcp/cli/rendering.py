@@ -93,7 +93,7 @@ def local_words(moment: datetime, now: datetime, texts: Texts) -> str:
 
 
 def local_time(value: object, texts: Texts) -> str:
-    """A value of a field for people: a time, as it stands in files, by the local clock to the second, with its zone;
+    """A value of a field for people: a time, as it is in files, by the local clock to the second, with its zone;
     anything else as it is."""
     if isinstance(value, str) and value[-1:] == "Z" and value[10:11] == "T" and (moment := parse_time(value)):
         there = in_zone(moment, local_zone())
@@ -180,7 +180,7 @@ NUMBERS = frozenset(
         *("files", "size", "for", "ahead", "behind", "changes"),
     }
 )
-"""The columns whose cells stand at the right."""
+"""The columns whose cells are aligned to the right."""
 NAMED = frozenset({"delivered", "directory"})
 """The columns whose cells say nothing without their title, which each gets where a row becomes a few lines; so does
 every number: `179  0  1 h` says nothing."""
@@ -293,7 +293,7 @@ def _cut(name: str, cell: str, room: Mapping[str, int]) -> str:
     """Cuts free text where it ends: rich pads a wide character that does not fit before it sets its ellipsis."""
     if name in WRAPPED or name not in room or isinstance(cell, Styled):
         return cell
-    if name == "path" and columns(cell) > room[name]:  # the file's name stands at its end
+    if name == "path" and columns(cell) > room[name]:  # the file's name is at its end
         return shortened(cell[::-1], room[name])[::-1]
     return shortened(cell, room[name])
 

@@ -456,7 +456,7 @@ class Lesson:
 
     def run(self, name: str) -> None:
         """Runs the dialogue. Raises `InvalidArguments`, with nothing written, if the user ends it or the screens cannot
-        be told apart."""
+        be distinguished."""
         from multi_agent_mcp.doorbell.tmux.learning import STEPS, confused, profile_fields, verdicts
         from multi_agent_mcp.doorbell.tmux.profiles import parse_profile
 

@@ -424,7 +424,7 @@ def _signals(changes: Changes) -> Iterator[None]:
 
 
 APPLICATION = ".cli.screen.app:run"
-"""What is shown in a terminal. It is made of what stands here, so it is named by text; only it loads Textual."""
+"""What is shown in a terminal. It is made of what is here, so it is named by text; only it loads Textual."""
 
 
 @click.command()

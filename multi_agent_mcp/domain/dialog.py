@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.times import format_time, parse_time
 class Choice:
     """One choice: its number or letter on the screen (`key`) and its words. `lasting`: the host will not ask again.
     `moves` are the keys, as tmux names them, that pick it where its own key does not: they move the mark from where it
-    stands now, so they are no part of what was asked."""
+    is now, so they are no part of what was asked."""
 
     key: str
     label: str
@@ -64,7 +64,7 @@ class Asked:
     topic: str | None
     since: datetime
     dialog_id: str | None = None
-    """The dialog's id (`Dialog.id`), by which two in a row are told apart; None if no profile describes it."""
+    """The dialog's id (`Dialog.id`), by which two in a row are distinguished; None if no profile describes it."""
 
     @property
     def ring_id(self) -> str:

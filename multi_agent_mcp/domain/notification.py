@@ -1,4 +1,4 @@
-"""Notifications, which an agent is told at its next tool call (docs/protocol.md, Notifications)."""
+"""Notifications: what an agent is to know with its next tool call (docs/protocol.md, Notifications)."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ CONTENT = frozenset({"title", "description", "priority"})
 """The fields of a task whose change its assignee must know while it works on the task."""
 REASON_CHARACTERS = 1_000
 REMINDERS = 2
-"""How often an idle assignee is told again of a task that it has not begun."""
+"""How often an idle assignee is notified again of a task that it has not begun."""
 
 
 class Arrival(NamedTuple):
@@ -192,7 +192,7 @@ def still_stops(notice: Notification, task: Task) -> bool:
         return present.id == notice.id
     if task.assignee_id != notice.target_agent_id:
         return True
-    is_so = INTERRUPT_ACTIONS.get(task.status) == notice.action  # written by hand, or another's own block meanwhile
+    is_so = INTERRUPT_ACTIONS.get(task.status) == notice.action  # written by a person, or another's own block meanwhile
     return is_so and task.status_since <= notice.created_at
 
 
@@ -302,7 +302,8 @@ def arrived(task: Task) -> Notification | None:
 
 
 def reminders_of(told: Notification, at: datetime) -> list[Notification]:
-    """The notifications, in this order, by which an assignee is told again at `at` of a task that it has not begun."""
+    """The notifications, in this order, by which an assignee is notified again at `at` of a task that it has not
+    begun."""
     return [replace(told, id=reminder_id, created_at=at) for reminder_id in _reminder_ids(told.id)]
 
 
@@ -508,7 +509,7 @@ class Following(NamedTuple):
 
 
 Rules = Mapping[str, Following]
-"""By the action of notifications. One whose action is in no rules follows from nothing that could change: it stands
+"""By the action of notifications. One whose action is in no rules follows from nothing that could change: it is
 until it is read."""
 
 

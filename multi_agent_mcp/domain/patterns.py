@@ -1,7 +1,7 @@
 """Patterns of files, those of gitignore(5), relative to the working tree (docs/protocol.md, Reservations).
 
 A pattern becomes a regular expression that never goes back behind a wildcard: of several places at which the part after
-one fits, the first is as good as any other, as what follows may stand anywhere behind it. So matching costs at most the
+one fits, the first is as good as any other, as what follows may be anywhere behind it. So matching costs at most the
 product of both lengths, however many wildcards there are. Whether two patterns can match the same file is decided
 without looking at any file, so that it is the same on every machine.
 """

@@ -33,7 +33,7 @@ def simple_commands(text: str) -> Iterator[list[str]]:
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    """Yields the words of each simple command, without what stands before its program."""
+    """Yields the words of each simple command, without what is before its program."""
     words: list[str] = []
     for word in [*_words(text), ";"]:
         if word.strip(_SEPARATORS):
@@ -70,7 +70,7 @@ def _program(rest: list[str]) -> list[str]:
 
 
 def _places(words: Sequence[str]) -> Iterable[int]:
-    """Where in a simple command a program may stand that is run."""
+    """Where in a simple command a program may be that is run."""
     program = os.path.basename(words[0])  # noqa: PTH119 - a word
     if program == "find":
         return [0, *(place + 1 for place, word in enumerate(words[:-1]) if word in _FIND_RUNS)]
@@ -108,7 +108,7 @@ def denied_by(command: str, denied: Sequence[str], depth: int = 0) -> str | None
 
 
 def _given_on(text: str) -> Iterator[str]:
-    """Yields what stands in quoted substitutions, and what another shell and `eval` are given."""
+    """Yields what is in quoted substitutions, and what another shell and `eval` are given."""
     for quote in IN_QUOTES.finditer(text):
         yield from (part[1] or part[2] for part in SUBSTITUTED.finditer(quote[1] or ""))
     for words in _commands(text):
@@ -120,7 +120,7 @@ def _given_on(text: str) -> Iterator[str]:
 
 
 def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
-    """Whether a command begins so, whatever the path of its program is and whichever options stand before the rest."""
+    """Whether a command begins so, whatever the path of its program is and whichever options are before the rest."""
     if os.path.basename(words[0]) != beginning[0]:  # noqa: PTH119 - a word
         return False
     rest = list(words[1:])

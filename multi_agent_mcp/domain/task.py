@@ -672,7 +672,7 @@ class Task(Identified):
         return None
 
     def gated(self, change: Change, why: Mapping[str, Any]) -> Task:
-        """The task that waits for a review, too, when it is done; `why` stands in its history."""
+        """The task that waits for a review, too, when it is done; `why` is in its history."""
         if any(map(is_review, self.done_when)):
             return self
         return replace(self, done_when=(*self.done_when, REVIEW)).recorded(change, gate=dict(why))

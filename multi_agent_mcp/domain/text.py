@@ -92,7 +92,7 @@ def named(name: str, characters: int = QUOTED_CHARACTERS) -> str:
 
 
 def quoted_lines(text: str, characters: int | None = None) -> str:
-    """Another's words that stand by themselves, below a sentence that says whose they are: a harmless line that begins
+    """Another's words in lines of their own, below a sentence that says whose they are: a harmless line that begins
     with `> ` for each of theirs, with everything that a reader could take for the end of one counting as such; cut to
     so many characters in all."""
     whole = "\n".join(

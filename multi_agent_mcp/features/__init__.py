@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     what one is called in JSON (`task`); without it an id finds none of them. `follows` names the rules of which
     notifications follow from one (`domain.notification.Rules`). `travels` says how they reach other
     machines (`hub.subjects.Rule`; "": not at all). `is_searched`: `search` reads them. `entity` is the class of a kind
-    of another package, whose files lie in the directory itself, each named by its id. `layout` names what makes the
+    of another package, whose files are in the directory itself, each named by its id. `layout` names what makes the
     `store.collection.Layout` of an optional kind, and `claims` the kind of values by which the hub orders its changes;
     no machine has a file of those."""
 
@@ -78,7 +78,7 @@ class Feature(NamedTuple):
     on: Mapping[str, str] = {}
     """Events (`contributions.EVENTS`) → what follows from them, in the order of the features."""
     needs: str = ""
-    """The setting without which it is told and asked nothing."""
+    """The setting without which it gets no events and no questions."""
     answers: Mapping[str, str] = {}
     """What others may ask (`contributions.QUESTIONS`) → what answers it."""
     expires: Mapping[str, str] = {}

@@ -5,7 +5,7 @@ A file has the fields of a `Host`, which `init`, `up`, hooks and doorbells go by
 add its file, and fixtures of its screens.
 
 `plugin` is what `scripts/plugins` makes the host's plugin of, with the same values, but for the program on PATH: its
-`files`, where its `skill` lies, and the files at the top of the repository by which the host finds it (`marketplace`).
+`files`, where its `skill` is, and the files at the top of the repository by which the host finds it (`marketplace`).
 The variables that are `passed` to the server have the form of `identity`.
 """
 

@@ -1,7 +1,7 @@
 """Who made a commit (docs/protocol.md, Who did this): in the worktrees of agents git's hooks are ours, which run those
 that git would run without them, and name task and agent in each message (`Task:`, `Agent:`).
 
-All of it lies in the worktree's own git directory and goes with it. Git reads the configuration there only with
+All of it is in the worktree's own git directory and goes with it. Git reads the configuration there only with
 `extensions.worktreeConfig`, which is set with the first such worktree and taken back with the last, if we set it."""
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def in_place(directory: str | os.PathLike[str]) -> Iterator[int]:
 
 
 class TreeState:
-    """The state of a directory and of those in it, down to `DEPTH` levels below it, which archives lie beneath.
+    """The state of a directory and of those in it, down to `DEPTH` levels below it; archives are deeper.
     `left_out` and `growing` are names in the directory itself: what nobody asks for, and what is appended to.
 
     It costs one stat(2) for each directory: every atomic change in one sets its modification time (`modified_at`). What

@@ -192,7 +192,7 @@ def is_worktree(path: str, branch: str) -> bool:
 
 def way_to_ignore(path: Path) -> str | None:
     """Returns the line for sh(1) that keeps this file out of the commits of this clone alone; None if it needs none, as
-    it lies in no repository, is ignored or committed."""
+    it is in no repository, is ignored or committed."""
     with suppress(GitFailed):
         if git(path.parent, "ls-files", "--others", "--exclude-standard", "--", f":(literal){path.name}"):
             pattern = re.sub(r"([\\*?\[])", r"\\\1", f"/{git(path.parent, 'rev-parse', '--show-prefix')}{path.name}")

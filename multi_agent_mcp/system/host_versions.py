@@ -1,4 +1,4 @@
-"""Which version of a host is installed, told by where its program lies: nothing is started for it (docs/hosts.md)."""
+"""Which version of a host is installed, told by where its program is: nothing is started for it (docs/hosts.md)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _SCOPE = InstrumentationScope("multi-agent-mcp", __version__)
 
 
 def exporter(destination: Destination, session: str, directory: Path) -> Export:
-    """What exports spans. A relative file lies in `directory`, that of the session. It never raises; the first failure
+    """What exports spans. A relative file is in `directory`, that of the session. It never raises; the first failure
     after a success is logged, in one line."""
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it logs each failure, with a traceback
     chosen = _exporter(destination, directory)
@@ -61,7 +61,7 @@ def _exporter(destination: Destination, directory: Path) -> SpanExporter:
 
 
 class AppendedLines(io.StringIO):
-    """A file to which several processes append whole lines: opened anew for each, so that it may be rotated. A line
+    """A file to which several processes append whole lines: opened again for each, so that it may be rotated. A line
     that does not fit on the disk leaves nothing behind."""
 
     def __init__(self, path: Path) -> None:

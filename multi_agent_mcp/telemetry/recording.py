@@ -100,7 +100,7 @@ class Telemetry(Service):
             self._put_entity("send", message.id, "PRODUCER", message.created_at, None, _about(message), message)
 
     def read(self, messages: Iterable[Message], at: datetime) -> None:
-        """Messages that were marked read: the span is the time for which they lay unread."""
+        """Messages that were marked read: the span is the time during which they were unread."""
         for message in messages:
             parent = _span_id("send", message.id)
             self._put_entity(

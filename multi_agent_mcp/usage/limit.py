@@ -120,7 +120,7 @@ class Limit:
         return (self.rung_at or self.seen_at) + pause
 
     def holds_until(self, now: datetime) -> datetime | None:
-        """Until when nothing is rung; None if a ring may be made now. A time that lies further ahead than the episode
+        """Until when nothing is rung; None if a ring may be made now. A time that is further ahead than the episode
         can last is from before the clock was set back, and holds nothing."""
         following = self.next_ring
         return following if following is not None and now < following <= now + LONGEST else None
@@ -145,7 +145,7 @@ class Limit:
 
 
 def ahead(until: datetime | None, now: datetime) -> datetime | None:
-    """A reset that lies ahead; None for one that has passed, or that is too far away to be true."""
+    """A reset that is ahead; None for one that has passed, or that is too far away to be true."""
     return until if until is not None and now < until <= now + LONGEST else None
 
 

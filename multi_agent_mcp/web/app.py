@@ -376,7 +376,7 @@ SHARED = ("reason.", "attention.kind.", "up.dialog:", "type.", "action.")
 
 
 def page_routes(services: Services, access: Auth, now: Callable[[], dict[str, Any]]) -> list[Route]:
-    """The routes: `/` is the board, every other page has its name as path, and an agent's own page lies below that of
+    """The routes: `/` is the board, every other page has its name as path, and an agent's own page is below that of
     all. `now` returns the current event and agent. The page of machines exists only in shared sessions."""
     manifest = Route("/manifest.webmanifest", lambda _: JSONResponse(_manifest(services), media_type=MANIFEST))
     return [

@@ -110,7 +110,7 @@ def label_room(bar: Bar) -> float:
 
 
 def _pack(bars: Iterable[Bar], scale: Scale) -> Iterable[Placed]:
-    """Assigns rows to bars, first fit; the title of a short bar stands to its right and needs room, too."""
+    """Assigns rows to bars, first fit; the title of a short bar is to its right and needs room, too."""
     ends: list[float] = []
     for bar in bars:
         left, right = scale.x(bar.start), scale.x(bar.end)

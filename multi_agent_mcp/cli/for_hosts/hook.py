@@ -105,7 +105,7 @@ OTHER_NAMES = {
     "AfterAgent": "Stop",
     "PreCompress": "PreCompact",
 }
-"""Names that other hosts (Gemini CLI) have for these events. They stand here, as a silent hook reads no YAML."""
+"""Names that other hosts (Gemini CLI) have for these events. They are here, as a silent hook reads no YAML."""
 
 # The server's middleware checks calls of our own tools; without ToolSearch a host that hides tools could not find the
 # tool that reads the interrupt.

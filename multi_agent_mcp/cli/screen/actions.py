@@ -42,7 +42,7 @@ class Subject:
 
 class Action(NamedTuple):
     """A command behind a key. `name` is its text `steer.{name}`; `asks`: what is typed has the text `steer.ask_{asks}`;
-    `needs`: there is no command without it. `shown`: its key stands on the last line. `takes_terminal`: it shows
+    `needs`: there is no command without it. `shown`: its key is on the last line. `takes_terminal`: it shows
     something by itself; `reads`: its output is what one wants."""
 
     key: str
@@ -61,7 +61,7 @@ class Action(NamedTuple):
             if word != TYPED:
                 words.append(word)
             elif typed:
-                # What stands by itself must not pass for an option.
+                # A word of a person must not pass for an option.
                 words += [typed] if words[-1].startswith("--") or not typed.startswith("-") else ["--", typed]
             elif words[-1].startswith("--"):
                 words.pop()
@@ -164,7 +164,7 @@ def _of_agent(row: AgentRow) -> Iterator[Action]:
 
 
 def _helping(item: Item) -> tuple[str, ...]:
-    """The words of the item's own command, if it is one of ours, complete as it stands."""
+    """The words of the item's own command, if it is one of ours, complete as it is."""
     try:
         program, *words = shlex.split(item.command)
     except ValueError:

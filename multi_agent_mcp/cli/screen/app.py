@@ -306,7 +306,7 @@ class WatchScreen(App[None]):
         self._put("#title", Text(f"── {one_line(words)} ".ljust(WIDEST, "─"), style="dim"))
 
     def _show_keys(self) -> None:
-        """The last line: what the keys do now. How to end stands there at any width."""
+        """The last line: what the keys do now. How to end is there at any width."""
         at = "" if self._picture is None else f"{self._picture.at.astimezone(local_zone()):%H:%M:%S}"
         end = self.texts("watch.quits", time=at)
         shown = [f"{action.key} {self.texts(f'steer.{action.name}')}" for action in self.actions if action.shown]

@@ -48,7 +48,7 @@ class Listing:
         return [self.make(number) for number in range(len(self.subjects))]
 
     def position(self, subject: Subject | None) -> int | None:
-        """Where the row about the same thing stands now; None if it is gone."""
+        """Where the row about the same thing is now; None if it is gone."""
         return None if subject is None else self._places.get(subject.id)
 
     @cached_property
