@@ -277,11 +277,12 @@ def _lane(band: Band, layout: TimelineLayout, texts: Texts, team: _Team | None) 
     lane = band.lane
     x = LEFT + min(lane.depth, 6) * INDENT
     who = texts("timeline.others") if lane.agent_id == OTHERS else lane.agent_id
-    before, after = ("", "") if team is None else ("▸ ", f" +{team.size}") if team.is_folded else ("▾ ", "")
-    shown = before + fitted(who, layout.scale.left - x - 8 - text_width(before + after, NAME_SIZE), NAME_SIZE) + after
+    before = "" if team is None else "▸ " if team.is_folded else "▾ "
+    shown = before + fitted(who, layout.scale.left - x - 8 - text_width(before, NAME_SIZE), NAME_SIZE)
     folds = team and texts("timeline.unfold" if team.is_folded else "timeline.fold", count=team.size)
     role = None if lane.role == who else texts.word("role", lane.role)
-    under = fitted(" · ".join(filter(None, (role, lane.machine))), layout.scale.left - x - 8, LABEL_SIZE)
+    size = f"+{team.size}" if team and team.is_folded else None
+    under = fitted(" · ".join(filter(None, (size, role, lane.machine))), layout.scale.left - x - 8, LABEL_SIZE)
     place = {"x": x, "y": band.line, "top": band.top, "bottom": band.bottom, "indented": lane.depth > 0}
     return {
         "id": lane.agent_id,

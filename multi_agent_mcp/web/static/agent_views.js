@@ -19,7 +19,7 @@ const COLUMNS = {
   silent: [t("agents.silent"), (agent) => agent.last_activity_at ?? "", false],
   task: [t("stats.task"), (agent) => visible(agent.task?.title ?? "\uffff"), false],
   tokens: [t("agents.tokens"), (agent) => agent.tokens ?? -1, true],
-  unread: [t("agents.unread"), (agent) => agent.unread, true],
+  unread: [t("agents.unread_column"), (agent) => agent.unread, true],
 };
 
 // The agents in the order of a column: `tokens`, or `-tokens` for the other way round; in that of the tree without one.

@@ -10,6 +10,7 @@ import { openPane } from "./pane.js";
 
 const teams = document.getElementById("agents");
 const count = document.getElementById("count");
+const nothing = document.getElementById("nothing");
 const priorities = [...facts.priorities].reverse().map((name) => [name, t(`priority.${name}`)]);
 let all = [];
 
@@ -68,5 +69,7 @@ function draw() {
     keyed(listOf(section.lastElementChild), agents.map((agent) => of(isTree ? agent : { ...agent, depth: 0 })), (agent) => agent.id, render);
   });
   count.textContent = found.length === all.length ? t("agents.count", { n: all.length }) : t("agents.count_of", { n: found.length, all: all.length });
+  nothing.hidden = found.length > 0;
+  nothing.textContent = t(view === "screens" && !all.some(({ pane_id }) => pane_id) ? "agents.no_screens" : "filter.nothing");
   teams.setAttribute("aria-busy", "false");
 }

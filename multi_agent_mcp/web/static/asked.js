@@ -5,7 +5,7 @@ import { age, api, chip, facts, h, t, toast, took, visible } from "./core.js";
 
 // `then` is called after an answer, whatever came of it.
 export function asked(question, then = () => {}) {
-  const note = h("input", { type: "text", maxlength: 1000, placeholder: t("questions.note"), "aria-label": t("questions.note") });
+  const note = h("input", { type: "text", maxlength: 1000, placeholder: t("questions.note_short"), "aria-label": t("questions.note") });
   const agent = question.asker_id;
   const send = (words) => sendSoon({ name: question.question_id, agent, words }, async (how) => {
     await api(`/questions/${question.question_id}/answer`, note.value.trim() ? { answer: words, note: note.value.trim() } : { answer: words }, how);
@@ -39,8 +39,8 @@ function sayDue(element) {
 setInterval(() => { for (const element of document.querySelectorAll("time.due")) sayDue(element); }, 5000);
 
 const choices = (question, send) => question.choices.map((choice, index) => h("button", {
-  type: "button", "data-mark": `choice-${index + 1}`, "data-choice": choice, disabled: true, onclick: () => send(choice),
-}, h("kbd", null, String(index + 1)), h("bdi", null, visible(choice)), choice === question.default && chip("lasting", t("questions.default"))));
+  type: "button", "data-mark": `choice-${index + 1}`, "data-choice": choice, disabled: true, title: choice === question.default ? t("questions.default") : undefined, onclick: () => send(choice),
+}, h("kbd", null, String(index + 1)), h("bdi", null, visible(choice))));
 
 function box(send) {
   const words = h("textarea", { rows: 2, required: true, maxlength: 4000, "aria-label": t("questions.answer") });

@@ -7,6 +7,7 @@ import { lookAgain, watch } from "./live.js";
 import { merge } from "./task_acts.js";
 
 const SHOWN = 100;
+const EDITORS = 12; // of a file that are named
 const PAUSE = 5000; // milliseconds between two looks at the worktrees, each of which asks git about every one
 const place = document.getElementById("files");
 const words = () => chosen(["words"]).words ?? "";
@@ -42,7 +43,8 @@ const looks = [];
 if (facts.features.includes("reservations")) {
   const edited = table(t("files.edited"), [[t("files.path")], [t("files.by")], [t("files.at")]], (file) => `${file.path} ${file.at}`, (file) => [
     h("div", { class: "marks" }, path(file.path), file.shared_by.length > 0 && chip("pending", t("files.several"))),
-    h("div", { class: "marks" }, file.edited_by.map((one) => h("span", { class: file.shared_by.includes(one.agent_id) ? "at-work" : "" }, agentLink(one.agent_id)))),
+    h("div", { class: "marks" }, file.edited_by.slice(0, EDITORS).map((one) => h("span", { class: file.shared_by.includes(one.agent_id) ? "at-work" : "" }, agentLink(one.agent_id))),
+      file.edited_by.length > EDITORS && h("small", { class: "hint", title: file.edited_by.slice(EDITORS).map((one) => one.agent_id).join(", ") }, t("files.more", { n: file.edited_by.length - EDITORS }))),
     age(file.at)]);
   const reserved = table(t("files.reservations"), [[t("files.patterns")], [t("files.holder")], [t("files.until")], [t("files.reason")], [""]], (one) => one.reservation_id, (one) => [
     one.patterns.map((pattern) => h("div", null, path(pattern))), agentLink(one.agent_id),

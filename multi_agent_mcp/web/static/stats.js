@@ -4,12 +4,12 @@ import { api, facts, h, hue, query, statusChip, t, took, visible, who } from "./
 import { watch } from "./live.js";
 
 const DAYS = 7;
-const TASKS = 20;
+const ROWS = 20; // of a table, until all are asked for
 const NAMED = 8; // agents with a colour of their own in a chart; those who contributed less are one part
 const NONE = "–";
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const figures = document.getElementById("figures");
-let all = false; // every task, not only those that took longest
+const unfolded = new Set(); // tables of which every row is shown
 let by = "agent_id"; // what the usage is summed up by; "": nothing
 const orders = new Map(); // table → [column by which it is sorted, whether the other way round]
 
@@ -33,10 +33,10 @@ function everything(found) {
       chart("stats.done_by_day", found.days, (day) => day.done, whole),
       chart("stats.messages_by_day", found.days, (day) => ({ "": day.messages }), whole),
       found.usage.days.some((day) => sum(day.tokens)) && chart("stats.tokens_by_day", found.usage.days, (day) => day.tokens, tokens)),
-    h("section", null, h("h2", null, t("stats.agents")), agents(found.agents)),
+    h("section", null, h("h2", null, t("stats.agents")), ...agents(found.agents)),
     found.usage.rows.length > 0 && h("section", null, h("h2", null, t("stats.tokens")), ...usage(found.usage, titles)),
     found.usage.budgets.length > 0 && h("section", null, h("h2", null, t("stats.budgets")), budgets(found.usage.budgets, titles)),
-    found.tasks.some(isWorked) && h("section", null, h("h2", null, t("stats.tasks")), tasks(found.tasks)),
+    found.tasks.some(isWorked) && h("section", null, h("h2", null, t("stats.tasks")), ...tasks(found.tasks)),
     found.left_out > 0 && h("p", { class: "hint" }, t("stats.left_out", { count: found.left_out })),
   ].filter(Boolean);
 }
@@ -109,7 +109,7 @@ const tokens = (number) => (number === "unknown" ? t("stats.unknown") : new Intl
 const whole = (number) => new Intl.NumberFormat(facts.language).format(number);
 const count = (number) => (number ? whole(number) : NONE);
 
-// A row is its cells, and the values by which it is sorted; columns without any are not.
+// A row is what makes its cells, and the values by which it is sorted; columns without any are not.
 function table(kind, head, rows, fixed = 0) {
   const [column, isTurned] = orders.get(kind) ?? [];
   const titles = head.map((key) => t(key));
@@ -119,16 +119,19 @@ function table(kind, head, rows, fixed = 0) {
   const sort = (index) => { orders.set(kind, [index, index === column && !isTurned]); again(); };
   const titled = (title, index) => (rows[0]?.values?.[index] === undefined ? title
     : h("button", { type: "button", class: "ghost", onclick: () => sort(index) }, title, index === column && (isTurned ? " ↑" : " ↓")));
-  return h("div", { class: "scroll" }, h("table", { class: `plain numbers ${kind}` },
+  const shown = unfolded.has(kind) ? order : order.slice(0, ROWS + fixed);
+  const more = () => { unfolded.add(kind); again(); };
+  return [h("div", { class: "scroll" }, h("table", { class: `plain numbers ${kind}` },
     h("thead", null, h("tr", null, titles.map((title, index) => h("th", { scope: "col", "aria-sort": index === column ? (isTurned ? "ascending" : "descending") : undefined }, titled(title, index))))),
-    h("tbody", null, order.map(({ cells, kind: of }) => h("tr", { class: of }, cells.map((cell, index) => h("td", { "data-title": titles[index], class: cell === NONE ? "none" : "" }, cell)))))));
+    h("tbody", null, shown.map(({ cells, kind: of }) => h("tr", { class: of }, cells().map((cell, index) => h("td", { "data-title": titles[index], class: cell === NONE ? "none" : "" }, cell))))))),
+  shown.length < order.length && h("button", { type: "button", class: "ghost more", onclick: more }, t("more"))];
 }
 
 function agents(found) {
   const longest = Math.max(1, ...found.map((agent) => agent.busy + agent.waiting));
   const head = ["stats.agent", "stats.presence", "stats.calls", "stats.mail", "stats.done", "stats.blocked", "stats.median_read", "stats.median_answer", "stats.median_lead"];
   const busiest = found.toSorted((one, other) => other.busy + other.waiting - one.busy - one.waiting);
-  return table("agents", head, busiest.map((agent) => ({ values: [agent.agent_id, agent.busy + agent.waiting, agent.tool_calls, agent.sent + agent.received, agent.done, agent.blocked, agent.until_read ?? -1, agent.until_answer ?? -1, agent.lead ?? -1], cells: [
+  return table("agents", head, busiest.map((agent) => ({ values: [agent.agent_id, agent.busy + agent.waiting, agent.tool_calls, agent.sent + agent.received, agent.done, agent.blocked, agent.until_read ?? -1, agent.until_answer ?? -1, agent.lead ?? -1], cells: () => [
     who(agent.agent_id),
     meter(longest, [["busy", agent.busy], ["waiting", agent.waiting]]),
     count(agent.tool_calls),
@@ -148,7 +151,7 @@ function tasks(found) {
   const worked = found.filter(isWorked);
   const sorted = worked.sort((one, other) => effort(other) - effort(one));
   const longest = Math.max(1, ...found.map((task) => task.lead ?? 0));
-  const rows = sorted.slice(0, all ? worked.length : TASKS).map((task) => ({ cells: [
+  const rows = sorted.map((task) => ({ cells: () => [
     h("a", { href: `/#${task.task_id}` }, h("bdi", null, visible(task.title))),
     task.lead === null ? NONE : meter(longest, [["lead", task.lead]]),
     statusChip(task.status),
@@ -158,10 +161,7 @@ function tasks(found) {
     length(task.review || null),
   ] }));
   const head = ["stats.task", "stats.lead", "filter.state", "board.assignee", "stats.busy", "stats.blocked", "status.review"];
-  return [
-    table("tasks", head, rows),
-    rows.length < worked.length && h("button", { type: "button", class: "ghost more", onclick: () => { all = true; again(); } }, t("more")),
-  ];
+  return table("tasks", head, rows);
 }
 
 // ---- what models took
@@ -209,7 +209,7 @@ function usage({ rows, currency }, titles) {
   const named = Object.keys(ways).filter((name) => name && (!by || name === by));
   const head = [...named.map((name) => ways[name]), "stats.input", "stats.output", "stats.cache_read", "stats.cache_write", ...(hasCost ? ["stats.cost"] : [])];
   const [total] = summed(rows, "nothing");
-  return [choose, table(`usage by-${by || "each"}`, head, [usageRow(total, named, hasCost, currency, titles, true), ...shown.map((row) => usageRow(row, named, hasCost, currency, titles))], 1)];
+  return [choose, ...table(`usage by-${by || "each"}`, head, [usageRow(total, named, hasCost, currency, titles, true), ...shown.map((row) => usageRow(row, named, hasCost, currency, titles))], 1)];
 }
 
 function usageRow(row, named, hasCost, currency, titles, isTotal = false) {
@@ -223,7 +223,7 @@ function usageRow(row, named, hasCost, currency, titles, isTotal = false) {
   return {
     kind: isTotal ? "total" : undefined,
     values: [...named.map((name) => row[name] ?? ""), ...(counts ?? [-1, -1, -1, -1]), row.cost ?? -1],
-    cells: [
+    cells: () => [
       ...named.map((name, index) => (isTotal ? (index ? "" : h("b", null, t("stats.total"))) : names[name]())),
       ...(counts ? counts.map(tokens) : [tokens("unknown"), NONE, NONE, NONE]),
       ...(hasCost ? [row.cost === undefined ? NONE : `${least}${money(row.cost, currency ?? "USD")}`] : []),

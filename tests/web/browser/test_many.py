@@ -85,6 +85,9 @@ def test_the_agents_are_filtered_and_grouped(team: Team, newcomer: Person) -> No
     bar.locator("[name=priority]").select_option("low")
     expect(rows).to_have_count(1)
     newcomer.button("filter.clear").click()
+    bar.locator("[name=view]").select_option("screens")
+    expect(page.locator("#nothing")).to_have_text(newcomer.words("agents.no_screens"))
+    newcomer.button("filter.clear").click()
     bar.locator("[name=group]").select_option("state")
     groups = page.locator(".group h2")
     expect(groups).to_contain_text([newcomer.words("agents.state.working"), newcomer.words("agents.state.gone")])
@@ -255,7 +258,7 @@ def test_a_team_is_one_lane_of_a_large_timeline_and_counts_lead_to_the_messages(
     lanes, counts = page.locator("svg [data-kind=agent]"), page.locator("svg [data-kind=count]")
     teams = page.locator("svg [data-kind=team]")
     expect(lanes).to_have_count(2)  # the owner, and those whom nobody knows
-    expect(teams).to_have_text([re.compile(r"▸ north \+4"), re.compile(r"▸ south \+20")])
+    expect(teams).to_have_text([re.compile(r"▸ north\s+\+4 "), re.compile(r"▸ south\s+\+20 ")])
     newcomer.leave_picture("timeline-folded")
     teams.last.click()
     expect(lanes).to_have_count(22)

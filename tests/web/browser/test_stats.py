@@ -69,3 +69,8 @@ def test_what_is_named_in_a_chart_is_at_least_half_of_it(team: Team, newcomer: P
     expect(legend).to_have_count(11)
     expect(legend.first).to_have_text("w-19")
     expect(legend.last).to_have_text(newcomer.words("stats.others", n=10))
+    rows = newcomer.page.locator("table.usage tbody tr")
+    expect(rows).to_have_count(21)  # the sum, and each
+    expect(newcomer.page.locator("table.agents tbody tr")).to_have_count(20)  # of 24
+    newcomer.button("more").first.click()
+    expect(newcomer.page.locator("table.agents tbody tr")).to_have_count(24)
