@@ -35,6 +35,7 @@ EVENTS = {
     "answered": "a call of a tool was answered; not after each one ()",
     "edited": "an agent's host has edited files (agent's id, call, whether that is noted)",
     "edits_arrived": "edits came from another machine (agent's id)",
+    "console_opened": "the console was opened; nobody waits for it yet ()",
     "process_ends": "this process ends its session ()",
 }
 """What happens, and what those to whom it matters (`Feature.on`) are told. They never raise."""

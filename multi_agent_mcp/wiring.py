@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.snapshot import Dashboard, Machines, Snapshots
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervision import Supervision
-    from multi_agent_mcp.services.overview.timeline import StatisticsOfSession, Timelines
     from multi_agent_mcp.services.questions import QuestionEffects, Questions
     from multi_agent_mcp.services.search import Lookup, Search
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
@@ -161,8 +160,6 @@ class ByName:
     search: Search = made(".services.search:Search")
     dashboard: Dashboard = made(".services.overview.snapshot:Dashboard")
     snapshots: Snapshots = made(".services.overview.snapshot:Snapshots", derived="derived_notices")
-    timeline: Timelines = made(".services.overview.timeline:Timelines")
-    statistics: StatisticsOfSession = made(".services.overview.timeline:StatisticsOfSession")
     listed_dialogs: ListedDialogs = made(".services.overview.listed_dialogs:ListedDialogs")
     machines: Machines = made(".services.overview.snapshot:Machines")
     missing_sessions: MissingSessions = made(".services.overview.missing_sessions:MissingSessions")

@@ -24,7 +24,7 @@ from multi_agent_mcp.wiring import Services
 PACKAGE = Path(multi_agent_mcp.__file__).parent
 NAME = "multi_agent_mcp"
 
-OPTIONAL = ("repository", "telemetry", "pool", "usage")
+OPTIONAL = ("repository", "telemetry", "pool", "usage", "timeline")
 """The folders of optional features: each has parts of every layer, and nothing outside imports it."""
 
 LAYERS = (
@@ -122,7 +122,7 @@ TOUCH_FILES = {
     "repository.edit_log": "the same, for edits",
     "hooks.first_look": "the hook's own state: `hook` cannot wait for what `store` imports",
     "doorbell.tmux.team_panes": "the directory of tmux's socket",
-    "cli.statistics": "the picture, where its user wants it",
+    "timeline.commands": "the picture, where its user wants it",
     "demo": "the demo's own temporary directories",
     "web.app": "the page that leads a browser to the console",
 }

@@ -351,3 +351,8 @@ def print_diff(text: str) -> None:
 
     shown = sanitize(text.removesuffix("\n").replace("\r\n", "␍\n"))
     _console().print(Syntax(shown, "diff", theme="ansi_dark", background_color="default", word_wrap=True))
+
+
+def since(start: datetime, at: datetime | None) -> str:
+    """Returns the time from `start` to `at`, in milliseconds; `-` for None."""
+    return "-" if at is None else f"{(at - start).total_seconds() * 1000:.0f} ms"

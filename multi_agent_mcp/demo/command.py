@@ -12,9 +12,9 @@ import click
 
 from multi_agent_mcp.cli.context import people_texts, print_error, print_line, refuse
 from multi_agent_mcp.cli.machines import require_client
-from multi_agent_mcp.cli.statistics import picture, write
 from multi_agent_mcp.demo.stage import Stage
 from multi_agent_mcp.errors import InvalidArguments, Refusal
+from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import LANGUAGES, Texts
 
 MACHINES = "machines"
@@ -104,7 +104,8 @@ def _play_on_machines(place: Path, texts: Texts, *, stays: bool) -> None:
 
 def _draw(stage: Stage, path: Path) -> Path:
     """Draws the session's timeline into a file, and returns its path."""
-    write(path, picture(stage.services.timeline.of(), stage.services.texts))
+    with storage_errors(path):
+        path.write_text(stage.services.timeline.drawn(stage.services.texts), encoding="utf-8")
     return path
 
 

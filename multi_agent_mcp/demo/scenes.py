@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 from multi_agent_mcp.cli.context import print_line
-from multi_agent_mcp.cli.rendering import titled_table
-from multi_agent_mcp.cli.statistics import lines_of, since
+from multi_agent_mcp.cli.rendering import since, titled_table
 from multi_agent_mcp.config import child_environment, python
 from multi_agent_mcp.demo.stage import Stage, read_story
 from multi_agent_mcp.domain.agent import Execution, HandOff
@@ -84,7 +83,7 @@ class Scene:
     def report(self) -> Iterator[str]:
         """Yields the lines of the timeline, the file tree and the dashboard."""
         yield ""
-        yield from lines_of(self.services.timeline.of(), self.texts)
+        yield from self.services.timeline.told(self.texts)
         yield ""
         yield from _tree(self.services.path)
         if self._dashboard.exists():

@@ -107,6 +107,10 @@ class Feature(NamedTuple):
     options: Mapping[str, tuple[str, ...]] = {}
     """Commands of other features → parameters and commands below them that are its own."""
     endpoints: tuple[Endpoint, ...] = ()
+    downloads: Mapping[str, str] = {}
+    """Files that the console offers: the path → `download(call) -> {"content": text, "type": its media type}`."""
+    styles: tuple[str, ...] = ()
+    """What yields the style sheets that pages contain and do not link: `styles() -> Iterable[str]`."""
     pages: tuple[str, ...] = ()
     """The console's pages, by the names of their templates."""
     checks: Mapping[str, str] = {}

@@ -294,20 +294,6 @@ PROOF = Feature(
     still_open="deliveries.still_open",
 )
 
-TIMELINE = Feature(
-    name="timeline",
-    optional=True,
-    commands={
-        "timeline": Command("Looking", ".cli.statistics:timeline", "Show what happened when, or draw it."),
-        "stats": Command("Looking", ".cli.statistics:stats", "Count what each agent did, and how long tasks took."),
-    },
-    endpoints=(
-        Endpoint("GET", "/timeline", ".web.api.overview:show_timeline"),
-        Endpoint("GET", "/stats", ".web.api.overview:statistics"),
-    ),
-    pages=("timeline", "stats"),
-)
-
 MACHINES = Feature(
     name="machines",
     optional=True,
@@ -366,7 +352,8 @@ OURS = (
     *_of_folder("pool", "pool"),
     *_of_folder("usage", "usage"),
     *_of_folder("telemetry", "telemetry"),
-    *(TIMELINE, MACHINES, MAINTENANCE),
+    *_of_folder("timeline", "timeline"),
+    *(MACHINES, MAINTENANCE),
 )
 SECTIONS = (
     *("Every day", "Team", "Mail", "Tasks", "Files", "Conversations", "Looking", "Machines", "Maintenance"),

@@ -15,7 +15,6 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,10 +46,11 @@ from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.domain.text import HIDDEN, one_line
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.features import load
 from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.system.file_events import TreeWatch
 from multi_agent_mcp.texts import CONSOLE, Texts, catalogue
-from multi_agent_mcp.web.api import AT_THE_MACHINE, Endpoint, endpoints_of, overview
+from multi_agent_mcp.web.api import AT_THE_MACHINE, Endpoint, endpoints_of
 from multi_agent_mcp.web.api.overview import homes
 from multi_agent_mcp.web.request import ApiRequest, parse_body, read_body
 from multi_agent_mcp.web.security import (
@@ -102,7 +102,7 @@ def create_app(console: Console) -> Starlette:
             Route("/open", partial(enter, console)),
             Route("/api/events", partial(stream, console)),
             *(_api_route(console, *endpoint) for endpoint in endpoints_of(features)),
-            *([Route("/timeline.svg", partial(download, console))] if "timeline" in features else []),
+            *(_download_route(console, *offered) for offered in features.each("downloads")),
             *page_routes(
                 console.services, console.access, lambda: {"me": console.me.id, "event": console.live.position}
             ),
@@ -169,14 +169,18 @@ async def stream(console: Console, request: Request) -> Response:
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-async def download(console: Console, request: Request) -> Response:
-    """The timeline as an SVG file."""
-    answer = await _call(console, request, overview.show_timeline)
-    if not answer["success"]:
-        return JSONResponse(answer, _status(answer["error"]))
-    name = f"{console.services.session.name}-timeline.svg"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(answer["svg"], media_type="image/svg+xml", headers=headers)
+def _download_route(console: Console, path: str, where: str) -> Route:
+    """A file that a feature offers."""
+
+    async def handle(request: Request) -> Response:
+        answer = await _call(console, request, load(where))
+        if not answer["success"]:
+            return JSONResponse(answer, _status(answer["error"]))
+        name = f"{console.services.session.name}-{path.strip('/')}"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(answer["content"], media_type=answer["type"], headers=headers)
+
+    return Route(path, handle)
 
 
 def _api_route(console: Console, method: str, path: str, endpoint: Endpoint) -> Route:
@@ -207,8 +211,7 @@ def _warm(services: Services) -> None:
     try:
         services.snapshots.take(messages=1)
         services.recent_attention.found(services.diagnosis.findings())
-        if "timeline" in services.session.features:
-            services.statistics.last_days(overview.STATISTICS_DAYS, UTC)
+        services.contributions.tell("console_opened")
     except Exception as problem:  # noqa: BLE001 - only a preparation: it must not end the console
         logger.info("nothing was prepared: %s", problem)
 

@@ -23,8 +23,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from multi_agent_mcp.features import load
+from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.texts import Texts
-from multi_agent_mcp.web.timeline import stylesheet
 
 # Limits the connections to the console, so that other programs cannot exhaust them.
 #
@@ -183,12 +184,13 @@ def _source_of(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+STYLES = [style for where in ALL.each("styles") for style in load(where)()]
+"""The style sheets that pages contain: the timeline does, so that a saved picture is complete."""
 POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        # The timeline contains its style, so that a saved picture is complete.
-        " ".join(["style-src 'self'", *(_source_of(stylesheet(dark)) for dark in (None, False, True))]),
+        " ".join(["style-src 'self'", *map(_source_of, STYLES)]),
         "img-src 'self' data:",
         "connect-src 'self'",
         "manifest-src 'self'",

@@ -18,7 +18,8 @@ from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.codec import Document, parse, render
-from multi_agent_mcp.web.api import agents, messages, overview, tasks
+from multi_agent_mcp.timeline.page import show_timeline
+from multi_agent_mcp.web.api import agents, messages, tasks
 from multi_agent_mcp.web.request import ApiRequest
 from tests.crash.stage import MEMORY, Seat, context
 from tests.fuzz.ground import ask
@@ -104,7 +105,7 @@ def everybody_works(root: Path) -> list[Finding]:
         seat.binding.close()
     services = context(root)
     console = ApiRequest(services, services.agents.owner())
-    for page in (tasks.board, messages.list_conversations, agents.tree, overview.show_timeline):
+    for page in (tasks.board, messages.list_conversations, agents.tree, show_timeline):
         json.dumps(page(console), allow_nan=False)
     for task in services.workspace.tasks.all():
         json.dumps(tasks.show(replace(console, path={"task_id": task.id})), allow_nan=False)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from multi_agent_mcp.domain.task import Change, History, Task
-from multi_agent_mcp.domain.timeline import OTHERS, Bar, StatusPeriod, Timeline, bars_of
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.timeline.events import OTHERS, Bar, StatusPeriod, Timeline, bars_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

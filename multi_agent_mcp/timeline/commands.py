@@ -15,6 +15,7 @@ from multi_agent_mcp.cli.rendering import (
     folded,
     is_terminal,
     local_words,
+    since,
     status_words,
     subjects_words,
     titled_table,
@@ -26,7 +27,8 @@ from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.timeline import AgentFigures, Arrow, Bar, Mark, PaneAnswer, Statistics, Timeline
+    from multi_agent_mcp.timeline.events import Arrow, Bar, Mark, PaneAnswer, Timeline
+    from multi_agent_mcp.timeline.figures import AgentFigures, Statistics
 
 STDOUT = Path("-")
 HEAD = ("after", "who", "what", "until_rung", "until_submitted", "until_read", "words")
@@ -61,7 +63,7 @@ def timeline(context: SessionContext, svg: Path | None, start: str | None, end: 
 
 def picture(found: Timeline, texts: Texts, width: int = 1200) -> str:
     """Returns the timeline as an SVG document, in this machine's time zone."""
-    from multi_agent_mcp.web.timeline import draw
+    from multi_agent_mcp.timeline.drawing import draw
 
     return draw(found, texts=texts, width=width, zone=local_zone())
 
@@ -112,11 +114,6 @@ def _moment_row(events: Sequence[Row], now: datetime, texts: Texts) -> tuple[str
     there = in_zone(at, local_zone())
     clock = f"{there:%H:%M:%S}" if there.date() == in_zone(now, local_zone()).date() else local_words(at, now, texts)
     return (clock, f"{sender} → {whom}" if arrow else whom, *cells, words)
-
-
-def since(start: datetime, at: datetime | None) -> str:
-    """Returns the time from `start` to `at`, in milliseconds; `-` for None."""
-    return "-" if at is None else f"{(at - start).total_seconds() * 1000:.0f} ms"
 
 
 def _after(start: datetime, at: datetime | None, texts: Texts) -> str:

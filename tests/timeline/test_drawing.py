@@ -12,7 +12,9 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from multi_agent_mcp.domain.text import sanitize
-from multi_agent_mcp.domain.timeline import (
+from multi_agent_mcp.texts import LANGUAGES, catalogue
+from multi_agent_mcp.timeline.drawing import ROWS_MAX, draw, lay_out, stylesheet
+from multi_agent_mcp.timeline.events import (
     OTHERS,
     Arrow,
     Bar,
@@ -24,9 +26,7 @@ from multi_agent_mcp.domain.timeline import (
     Talk,
     Timeline,
 )
-from multi_agent_mcp.texts import LANGUAGES, catalogue
-from multi_agent_mcp.web.scale import Scale
-from multi_agent_mcp.web.timeline import ROWS_MAX, draw, lay_out, stylesheet
+from multi_agent_mcp.timeline.scale import Scale
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOSTILE = "</text><script>alert(1)</script>\"' &amp; \x00\x1b[2J\u202eevil\u200b\u2062\U000e0041\ud800\uffff]]>"

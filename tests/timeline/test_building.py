@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from multi_agent_mcp.domain.timeline import OTHERS, Timeline
-from multi_agent_mcp.services.overview import timeline as module
+from multi_agent_mcp.timeline import building as module
+from multi_agent_mcp.timeline.events import OTHERS, Timeline
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.timeline import Arrow
 from multi_agent_mcp.texts import Texts
-from multi_agent_mcp.web.scale import Scale
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.timeline.events import Arrow
+    from multi_agent_mcp.timeline.scale import Scale
 
 PIECE = 14.0  # pixels of time
 HEIGHT, LEAST = 15.0, 2.0  # pixels of the largest count in the picture, and of a single message

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, tzinfo
+from dataclasses import replace
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from multi_agent_mcp.domain.agent import AgentSession, in_tree_order
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.question import ANSWERED, Question
-from multi_agent_mcp.domain.timeline import (
-    OTHERS,
-    Arrow,
-    Bar,
-    Lane,
-    Life,
-    Mark,
-    PaneAnswer,
-    Statistics,
-    Talk,
-    Timeline,
-    bars_of,
-    compute,
-)
-from multi_agent_mcp.domain.times import in_zone, parse_time, stamp
+from multi_agent_mcp.domain.times import parse_time, stamp
 from multi_agent_mcp.services.mail import MailSearch, delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.merged_inboxes import Envelope, MergedInbox
+from multi_agent_mcp.timeline.events import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline, bars_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.texts import Texts
 
 ARROWS_MAX = 2_000
 NOTICES_MAX = 2_000  # notifications examined, of which only interrupts are shown
@@ -52,6 +38,18 @@ class Timelines(Service):
         super().__init__(session)
         self.mail_search = mail_search
         self._notices: MergedInbox[Notification] = MergedInbox()
+
+    def told(self, texts: Texts) -> Iterator[str]:
+        """The lines of the command `timeline` about the whole session."""
+        from multi_agent_mcp.timeline.commands import lines_of  # here and below: the console prints nothing
+
+        return lines_of(self.of(), texts)
+
+    def drawn(self, texts: Texts) -> str:
+        """The whole session as an SVG document, in this machine's time zone."""
+        from multi_agent_mcp.timeline.commands import picture
+
+        return picture(self.of(), texts)
 
     def of(self, start: datetime | None = None, end: datetime | None = None, most: int | None = None) -> Timeline:
         """The timeline of a period. Without a start it begins with the first event; without an end it extends to now,
@@ -224,40 +222,3 @@ def _talk(conversation: Conversation) -> Talk:
         start=conversation.started_at,
         end=conversation.ended_at,
     )
-
-
-# Statistics of a session over days: who did what, and how long it took.
-
-EVENTS_MAX = 20_000
-"""The most messages, finished tasks and ended sessions that are examined: each of them is parsed."""
-
-
-@dataclass(eq=False)
-class StatisticsOfSession(Service):
-    """Computes statistics; changes nothing."""
-
-    timeline: Timelines
-
-    def last_days(self, days: int, zone: tzinfo) -> Statistics:
-        """The statistics of the last `days` days in `zone`, today included, until now."""
-        now = self.clock()
-        midnight = in_zone(now, zone).replace(hour=0, minute=0, second=0, microsecond=0)
-        return self.of(midnight - timedelta(days=days - 1), now, zone)
-
-    def of(self, start: datetime, end: datetime, zone: tzinfo) -> Statistics:
-        """The statistics from `start` to `end`; days begin at midnight in `zone`."""
-        found, tasks = self.timeline.with_tasks(start, end, most=EVENTS_MAX)
-        shown = {bar.task_id for bar in found.bars}
-        mine = [task for task in tasks if task.id in shown]
-        return compute(found, mine, self._answered(start, end), self._calls(start), zone)
-
-    def _answered(self, start: datetime, end: datetime) -> Iterator[Question]:
-        """The questions that somebody answered in this period; a default is nobody's answer."""
-        settled = self.workspace.questions.closed(label=ANSWERED, limit=EVENTS_MAX, since=start)
-        return (found for found in settled if found.answered_at is not None and start <= found.answered_at <= end)
-
-    def _calls(self, start: datetime) -> Counter[str]:
-        """The number of tool calls, by agent, of the sessions that ran since `start`."""
-        sessions = self.workspace.sessions
-        ran = [*sessions.open(), *sessions.closed(limit=EVENTS_MAX, since=start)]
-        return sum((Counter({session.agent_id: session.calls}) for session in ran), Counter())

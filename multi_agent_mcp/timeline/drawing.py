@@ -18,11 +18,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.text import sanitize
-from multi_agent_mcp.domain.timeline import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.domain.times import duration_words, in_zone
 from multi_agent_mcp.texts import CONSOLE, PEOPLE, Texts, catalogue
-from multi_agent_mcp.web.density import counts
-from multi_agent_mcp.web.scale import Scale
+from multi_agent_mcp.timeline.density import counts
+from multi_agent_mcp.timeline.events import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
+from multi_agent_mcp.timeline.scale import Scale
 
 GUTTER, GUTTER_SHARE, MARGIN = 168.0, 0.25, 28.0
 TOP = 66.0
@@ -233,7 +233,7 @@ def stylesheet(dark: bool | None = None) -> str:
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("multi_agent_mcp.web"),
+        loader=PackageLoader("multi_agent_mcp.timeline"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

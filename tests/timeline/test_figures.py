@@ -7,19 +7,8 @@ from typing import Any
 
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.timeline import (
-    Arrow,
-    Bar,
-    Lane,
-    Life,
-    Statistics,
-    StatusPeriod,
-    Timeline,
-    compute,
-    merged,
-    overlap,
-    total,
-)
+from multi_agent_mcp.timeline.events import Arrow, Bar, Lane, Life, StatusPeriod, Timeline
+from multi_agent_mcp.timeline.figures import Statistics, compute, merged, overlap, total
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 
