@@ -105,7 +105,7 @@ class Past:
         return self._mail(count, self.workspace.mailbox(receiver_id).path, receiver_id=receiver_id, sender_id=sender_id)
 
     def read_mail(self, count: int, receiver_id: str = "admin", sender_id: str = "worker") -> str:
-        """Read, and in the mailbox itself, as if put there by hand."""
+        """Read, and in the mailbox itself, as if put there by a person."""
         path = self.workspace.mailbox(receiver_id).path
         return self._mail(count, path, receiver_id=receiver_id, sender_id=sender_id, read_at=AT)
 

@@ -68,7 +68,7 @@ class Team:
         return [sys.executable, "-m", "multi_agent_mcp", *words, "--root", str(self.root), "--session", SESSION]
 
     def send(self, content: str = KILOBYTE) -> Message:
-        """The worker writes to the admin. Returns the message as it lies in the mailbox."""
+        """The worker writes to the admin. Returns the message as it is in the mailbox."""
         sent = self.services.messages.send(
             self.services.agents.get("worker"), Draft(content=content, receiver_id="admin")
         )

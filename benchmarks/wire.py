@@ -1,4 +1,4 @@
-"""An MCP server process driven by raw JSON-RPC lines: no client library stands between the clock and the pipe."""
+"""An MCP server process driven by raw JSON-RPC lines: no client library is between the clock and the pipe."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`scripts/build`: the sdist of a commit, and the wheel made from it. Everybody who builds it gets the same bytes.
 
-The files are those of the commit, whatever else lies in the directory, and their times are the commit's
+The files are those of the commit, whatever else is in the directory, and their times are the commit's
 (SOURCE_DATE_EPOCH, https://reproducible-builds.org/specs/source-date-epoch/).
 """
 

@@ -25,7 +25,7 @@ DESCRIPTION = "Mail, tasks and interrupts between AI coding agents in tmux panes
 """The MCP registry takes at most 100 characters."""
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 DIRECTORIES = (Path("plugins"), Path(".claude-plugin"), Path(".agents/plugins"), Path(".github/plugin"))
-"""Whatever else lies in them was generated once, and is out of date."""
+"""Whatever else is in them was generated once, and is out of date."""
 READMES = (Path("README.md"), Path("README.ja.md"))
 MARKER = re.compile(r"(?<=<!-- mcp-name: )\S+(?= -->)")
 

@@ -19,7 +19,7 @@ DATED = re.compile(r"^## (\d+\.\d+\.\d+(?:rc\d+)?) - \d{4}-\d{2}-\d{2}$", re.MUL
 
 
 def missing(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yields a sentence for each thing that stands in the way of a release."""
+    """Yields a sentence for each thing that is in the way of a release."""
     changelog = (facts.REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     if facts.VERSION not in DATED.findall(changelog):
         yield f"CHANGELOG.md has no dated section for {facts.VERSION}: give it '## {facts.VERSION} - YYYY-MM-DD'."

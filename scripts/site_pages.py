@@ -161,7 +161,7 @@ def _command(above: click.Context, name: str, command: click.Command) -> Iterato
 
 
 def names() -> Iterator[str]:
-    """What stands in answers and files: codes, actions, kinds, keys. The pages about them say what each means."""
+    """What is in answers and files: codes, actions, kinds, keys. The pages about them say what each means."""
     said = catalogue("en", PEOPLE)
     known = set(said.keys())
     yield "# Codes and names\n"

@@ -33,7 +33,7 @@ QUEUED = 1000
 IDLE_SECONDS = 20.0
 FLOOD_LETTER_SECONDS = 0.5
 FLOWS = 20
-"""So many values between two letters are still of the flood."""
+"""So many values between two messages are still of the flood."""
 
 
 def send(bench: Bench) -> Finding:
@@ -130,7 +130,7 @@ def flood(bench: Bench) -> Finding:
 
 
 def _ways(there: Machine, here: Machine, flooding: threading.Thread) -> Iterator[float]:
-    """Yields the seconds that letters from there to here take, one after the other, until the flood is dealt with."""
+    """Yields the seconds that messages from there to here take, one after the other, until the flood is dealt with."""
     services, mailbox = there.services, here.path / "ipc" / "admin"
     sender, position, passed = services.agents.get("worker-b"), 0, FLOWS
     while flooding.is_alive() or passed >= FLOWS:

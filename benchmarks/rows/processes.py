@@ -42,7 +42,7 @@ def memory(bench: Bench) -> Finding:
 
 
 def tools(bench: Bench) -> Finding:
-    """The largest list that any role and purpose is shown, as it lies in the agent's context."""
+    """The largest list that any role and purpose is shown, as it is in the agent's context."""
     team = bench.team()
     sizes = {}
     for agent_id in ("owner", "admin", "worker"):

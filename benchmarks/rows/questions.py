@@ -1,4 +1,4 @@
-"""A question and its answer: how soon a person's phone rings, and how soon the asker is told."""
+"""A question and its answer: how soon a person's phone rings, and how soon the asker is notified."""
 
 from __future__ import annotations
 

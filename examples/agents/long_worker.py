@@ -1,5 +1,5 @@
 """A Worker with a long task: it leaves a hand-off after each step, and half-way it rests until somebody calls. Started
-anew, it goes on after the last step, as its briefing says."""
+again, it goes on after the last step, as its briefing says."""
 
 from __future__ import annotations
 

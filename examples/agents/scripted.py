@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class ScriptedAgent:
-    """An agent in a pane. Who it is stands in the environment, where its server finds it, too."""
+    """An agent in a pane. The environment says who it is, to its server, too."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.name = name

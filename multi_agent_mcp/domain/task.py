@@ -136,7 +136,7 @@ class History(Sequence[Line]):
 
 
 def numbered(number: int, line: Line) -> Line:
-    """The line with its number first; a line by hand may have a key of that name."""
+    """The line with its number first; a line that a person wrote may have a key of that name."""
     return {NUMBER: number} | dict(line) | {NUMBER: number}
 
 
@@ -388,7 +388,8 @@ class Task(Identified):
 
     @property
     def ended_at(self) -> datetime:
-        """When a final task was finished; if by hand, when it was last changed, as far as it says so."""
+        """When a final task was finished; if a person finished it in the file, when it was last changed, as far as it
+        says so."""
         return self.completed_at or self.status_changed_at or self.changed_at
 
     @property

@@ -48,7 +48,7 @@ def stamp(moment: datetime) -> str:
 
 
 def from_timestamp(seconds: float) -> datetime:
-    """A file's modification time as a `datetime`; the epoch if it is out of range, as set by hand."""
+    """A file's modification time as a `datetime`; the epoch if it is out of range, as a person may set it."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):

@@ -373,7 +373,7 @@ class Hooks(Service):
 
     def briefed(self, agent_id: str, purpose: str) -> None:
         """Records that an answer carries the briefing, or that the server's first one need not. Never raises: at worst
-        the agent is told twice."""
+        the agent is notified twice."""
         try:
             with self.workspace.locks.held(_lock(agent_id)):
                 state = self._state(agent_id, purpose)
@@ -423,7 +423,7 @@ class Hooks(Service):
 
     def _briefing(self, agent_id: str, purpose: str, event: Event, state: HookState) -> str | None:
         """The briefing, if it is due now or since an earlier event, and the host passes it on; records in `state`
-        whether it is told or due."""
+        whether it was shown or is due."""
         begins, now = event.name == "SessionStart" and not event.forgets, format_time(self.clock())
         if event.forgets or (begins and self._has_work(agent_id, purpose, state)):
             state.host = replace(state.host, due=START if begins or event.source in RESUMED else FORGOTTEN)
@@ -592,8 +592,8 @@ def _lock(agent_id: str) -> str:
 
 @contextmanager
 def _alone(agent: Agent) -> Iterator[None]:
-    """A judge of a call for itself: whatever breaks it (a file by hand, a bug), the others judge, and interrupts are
-    told."""
+    """A judge of a call for itself: whatever breaks it (a file written by a person, a bug), the others judge, and
+    interrupts are told."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - see above

@@ -18,7 +18,7 @@ NOT_TAKEN = "not_taken"
 @dataclass(frozen=True, kw_only=True)
 class Offer(Identified):
     """A message for `@role` or `@any`, under its own id; the body is the message's file. `taken_by` is who gets it,
-    which is decided once; `handed_at` when the message lay in its mailbox. `about` is the task that it brings, or, of
+    which is decided once; `handed_at` when the message was in its mailbox. `about` is the task that it brings, or, of
     an offer without a message, the task, question or delegation that is offered: then its file decides who has it."""
 
     BODY: ClassVar[str | None] = "message"

@@ -3,7 +3,7 @@
 A message for whoever is free is a file of its own until somebody has it; of a task, question or delegation, whose own
 file decides who has it, there is such a file beside it. Who gets it is decided by a change of that
 file, so it has one winner; whoever finds it decided but not handed over, because a process died between both, hands it
-over. It lies on the sender's machine only, which decides also where the team has several."""
+over. It is on the sender's machine only, which decides also where the team has several."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PREFIXED = re.compile(r"(tsk|qst|dlg)_")
 
 
 class Given(NamedTuple):
-    """What an agent was given: a message that lies in its mailbox, a task, question or delegation, or both."""
+    """What an agent was given: a message that is in its mailbox, a task, question or delegation, or both."""
 
     message: Message | None
     item: Item | None

@@ -98,7 +98,7 @@ class Returns(Service):
             self.operations.run(ReturnTask(task_id=task.id, change=change, agent_id=agent.id, superior_id=told))
 
     def _reason(self, agent: Agent, task: Task) -> str:
-        """Why it came back, and where what was done of it lies."""
+        """Why it came back, and where the work done on it is."""
         words = duration_words(timedelta(minutes=self.session.settings.limits.return_minutes), self.session.people)
         said = [self.texts("returned.reason", agent_id=agent.id, length=words)]
         if (kept := self.hand_offs.about(task.id)) is not None:
@@ -148,7 +148,7 @@ def _notice(task: Task, target_id: str, change: Change, intent_id: str) -> Notif
 
 
 def covered(spans: Iterable[tuple[datetime, datetime]], since: datetime) -> timedelta:
-    """How much of the time since then lies within one of the spans."""
+    """How much of the time since then is within one of the spans."""
     total, reached = timedelta(0), since
     for begin, end in sorted(spans):
         begin = max(begin, reached)

@@ -31,7 +31,7 @@ NEVER = "never"
 """The state with which a watch is withdrawn."""
 OF_AGENTS, OF_TASKS = ("idle", "available"), ("done", "blocked", "merged")
 AGAIN_SECONDS = 5.0
-"""How often a command that waits for a state looks at what changes no file: a limit that is over, a merge by hand."""
+"""How often a command that waits for a state looks at what changes no file: a limit that is over, a person's merge."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,7 +101,7 @@ def reserve(context: SessionContext, patterns: tuple[str, ...], reason: str | No
 @click.argument("reservation_id", metavar="[ID]", required=False, type=Id("rsv"))
 @session_command(acting=True)
 def release(context: SessionContext, reservation_id: str | None) -> None:
-    """End a reservation, which may be omitted if there is only one; its holder is told.
+    """End a reservation, which may be omitted if there is only one; its holder is notified.
 
     Example: `multi-agent-mcp release`
     """

@@ -148,7 +148,7 @@ class Edits(Service):
     def _is_at_work(self, edit: FileEdit) -> bool:
         """Whether the task of an edit is still open and its agent's."""
         task: Task | None = None
-        with suppress(StorageError):  # a line by hand may name anything
+        with suppress(StorageError):  # a line that a person wrote may name anything
             task = self.workspace.tasks.indexed(edit.task_id or "", edit.agent_id)
         return task is not None and edit.agent_id in self.workspace.registry.active()
 
@@ -198,8 +198,8 @@ def edit_answer(edit: FileEdit) -> dict[str, Any]:
 
 
 def _repository_id(tree: str) -> str:
-    """What tells repositories apart, the same for all clones and worktrees: the first commit; without one, where it
-    lies."""
+    """What distinguishes repositories, the same for all clones and worktrees: the first commit; without one, where it
+    is."""
     return (root_commit(tree) or hashlib.sha256(common_directory(tree).encode(errors="replace")).hexdigest())[:12]
 
 

@@ -45,7 +45,7 @@ _WOULD_REMOVE = "Would remove "
 
 @dataclass(eq=False)
 class Guard(Service):
-    """Refuses what takes work from others where `guard: true` stands in session.yaml, and by default to agents in
+    """Refuses what takes work from others where `guard: true` is in session.yaml, and by default to agents in
     worktrees; what would remove the session or a worktree it refuses to everybody, except with `guard: false`."""
 
     worktrees: Worktrees

@@ -79,7 +79,8 @@ def release(call: ApiRequest) -> dict[str, Any]:
 
 
 def merge(call: ApiRequest) -> dict[str, Any]:
-    """Merges what a done task delivered; `merged` is false if that conflicts, in these files: its author is told."""
+    """Merges what a done task delivered; `merged` is false if that conflicts, in these files: its author is
+    notified."""
     merging: Merging = call.services.merging
     merged = merging.merge(call.me, call.services.task_changes.get(call.path["task_id"]))
     return {

@@ -50,7 +50,7 @@ class Reservation(Identified):
         return self.expires_at is not None and at >= self.expires_at
 
     def decide(self, at: datetime, why: str, by: str | None) -> Reservation:
-        """The reservation that is to end, once everybody was told; the first end counts."""
+        """The reservation that is to end, once everybody was notified; the first end counts."""
         is_new = self.is_open and self.ended is None
         return replace(self, ended=why, ended_by=by, ended_at=at) if is_new else self
 

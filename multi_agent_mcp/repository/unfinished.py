@@ -1,5 +1,5 @@
 """Whose commits a delivery contains: an agent works on one task after another in one worktree, so the commits of one
-that was parked, rejected or cancelled lie beneath what the next one delivers.
+that was parked, rejected or cancelled are beneath what the next one delivers.
 
 Each time that work on a task begins, its history keeps the commit that the worktree was at. From there until it ends,
 commits are that task's; while an agent works on two tasks at once, nobody knows whose they are. Where the worktree has
@@ -111,7 +111,7 @@ def unfinished(
 ) -> list[Task]:
     """The tasks that are not done of which the delivered commit contains commits that the project does not have.
     `tips` are the last commits of the agents' lines of work, `steps` where their worktrees have been (`been_at`): of a
-    commit that lies on several lines, as by a fast-forward, they tell whose it is. Raises `GitFailed`."""
+    commit that is on several lines, as by a fast-forward, they tell whose it is. Raises `GitFailed`."""
     contained = set(git(project, "rev-list", delivered, "--not", "HEAD").split())
     stints = sorted((one for task in tasks for one in stints_of(task)), key=lambda one: one.began)
     owners: defaultdict[str, list[Stint]] = defaultdict(list)

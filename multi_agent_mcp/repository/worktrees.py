@@ -259,7 +259,7 @@ class Worktrees(Service):
 
     @cached_property
     def project(self) -> Path:
-        """The working tree in which the session lies, wherever this process works. Raises `InvalidArguments` outside of
+        """The working tree in which the session is, wherever this process works. Raises `InvalidArguments` outside of
         any."""
         if (tree := tree_of(str(self.workspace.root))) is None:
             raise InvalidArguments("no_repository", path=self.workspace.root.parent)
@@ -608,5 +608,5 @@ def _read(kind: Any, record: Record) -> Any:
     facts = record.read()
     try:
         return kind(**facts) if isinstance(facts, dict) else None
-    except TypeError:  # by hand
+    except TypeError:  # written by a person
         return None

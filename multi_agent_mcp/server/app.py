@@ -524,7 +524,7 @@ class Input:
     while mcp waits.
 
     mcp decides by the first request which era of the protocol it serves. A host that only asked what the server can do
-    (`server/discover`, MCP 2026-07-28) and then shakes hands as before, because the answer came late, begins anew: its
+    (`server/discover`, MCP 2026-07-28) and then shakes hands as before, because the answer came late, begins again: its
     `messages` end, and those from there on are another stream."""
 
     def __init__(self, descriptor: int, output: Output) -> None:

@@ -105,7 +105,7 @@ class Tool:
         return words
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Validates the arguments and returns them typed, without those that a host adds for itself. JSON text stands
+        """Validates the arguments and returns them typed, without those that a host adds for itself. JSON text is
         for what it says wherever a text is none that is wanted: some models pass objects, lists and numbers so. Raises
         `InvalidArguments` with the first problems."""
         wanted = self.arguments.model_fields
@@ -220,7 +220,7 @@ def _compact(schema: Any, models: Mapping[str, Any]) -> Any:
 
 
 def _says_nothing(key: str, value: Any) -> bool:
-    """Whether a model can do without the key. Limits of numbers stand in descriptions; a refusal names them, too."""
+    """Whether a model can do without the key. Limits of numbers are in descriptions; a refusal names them, too."""
     return (
         key in ("title", "minimum", "maximum")
         or (key == "default" and value is not True)

@@ -1,11 +1,10 @@
 """The archive of a directory, `archive/{YYYY-MM}/`: what is over moves there (docs/format.md, Where things are).
 
-What lies in a month is noted in a file in `.index/`, so that no process has to examine every archived file. Whoever
-moves a file into a month adds its line there, under the archive's lock. The note is derived data, and trusted only
-while the month's directory has the modification time that the last line says: after a change by hand, or one without a
-line, the next reader makes it anew. A change by hand within the same tick of the kernel's clock as one of ours is seen
-with the next change.
-"""
+What is in a month is noted in a file in `.index/`, so that no process has to examine every archived file. Whoever moves
+a file into a month adds its line there, under the archive's lock. The note is derived data, and trusted only while the
+month's directory has the modification time that the last line says: after a person's change, or one without a line, the
+next reader makes it again. A person's change within the same tick of the kernel's clock as one of ours is seen with the
+next change."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class Month(Directory[E]):
 
     @contextmanager
     def _opened(self) -> Iterator[mmap.mmap]:
-        """Yields the bytes of the index, made anew if it is out of date. Raises OSError or ValueError if there is
+        """Yields the bytes of the index, made again if it is out of date. Raises OSError or ValueError if there is
         none that can be trusted, as on a disk that is read-only."""
         if not self._is_current():
             self._make_anew()
@@ -93,11 +92,11 @@ class Month(Directory[E]):
 
     # A line is added after the file has moved, and says the modification time that the directory has then. If the
     # process is killed between the two, or a person moves a file, the time in the last line is not the directory's,
-    # and the next reader makes the index anew from the files: it is never wrong, at worst absent. That is why no line
+    # and the next reader makes the index again from the files: it is never wrong, at worst absent. That is why no line
     # is fsynced, and why only whoever found the index good before the move may add one (`noting`): a line behind a
     # stale index would bless it. Both happen under the archive's lock, so no other move of ours comes between them.
     def _append(self, lines: Iterable[str]) -> None:
-        """Adds lines for files that were just moved here. Never raises: without them the index is made anew."""
+        """Adds lines for files that were just moved here. Never raises: without them the index is made again."""
         with suppress(StorageError, UnicodeEncodeError):
             self.files.append(self._index_path, "".join(f"{line}\n" for line in lines))
 
@@ -234,9 +233,9 @@ DIGITS = slice(STAMP_LENGTH + 1, STAMP_LENGTH + 9)
 STRANGERS = "~"
 """The key of names that are not of our form; it sorts after all digits and letters."""
 _ARCHIVED_NAME = re.compile(r"\d{8}_\d{6}_(?P<key>[A-Za-z0-9]{1,8})(\.\d+)?\.md")
-"""The name of an archived file, with the beginning of its id, be it one of ours or one written by hand."""
+"""The name of an archived file, with the beginning of its id, be it one of ours or one written by a person."""
 ADDED_MAX = 1_000
-"""How many added lines an index may have, which are searched one by one, before it is sorted anew; or a tenth of the
+"""How many added lines an index may have, which are searched one by one, before it is sorted again; or a tenth of the
 sorted ones."""
 LINE_BYTES = 60
 
@@ -307,7 +306,7 @@ class ReadMonth(Month[E]):
         self._append(f"{mtime if name is names[-1] else -1} {name}" for name in names)
 
     def _may_grow(self) -> bool:
-        """Returns whether the index is good; not if it is time to sort it anew."""
+        """Returns whether the index is good; not if it is time to sort it again."""
         if not self._index_path.exists():
             return not is_own_directory(self.path)
         with suppress(OSError, ValueError), self._mapped() as data:

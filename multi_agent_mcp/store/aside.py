@@ -31,7 +31,7 @@ def made_aside(root: Path, session: SessionName) -> Iterator[Path]:
     _remove_abandoned(near, root.name)
     aside, claim = _claimed(near, root.name)
     try:
-        write_new(aside / ".gitignore", b"*\n", durable=False)  # first: keys lie beside the project's files
+        write_new(aside / ".gitignore", b"*\n", durable=False)  # first: keys are beside the project's files
         yield aside
         sync_together([aside, *aside.rglob("*")])
         _put_in_place(aside, root, session)

@@ -3,7 +3,7 @@
 
 Tasks, conversations, delegations, questions, agents' records and the settings are shared. The last key of their file,
 `hub`, is a mark: the hub's revision and the beginning of the value's digest (`'{sequence} {digest8}'`). The revision
-tells newer from older, the digest an edit by hand.
+tells newer from older, the digest an edit written by a person.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from multi_agent_mcp.domain.entity import Identified
 E = TypeVar("E", bound=Identified)
 
 HUB, NOW = "hub", "now"
-"""The key of the mark, and its value in an edit that was set aside: the edit is to replace what stands when it is moved
-back."""
+"""The key of the mark, and its value in an edit that was set aside: the edit is to replace what is there when it is
+moved back."""
 DIGEST_LENGTH = 8
 PAYLOAD_BYTES = 4 << 20
 """The largest value sent to the hub. A message's content may have 1 MiB, which JSON and YAML may make longer."""
@@ -63,8 +63,8 @@ class Authority(Protocol):
 
     def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
         """Replaces the value of this revision, or deletes it if `data` is empty; returns the new revision. `edited`:
-        the data are from a file edited by hand, so an earlier edit of the same file by this machine is replaced, too.
-        Raises `Superseded`."""
+        the data are from a file edited by a person, so an earlier edit of the same file by this machine is replaced,
+        too. Raises `Superseded`."""
 
     def current(self, key: str) -> Shared | None:
         """Returns the value; None if there is none."""

@@ -52,8 +52,8 @@ class Parser(yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader): 
 
 
 class Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """PyYAML's loader with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by hand without quotes, is a
-    string, not 750 or true. Ordered mappings and pairs are read as lists of mappings; pairs could not be written
+    """PyYAML's loader with YAML 1.2's plain scalars: a subject `12:30` or `yes`, written by a person without quotes, is
+    a string, not 750 or true. Ordered mappings and pairs are read as lists of mappings; pairs could not be written
     back."""
 
     yaml_constructors = SafeConstructor.yaml_constructors | dict.fromkeys(

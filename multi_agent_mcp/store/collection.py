@@ -1,4 +1,4 @@
-"""A collection of entities, one file each: `tasks/{assignee_id}/{task_id}.md`. What is over lies in the archive beside
+"""A collection of entities, one file each: `tasks/{assignee_id}/{task_id}.md`. What is over is in the archive beside
 what is open (docs/format.md, Where things are).
 
 Concurrency rests on one method: `update(id, change)` runs a pure function under the entity's lock, between read and
@@ -127,7 +127,7 @@ class Prepared(NamedTuple, Generic[E]):
 @dataclass(eq=False)
 class Together(Generic[E]):
     """What a thread accepts together: the ids of what is here, what waits for its place in the archive, and what is to
-    be noted of where it lies; see `Collection.accepting_together`."""
+    be noted of where it is; see `Collection.accepting_together`."""
 
     here: set[str]
     waiting: dict[Partition[E], list[Prepared[E]]] = field(default_factory=dict)
@@ -415,8 +415,8 @@ class Collection(Generic[E]):
                 located.partition.put_away(self.layout.name(entity_id), located.entity, self.files.move)
 
     def settle(self, partition: str) -> None:
-        """Moves to the archive what is over and was left where it is by a process that was killed, or ended by hand.
-        Never raises: the next call tries again."""
+        """Moves to the archive what is over and was left where it is by a process that was killed, or ended by a
+        person. Never raises: the next call tries again."""
         try:
             chosen, places = self.partition(partition), set[Path]()
 
@@ -467,7 +467,7 @@ class Collection(Generic[E]):
         return getattr(self._this_thread, "together", None)
 
     def _put_together(self, together: Together[E]) -> None:
-        """Puts what waits into the archive, and notes where it lies. Raises `StorageError` once all have been tried."""
+        """Puts what waits into the archive, and notes where it is. Raises `StorageError` once all have been tried."""
         waiting, together.waiting = together.waiting, {}
         notes, together.notes = together.notes, {}
         refused: StorageError | None = None
@@ -549,8 +549,8 @@ class Collection(Generic[E]):
         yield from ((partition, partition.home) for partition in partitions)
         yield from ((partition, month) for partition in partitions for month in partition.archive.months())
 
-    # Where an entity lies is noted in a line `{id} {partition}`, in as many files as entities have locks. It is a hint,
-    # which spares a process that has not seen an id a look into every agent's directory. What a person has put
+    # The place of an entity is noted in a line `{id} {partition}`, in as many files as entities have locks. It is a
+    # hint, which spares a process that has not seen an id a look into every agent's directory. What a person has put
     # elsewhere, or what is older than the notes, is looked for everywhere once.
     def _noted(self, entity_id: str) -> Partition[E] | None:
         if not self.layout.by_id:
@@ -610,13 +610,13 @@ class Collection(Generic[E]):
 
     # Writing under an entity's lock
 
-    # Whether an entity is over is said by its file; where it lies follows from that. The two are changed one after
+    # Whether an entity is over is said by its file; where it is follows from that. The two are changed one after
     # the other, so each order must leave something that the next reader can finish:
     #
-    # - It ends: first its file says so, then it moves to the archive. Killed in between, it lies here and says that
+    # - It ends: first its file says so, then it moves to the archive. Killed in between, it is here and says that
     #   it is over: `open` leaves it out, `settle` moves it.
     # - It is reopened: first it moves back, then its file says that it is open. Killed in between, it is again one
-    #   that lies here and is over. The other order would leave an open task in the archive, where nobody looks for
+    #   that is here and is over. The other order would leave an open task in the archive, where nobody looks for
     #   work.
     # - It changes hands: first its file names the new assignee, then it moves to that directory. Killed in between,
     #   the next change moves it; until then it is found by its id, as its content decides where it belongs.

@@ -1,4 +1,4 @@
-"""Derived SQLite databases, each in one file, which may be deleted at any time: it is made anew when it is missing,
+"""Derived SQLite databases, each in one file, which may be deleted at any time: it is made again when it is missing,
 damaged, or of another version. One of them is the index of `search`."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A directory of items that are read once: `{YYYYMMDD_HHMMSS}_{id8}.md`. Mailboxes and notifications are inboxes.
 
-What lies in the directory is unread, whatever its header says, unless it was handed out and is not confirmed yet: then
+What is in the directory is unread, whatever its header says, unless it was handed out and is not confirmed yet: then
 an agent session's file names it (docs/protocol.md, Confirmation). Once that is confirmed, it moves to
 `archive/{YYYY-MM}/`. So a file that somebody puts back is read again, and `ls` shows what waits.
 
@@ -151,7 +151,7 @@ class Inbox(Generic[R]):
         return [*self._without_read(found), *(item for item in found if self._standing.stays(item[1]))]
 
     def is_handed_out(self) -> bool:
-        """Returns whether a file was read and is not in force: it lies here until its reader confirms it, and becomes
+        """Returns whether a file was read and is not in force: it is here until its reader confirms it, and becomes
         unread if that dies."""
         marked = (entity for _, entity in self.hot.entities() if entity.read_at is not None)
         return not all(map(self._standing.stays, marked))
@@ -175,11 +175,11 @@ class Inbox(Generic[R]):
     # between mark and confirmation, the lease says which marks were this reader's, so recovery takes back exactly
     # those: a mark of another time was set by another reader, which lives, and whose mail must not come a second
     # time. Killed between the move and the forgetting, the lease names a file that has gone, which is no harm; the
-    # other way round, the file would lie here marked and named by nobody, and that is how a file looks that a person
+    # other way round, the file would be here marked and named by nobody, and that is how a file looks that a person
     # has put back to be read again.
     def _without_read(self, found: list[tuple[str, R]]) -> list[tuple[str, R]]:
         """Returns those that are unread. Whoever confirms a file moves it before its session's file stops naming it, so
-        one that is neither named nor gone was put here by hand."""
+        one that is neither named nor gone was put here by a person."""
         if all(entity.read_at is None for _, entity in found):
             return found
         if self._is_foreign():
@@ -197,7 +197,8 @@ class Inbox(Generic[R]):
         ]
 
     def is_unread(self, name: str, entity: R) -> bool:
-        """Returns whether a file in the inbox counts as unread: one that was read may have been put back by hand."""
+        """Returns whether a file in the inbox counts as unread: one that was read may have been put back by a
+        person."""
         return bool(self._without_read([(name, entity)]))
 
     # What arrives
@@ -419,8 +420,8 @@ class Inbox(Generic[R]):
         return found
 
     # A resumption that goes to the archive takes the pause that it ended along, and the pause goes first: if the
-    # process is killed between the two moves, a pause that was left behind alone would stand again, and stop an agent
-    # that a person had told to go on.
+    # process is killed between the two moves, a pause that was left behind alone would be in force again, and stop an
+    # agent that a person had told to go on.
     def _put_away(self, found: Sequence[tuple[str, R]], inodes: Mapping[str, int] | None = None) -> None:
         """Moves files to the months of their entities. First what they end, so that it is never in force again. A file
         with another inode than it had is another one that somebody has put in its place: it comes back."""

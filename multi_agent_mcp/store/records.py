@@ -529,7 +529,7 @@ class DeliveryLog(StepLog):
         return [item_id for item_id in items if item_id not in deferred]
 
 
-# Edits by hand that conflict with an earlier change by another machine: its version is kept, the edit is set aside
+# Edits by people that conflict with an earlier change by another machine: its version is kept, the edit is set aside
 # (docs/protocol.md, Several machines).
 
 _MARK = re.compile(rb"^%s: .*\n" % HUB.encode(), re.MULTILINE)
@@ -546,7 +546,7 @@ class Conflicts:
 
     def keep_file(self, path: Path) -> None:
         """Copies an edited file into the quarantine beside it. The file itself stays until it is replaced. Once the
-        copy is mended and moved back, it is based on what stands then, whatever it was based on."""
+        copy is mended and moved back, it is based on what is there then, whatever it was based on."""
         if (data := self.files.read(path)) is not None:
             based = _MARK.sub(f"{HUB}: {NOW}\n".encode(), data, count=1)
             self._add(Quarantine(self.files, path.parent).keep(path.name, based, EDITED_ELSEWHERE))

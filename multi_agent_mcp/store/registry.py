@@ -214,7 +214,8 @@ class Registry:
         return True
 
     def edited(self, first: int = 1) -> list[str]:
-        """Returns the ids of agents whose record was edited by hand or has a revision before `first`; see `push`."""
+        """Returns the ids of agents whose record was edited by a person or has a revision before `first`; see
+        `push`."""
         records = self._read_or_restore()["agents"]
         return [
             key
@@ -223,8 +224,8 @@ class Registry:
         ]
 
     def push(self, agent_id: str, first: int = 1) -> None:
-        """Sends a record to the hub that was edited by hand, or that has a revision before `first`, which is one of a
-        former hub. If the hub has a newer value, that is taken over instead."""
+        """Sends a record to the hub that was edited by a person, or that has a revision before `first`, which is one of
+        a former hub. If the hub has a newer value, that is taken over instead."""
         with self.files.locks.held("agents"):
             records = self._read_or_restore()
             record = records["agents"][agent_id]
@@ -237,7 +238,8 @@ class Registry:
                 self._write(records)
 
     def _take_over(self, agent_id: str, record: dict[str, Any] | None, shared: Shared) -> dict[str, Any]:
-        """Returns the record with the hub's value. An edit by hand that the hub does not have is set aside."""
+        """Returns the record with the hub's value. An edit written by a person that the hub does not have is set
+        aside."""
         if record is not None and is_edited(record) and shared_part(record) != shared.data:
             Conflicts(self.files).keep(f"{agent_id}.json", shared_part(record))
         return taken_over(record, shared)

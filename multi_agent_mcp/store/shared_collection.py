@@ -97,7 +97,7 @@ class SharedCollection(Collection[E]):
             return self._take_over(entity_id, shared, located, modified)
 
     def push(self, entity_id: str, first: int = 1) -> None:
-        """Sends an entity to the authority whose file was made or edited by hand, or has a revision before `first`,
+        """Sends an entity to the authority whose file was made or edited by a person, or has a revision before `first`,
         which is one of a former hub. If the authority has a newer value, that is taken over instead."""
         with self.files.locks.held(self._lock(entity_id)):
             located = self.locate(entity_id)
@@ -201,7 +201,7 @@ class SharedCollection(Collection[E]):
         return None
 
     def _set_aside(self, located: Location[E]) -> None:
-        """Copies an edit by hand that is about to be overwritten."""
+        """Copies an edit written by a person that is about to be overwritten."""
         Conflicts(self.files).keep_file(located.directory.path / self.layout.name(located.entity.id))
 
     def _received(self, entity_id: str, shared: Shared) -> E:
@@ -212,7 +212,7 @@ class SharedCollection(Collection[E]):
         return not self._is_as_marked(entity) and self._payload(entity) != shared.data
 
     def _is_as_marked(self, entity: E) -> bool:
-        """Returns whether the entity is the hub's value under its revision, not made or edited by hand."""
+        """Returns whether the entity is the hub's value under its revision, not made or edited by a person."""
         _, _, digest = str(entity.extra.get(HUB, "")).partition(" ")
         return digest == digest8(self._payload(entity))
 

@@ -251,8 +251,8 @@ class Workspace:
         return Tasks(self.files, self.path / "tasks", layout, self.authority, "tsk")
 
     def collection(self, kind: Kind) -> Collection[Any]:
-        """The collection of a kind of entities. Those of another package lie in the kind's directory, each named by its
-        id; one that says that it is `over`, and as what, lies in the archive."""
+        """The collection of a kind of entities. Those of another package are in the kind's directory, each named by its
+        id; one that says that it is `over`, and as what, is in the archive."""
         if not kind.entity and not kind.layout:
             found: Collection[Any] = getattr(self, kind.directory)
             return found
@@ -354,8 +354,8 @@ class Workspace:
         return SharedCollection(self.files, self.path / "questions", layout, self.authority, "qst")
 
     def _has_told_answer(self, question: Question) -> bool:
-        """As `_has_told`, for a settled question and its asker; another machine's agents are told there. And its task
-        must be back: else whoever is killed in between leaves it parked for ever."""
+        """As `_has_told`, for a settled question and its asker; another machine's agents are notified there. And its
+        task must be back: else whoever is killed in between leaves it parked for ever."""
         from multi_agent_mcp.domain.question import answered_notice, is_parked_by
 
         task = self.tasks.find(question.task_id) if question.park and question.task_id is not None else None
@@ -453,7 +453,7 @@ class Workspace:
 
     @cached_property
     def conflicts(self) -> Conflicts:
-        """Edits by hand that conflict with an earlier change by another machine."""
+        """Edits by people that conflict with an earlier change by another machine."""
         return Conflicts(self.files)
 
     def window(self, agent_id: str, purpose: str) -> Record:

@@ -81,7 +81,7 @@ def _open_windows(windows: TeamWindows) -> Iterator[None]:
 
 
 def begin_anew(windows: TeamWindows, state: AgentState) -> AgentState:
-    """Starts a host anew that has ended instead of continuing its conversation, and records that it was refused."""
+    """Starts a host again that has ended instead of continuing its conversation, and records that it was refused."""
     agent = windows.services.agents.get(state.agent_id)
     with windows.locked():
         refuse(windows.services, state.beginning.conversation or "")
@@ -97,7 +97,7 @@ def open_waiting(windows: TeamWindows, agent: Agent) -> AgentState:
 
 
 def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) -> AgentState:
-    """Runs an agent's command anew in its window, or opens one, and closes its chat window, which the supervisor opens
+    """Runs an agent's command again in its window, or opens one, and closes its chat window, which the supervisor opens
     again. Raises `InvalidArguments`, with nothing ended, if the command cannot be started, if the agent runs in a pane
     that is not the team's, or as `open_agent`."""
     services = windows.services

@@ -24,7 +24,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Decision(Identified):
-    """A decision that an agent has taken. Its file is `decisions/{id}.md`; what was seen lies in the archive."""
+    """A decision that an agent has taken. Its file is `decisions/{id}.md`; what was seen is in the archive."""
 
     BODY: ClassVar = "text"
 
