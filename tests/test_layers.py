@@ -24,7 +24,7 @@ from multi_agent_mcp.wiring import Services
 PACKAGE = Path(multi_agent_mcp.__file__).parent
 NAME = "multi_agent_mcp"
 
-OPTIONAL = ("repository", "telemetry", "pool", "usage", "timeline")
+OPTIONAL = ("repository", "telemetry", "pool", "usage", "timeline", "demo")
 """The folders of optional features: each has parts of every layer, and nothing outside imports it."""
 
 LAYERS = (
@@ -49,7 +49,6 @@ LAYERS = (
     ("cli", "toolkit"),
     OPTIONAL,
     ("pytest_plugin",),
-    ("demo",),
     ("__main__",),
 )
 """The layers, lowest first. A package may import itself and packages in earlier lines, but not others in its own
@@ -76,7 +75,7 @@ SERVICES = (
 """The layers inside `services/`, in the same form."""
 
 LIBRARIES = {
-    "click": {"cli", "demo"},
+    "click": {"cli"},
     "cryptography": {"hub"},
     "nacl": {"domain"},
     "pathspec": {"domain"},

@@ -70,6 +70,8 @@ class Feature(NamedTuple):
     """Whether a session can do without it."""
     switch: str = ""
     """The key of session.yaml, and team.yaml, without which it is off."""
+    requires: tuple[str, ...] = ()
+    """The features without whose folder it is not there."""
     kinds: tuple[Kind, ...] = ()
     topics: Mapping[str, str] = {}
     """Directories or files of the session → what pages of the console look at again when something there changes."""

@@ -14,7 +14,7 @@ ABSENT: set[str] = set()
 
 
 def _of_folder(folder: str, name: str) -> tuple[Feature, ...]:
-    """The record of an optional folder; none if the folder is not there."""
+    """The record of an optional folder; none if the folder is not there, or one that it requires."""
     package = f"multi_agent_mcp.{folder}"
     try:
         found: Feature = getattr(import_module(f"{package}.feature"), name.upper())
@@ -23,7 +23,7 @@ def _of_folder(folder: str, name: str) -> tuple[Feature, ...]:
             raise
         ABSENT.add(name)
         return ()
-    return (found,)
+    return (found,) if ABSENT.isdisjoint(found.requires) else ()
 
 
 TEAM = Feature(
@@ -316,7 +316,6 @@ MACHINES = Feature(
 MAINTENANCE = Feature(
     name="maintenance",
     commands={
-        "demo": Command("Looking", ".demo.command:demo", "Play a scene with scripted agents."),
         "help": Command("Looking", ".cli.main:help_command", "Explain a command."),
         "doctor": Command("Every day", ".cli.maintenance:doctor", "Show what is wrong with a session, and repair it."),
         "prune": Command("Maintenance", ".cli.maintenance:prune", "Delete old things that are finished."),
@@ -353,7 +352,9 @@ OURS = (
     *_of_folder("usage", "usage"),
     *_of_folder("telemetry", "telemetry"),
     *_of_folder("timeline", "timeline"),
-    *(MACHINES, MAINTENANCE),
+    MACHINES,
+    *_of_folder("demo", "demo"),
+    MAINTENANCE,
 )
 SECTIONS = (
     *("Every day", "Team", "Mail", "Tasks", "Files", "Conversations", "Looking", "Machines", "Maintenance"),

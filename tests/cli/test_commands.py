@@ -15,7 +15,7 @@ import pytest
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.context import indented
 from multi_agent_mcp.cli.rendering import titled_table
-from multi_agent_mcp.demo.command import NAMES
+from multi_agent_mcp.demo.commands import NAMES
 from multi_agent_mcp.demo.scenes import SCENES
 from multi_agent_mcp.store import locks
 from multi_agent_mcp.texts import Texts

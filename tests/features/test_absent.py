@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ class Copy:
 
 
 def of_folder(folder: str) -> tuple[Feature, ...]:
-    return tuple(one for one in OURS if any(where.startswith(f".{folder}.") for where in one.services.values()))
+    records = vars(import_module(f"multi_agent_mcp.{folder}.feature")).values()
+    return tuple(one for one in OURS if one in records or folder in one.requires)
 
 
 @pytest.mark.anyio
