@@ -132,6 +132,8 @@ _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uf
 def looks(text: str) -> str:
     """What is to be seen of a text: the same for texts that a reader cannot tell apart, as one has characters that show
     nothing, another width, or letters of another script that look the same. Empty if there is nothing to be seen."""
+    if text.isascii():
+        return " ".join(text.split())
     shown = normalize("NFKC", "".join(character for character in text if category(character) != "Cf"))
     return " ".join(_BLANK.sub("", shown).translate(_LOOKALIKES).split())
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -20,7 +21,7 @@ from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Super
 from multi_agent_mcp.store.directory import SETTLING_SECONDS
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Conflicts
-from multi_agent_mcp.system.file_status import Signature, is_settled, signature_of
+from multi_agent_mcp.system.file_status import Memory, is_settled, signature_of
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +34,19 @@ AGENTS_MAX = 1_000
 """The number of agents up to which those of other machines are added: every process reads all of them."""
 
 
+class Team(dict[str, Agent]):
+    """The agents by id, removed ones included, as one reading of the registry found them."""
+
+    @cached_property
+    def active(self) -> Mapping[str, Agent]:
+        return {key: agent for key, agent in self.items() if not agent.removed}
+
+
 class _Thread(threading.local):
-    """The cache of one thread; see `Registry.read_once`."""
+    """What one thread has read; see `Registry.read_once`."""
 
     reads_once = False
-    agents: Mapping[str, Agent] | None = None
+    agents: Team | None = None
 
 
 _KEPT = frozenset({"secrets", "ipc", "tasks", "notifications", "conversations", "questions", "handoffs"})
@@ -63,8 +72,7 @@ class Registry:
         self.path = path
         self.authority = authority
         self._backup = path.with_name(f"{path.name}.bak")
-        self._cached: tuple[Signature, Mapping[str, Agent]] | None = None
-        self._active: tuple[Mapping[str, Agent], Mapping[str, Agent]] | None = None
+        self._read = Memory()
         self._thread = _Thread()
 
     @contextmanager
@@ -77,32 +85,27 @@ class Registry:
         finally:
             self._thread.reads_once, self._thread.agents = outer, None
 
-    def all(self) -> Mapping[str, Agent]:
-        """Returns the agents by id, removed ones included (their history still names them)."""
+    def active(self) -> Mapping[str, Agent]:
+        """Returns the agents without removed ones; the same object while `all` returns the same one."""
+        return self.all().active
+
+    def all(self) -> Team:
+        """Returns the agents by id, removed ones included (their history still names them); the same object while the
+        file is unchanged."""
         agents = self._thread.agents
         if agents is None:
-            agents = self._current()
+            looked_at, found = time.time_ns(), signature_of(self.path)
+            state = found if found is not None and is_settled(found[0], looked_at) else None
+            agents = self._read.get(state, self._made)
             self._thread.agents = agents if self._thread.reads_once else None
         return agents
 
-    def _current(self) -> Mapping[str, Agent]:
-        found, looked_at = signature_of(self.path), time.time_ns()
-        if found is not None and self._cached is not None and self._cached[0] == found:
-            return self._cached[1]
-        records = self._read_or_restore()
-        agents = {key: self._agent(key, record) for key, record in records["agents"].items() if is_name(key)}
-        for key in records["agents"].keys() - agents.keys():
+    def _made(self) -> Team:
+        records = self._read_or_restore()["agents"]
+        agents = Team({key: self._agent(key, record) for key, record in records.items() if is_name(key)})
+        for key in records.keys() - agents.keys():
             logger.warning("agents.json names an agent that cannot be one: %r", key)
-        if found is not None and is_settled(found[0], looked_at) and signature_of(self.path) == found:
-            self._cached = found, agents
         return agents
-
-    def active(self) -> Mapping[str, Agent]:
-        """Returns the agents without removed ones; the same object while `all` returns the same one."""
-        agents = self.all()
-        if self._active is None or self._active[0] is not agents:
-            self._active = agents, {key: agent for key, agent in agents.items() if not agent.removed}
-        return self._active[1]
 
     def misfits(self) -> list[tuple[str, str, Any]]:
         """Returns agent id, key and value of each field whose value has the wrong type and is ignored."""
