@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.features import called
 from multi_agent_mcp.store.collection import WHOLE
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.config import Settings
     from multi_agent_mcp.features import Feature, Features
-    from multi_agent_mcp.session import Session
     from multi_agent_mcp.store.collection import Partition
+    from multi_agent_mcp.store.workspace import Workspace
 
 EVENTS = {
     "sent": "messages that were stored (messages)",
@@ -81,17 +82,21 @@ QUESTIONS = {
 class Contributions:
     """The contributions of the features of one session. Whatever is named is imported and made when it is called."""
 
-    def __init__(self, session: Session, service: Callable[[str], Any]) -> None:
-        self.features = session.features
-        self.service = service
-        """Returns the service of this name, made on first use. Raises `AttributeError` if no feature has it."""
-        self._session = session
+    def __init__(self, features: Features, settings: Settings, workspace: Workspace, given: object) -> None:
+        """`given`, the session, is what functions of modules get first."""
+        self.features = features
+        self.service: Callable[[str], Any] = partial(getattr, None)
+        """Returns the service of this name, made on first use. Raises `AttributeError` if no feature has it, or nobody
+        has made `Services` of the session."""
+        self._settings = settings
+        self._workspace = workspace
+        self._given = given
 
     def call(self, where: str, *arguments: Any, given: Any = None) -> Any:
         """Calls what a feature names: `service.method`, or a function of a module, which gets `given`, by default the
         session, before the arguments."""
         if ":" in where:
-            return called(where, self._session if given is None else given, *arguments)
+            return called(where, self._given if given is None else given, *arguments)
         name, _, method = where.partition(".")
         return getattr(self.service(name), method)(*arguments)
 
@@ -127,7 +132,7 @@ class Contributions:
         """Whether the setting is there without which nothing is to be imported for the feature."""
         if not feature.needs:
             return True
-        return feature.name in self.features and getattr(self._session.settings, feature.needs) is not None
+        return feature.name in self.features and getattr(self._settings, feature.needs) is not None
 
     def hold(self, agent_id: str) -> Any:
         """What holds the rings for an agent, whatever is off by now; one access(2) if nothing does, as it is asked at
@@ -151,7 +156,7 @@ class Contributions:
 
     def _files(self, field: str) -> list[tuple[str, str]]:
         named = (pair for feature in self.features.all for pair in getattr(feature, field).items())
-        return [(f"{self._session.path}/{path}", where) for path, where in named]
+        return [(f"{self._workspace.path}/{path}", where) for path, where in named]
 
     def operations(self) -> Iterator[Any]:
         """The services that apply operations, which another process may have to finish, whatever is off by now."""
@@ -168,7 +173,7 @@ class Contributions:
     def expiring(self) -> list[tuple[Partition[Any], str]]:
         """The places of what may end although no file changes, each with what ends it."""
         ends = [(kind, one.expires.get(kind.directory)) for one in self.features.on for kind in one.kinds]
-        collection = self._session.workspace.collection
+        collection = self._workspace.collection
         return [(collection(kind).partition(WHOLE), where) for kind, where in ends if where is not None]
 
     def end_expired(self) -> None:

@@ -17,7 +17,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.process import running_files
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.host_config import HostConfigurations
@@ -52,7 +51,6 @@ class Diagnosis(Service):
     pane_notifier: TmuxNotifier
     host_configurations: HostConfigurations
     unchanged: WhileUnchanged
-    contributions: Contributions
 
     def findings(self) -> list[Finding]:
         """The findings of `doctor`, examined again only when something has changed, or after some minutes."""

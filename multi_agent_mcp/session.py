@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from multi_agent_mcp.contributions import Contributions
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """The files of a session, its settings, its texts, the clock, and the features that are on and off. One per process
-    and session."""
+    """The files of a session, its settings, its texts, the clock, the features that are on and off, and what they
+    contribute. One per process and session."""
 
     workspace: Workspace
     settings: Settings
@@ -53,6 +54,11 @@ class Session:
         return self.workspace.authority.here
 
     @cached_property
+    def contributions(self) -> Contributions:
+        """The way to what a service does not name."""
+        return Contributions(self.features, self.settings, self.workspace, self)
+
+    @cached_property
     def people(self) -> Texts:
         """The texts, including those for people only."""
         return self.texts | catalogue(self.texts.language, PEOPLE)
@@ -78,3 +84,4 @@ class Service:
         self.workspace = self.session.workspace
         self.texts = self.session.texts
         self.clock = self.session.clock
+        self.contributions = self.session.contributions

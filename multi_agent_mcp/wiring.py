@@ -15,13 +15,13 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from multi_agent_mcp.contributions import Contributions
 from multi_agent_mcp.features import load
 from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.diagnosis import Diagnosis
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.delivery import ChannelReport
@@ -225,9 +225,12 @@ class Services(ByName):
                 return vars(self)[name]
         raise AttributeError(name)
 
-    @cached_property
+    def __post_init__(self) -> None:
+        self.session.contributions.service = partial(getattr, self)
+
+    @property
     def contributions(self) -> Contributions:
-        return Contributions(self.session, partial(getattr, self))
+        return self.session.contributions
 
     @cached_property
     def notifier(self) -> Channel:

@@ -46,7 +46,6 @@ from multi_agent_mcp.system.files import storage_errors
 if TYPE_CHECKING:
     from filelock import FileLock
 
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.dialog import Asked
     from multi_agent_mcp.domain.message import Conversation
 
@@ -195,11 +194,9 @@ class Doorbell(Service):
     def __init__(
         self,
         session: Session,
-        contributions: Contributions,
         notifier: Channel,
     ) -> None:
         super().__init__(session)
-        self.contributions = contributions
         self.notifier = notifier
         self.pauses = Pauses(
             timedelta(seconds=session.settings.limits.doorbell_pause_seconds),

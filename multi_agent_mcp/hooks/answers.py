@@ -36,7 +36,6 @@ from multi_agent_mcp.system.file_status import RACY_NS
 from multi_agent_mcp.system.process import host_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.doorbell.ringing import Doorbell
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import HandOffs
@@ -312,7 +311,6 @@ class Hooks(Service):
     sessions: Sessions
     doorbell: Doorbell
     tool_calls: ToolCalls
-    contributions: Contributions
 
     @property
     def briefings(self) -> Briefings:
@@ -603,8 +601,6 @@ def _alone(agent: Agent) -> Iterator[None]:
 @dataclass(eq=False)
 class ToolCalls(Service):
     """Judges calls that are to be made; passes on those that were made, or of which no hook will tell afterwards."""
-
-    contributions: Contributions
 
     def look(self, agent: Agent, event: str, facts: Mapping[str, Any], *, is_noted: bool) -> str | None:
         """Returns why the call of an event must not be made, or None. Passes on which files a call has edited; whether

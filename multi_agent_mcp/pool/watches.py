@@ -19,7 +19,6 @@ from multi_agent_mcp.store.collection import WHOLE, Layout
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.pool.free import Free
     from multi_agent_mcp.services.tasks.changes import TaskChanges
@@ -70,7 +69,6 @@ class Watches(Service):
 
     free: Free
     task_changes: TaskChanges
-    contributions: Contributions
 
     @cached_property
     def known(self) -> Collection[StateWatch]:

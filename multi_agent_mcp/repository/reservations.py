@@ -42,7 +42,6 @@ from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.file_status import modified_at, tree_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.hooks.answers import ToolCalls
     from multi_agent_mcp.hooks.first_look import ToolCall
     from multi_agent_mcp.services.doctor.tree import CheckContext, Finding
@@ -66,7 +65,6 @@ class Reservations(Service):
 
     sessions: Sessions
     notice_writer: NoticeWriter
-    contributions: Contributions
 
     @cached_property
     def kept(self) -> SharedCollection[Reservation]:

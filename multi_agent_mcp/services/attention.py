@@ -39,7 +39,6 @@ from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.system.file_status import Memory, TreeState, signature_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.mail import DeliveryTracking
@@ -145,7 +144,6 @@ class Attention(Service):
     owner_waits: OwnerWaits
     derived: DerivedNotices
     questions: Questions
-    contributions: Contributions
 
     def look(self, before: PanesSeen | None = None) -> PanesSeen:
         """Reads all panes; `before` is the last result in this process."""

@@ -14,7 +14,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import Memory
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.services.attention import Item
     from multi_agent_mcp.services.team.limited import LimitedAgents
 
@@ -43,7 +42,6 @@ class Glances(Service):
     """The line of one session."""
 
     limited: LimitedAgents
-    contributions: Contributions
     _dear: Memory = field(default_factory=Memory, init=False)
 
     def of(self, items: Sequence[Item]) -> list[GlancePart]:

@@ -29,7 +29,6 @@ from multi_agent_mcp.store.records import claim
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent, HandOff
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.validation import Draft
@@ -201,7 +200,6 @@ class Messages(Service):
     agents: Agents
     outbox: Outbox
     operations: Operations
-    contributions: Contributions
 
     def send(self, sender: Agent, draft: Draft) -> Sent:
         """Stores the message durably for each receiver and rings. Repeating a sender's idempotency key returns the
@@ -348,7 +346,6 @@ class DeliveryTracking(Service):
     """The delivery states of messages and notifications, for their senders and for people."""
 
     agents: Agents
-    contributions: Contributions
 
     def status(self, sender: Agent, item_id: str) -> dict[str, Any]:
         """The state and the time of each step, per receiver, of a message or broadcast that this agent sent, or of a

@@ -19,7 +19,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.codec import Unreadable, as_text
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.store.records import Intent, Intents
 
 logger = logging.getLogger(__name__)
@@ -88,8 +87,6 @@ class HasOperations(Protocol):
 class Operations(Service):
     """Runs operations, and finishes those of killed processes. The services
     that apply some are made on first use, because they need this object themselves."""
-
-    contributions: Contributions
 
     @cached_property
     def applied(self) -> Mapping[type[Operation], Apply]:

@@ -40,7 +40,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.collection import WHOLE
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
@@ -90,7 +89,6 @@ class Questions(Service):
 
     agents: Agents
     effects: QuestionEffects
-    contributions: Contributions
 
     def still_open(self) -> list[str]:
         """The open questions."""

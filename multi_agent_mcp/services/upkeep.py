@@ -15,7 +15,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications, Pending
@@ -48,7 +47,6 @@ class Upkeep(Service):
     notifications: Notifications
     derived: DerivedNotices
     questions: QuestionEffects
-    contributions: Contributions
     _known: dict[tuple[str, str], Stillness] = field(default_factory=dict, init=False)
     _looked: set[str] = field(default_factory=set, init=False)
     """The agents whose directories were looked at since their last answer."""

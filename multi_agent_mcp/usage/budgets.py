@@ -14,7 +14,6 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.writing import Interrupts
     from multi_agent_mcp.usage.usage import Usage
@@ -51,7 +50,6 @@ class Budgets(Service):
 
     usage: Usage
     interrupts: Interrupts
-    contributions: Contributions
 
     def look(self) -> None:
         """Reads what the hosts have written and checks; for servers while no supervisor does so."""

@@ -11,7 +11,6 @@ from multi_agent_mcp.domain.delivery import DoorbellItem, Due, GoOn, Pauses
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.usage.limit import Limit
     from multi_agent_mcp.usage.limits import UsageLimits
@@ -22,12 +21,11 @@ class LimitedRings(Service):
     """The rings of one session's agents that have met a usage limit."""
 
     limits: UsageLimits
-    contributions: Contributions
 
     def hold(self, agent_id: str) -> LimitHold | None:
         """What holds the rings for an agent; None if nothing does."""
         limit = self.limits.of(agent_id)
-        return None if limit is None else LimitHold(limit, self.limits, self.contributions)
+        return None if limit is None else LimitHold(limit, self.limits)
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,6 @@ class LimitHold:
 
     limit: Limit
     limits: UsageLimits
-    contributions: Contributions
 
     reason: ClassVar[str] = "limited"
 
@@ -66,7 +63,7 @@ class LimitHold:
         found = unread()
         if policy == "tell" and not any(limit.until and item.created_at > limit.until for item in found):
             return Due(after=pauses.longest)
-        if self.contributions.ask("is_at_work", agent):
+        if self.limits.contributions.ask("is_at_work", agent):
             self.limits.acted(agent.id)
             return Due(after=pauses.shortest)
         items: list[DoorbellItem] = [*found] or self._to_go_on(agent, purpose)
@@ -80,7 +77,7 @@ class LimitHold:
     def _to_go_on(self, agent: Agent, purpose: str | None) -> list[DoorbellItem]:
         """What an agent with nothing unread is told after its limit: to go on, if its task session holds a task."""
         holds = purpose != "chat" and self.limits.workspace.tasks.in_progress(agent.id)
-        if not holds or self.contributions.service("notifications").is_paused(agent.id):
+        if not holds or self.limits.contributions.service("notifications").is_paused(agent.id):
             return []
         limit = self.limit
         return [GoOn(f"limit-{agent.id}-{limit.until_said}-{limit.probes}", limit.beginning)]

@@ -42,7 +42,6 @@ class Panes:
             services.owner_waits,
             services.derived_notices,
             services.questions,
-            services.contributions,
         )
         services.workspace.registry.update("worker-a", pane_id="%7", socket_path="/nowhere/s", host="claude")
 

@@ -17,7 +17,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.texts import shortened
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.services.mail import Sent
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
@@ -37,7 +36,6 @@ class Delegations(Service):
     sessions: Sessions
     conversations: Conversations
     derived: DerivedNotices
-    contributions: Contributions
 
     def delegate(
         self, agent: Agent, session: AgentSession, target_agent_id: str, purpose: str, context: str | None

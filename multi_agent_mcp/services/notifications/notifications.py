@@ -56,7 +56,6 @@ from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.store.inbox import file_name
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.message import Delegation
     from multi_agent_mcp.domain.notification import Rules
@@ -95,7 +94,6 @@ class DerivedNotices(Service):
     interrupts: Interrupts
     last_activity: Callable[[str], datetime | None]
     """The time of an agent's last call."""
-    contributions: Contributions
     _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
     _written: set[str] = field(default_factory=set, init=False)
     _checked: dict[str, dict[str, Checked]] = field(default_factory=dict, init=False)
@@ -543,7 +541,6 @@ class Notifications(Service):
 
     derived: DerivedNotices
     writer: NoticeWriter
-    contributions: Contributions
 
     def refresh(self, agent_id: str, purpose: str) -> Pending:
         """Repairs the agent's notifications and returns what is unread for a session of this purpose. A few stat(2)

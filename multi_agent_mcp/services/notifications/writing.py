@@ -30,7 +30,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.inbox import deliver_all, file_name
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -40,8 +39,6 @@ logger = logging.getLogger(__name__)
 @dataclass(eq=False)
 class NoticeWriter(Service):
     """Stores notifications and rings for them; all notifications are written here."""
-
-    contributions: Contributions
 
     def ring(self, notice: Notification) -> None:
         """Rings the target's doorbell for a notification that is safely stored. Never raises."""
@@ -253,7 +250,6 @@ class Loops(Service):
     sent half of a loop, so that other sending costs nothing more."""
 
     writer: NoticeWriter
-    contributions: Contributions
     _sent: dict[Exchange, deque[datetime]] = field(default_factory=dict, init=False)
     _recent_mail: RecentMail = field(init=False)
 

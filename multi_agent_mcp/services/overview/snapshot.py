@@ -24,7 +24,6 @@ from multi_agent_mcp.store.records import SHARE, Record
 from multi_agent_mcp.texts import Texts, catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.stuck import Stuck
@@ -242,7 +241,6 @@ class Dashboard(Service):
     """The state of agents and tasks, as data (`get_dashboard`) and as `dashboard/dashboard.md`."""
 
     snapshots: Snapshots
-    contributions: Contributions
     delivery_records: DeliveryRecords
 
     def data(self, *, open_shown: int | None = None) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.process import is_alive
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
@@ -35,7 +34,6 @@ class StuckAgents(Service):
     derived: DerivedNotices
     task_changes: TaskChanges
     panes: PaneLooks
-    contributions: Contributions
 
     @cached_property
     def patience(self) -> Patience:

@@ -28,7 +28,6 @@ from multi_agent_mcp.store.locks import mutex
 from multi_agent_mcp.system.process import host_of, is_alive, own_start, started_at
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
@@ -49,7 +48,6 @@ class Sessions(Service):
 
     executions: Executions
     owner_waits: OwnerWaits
-    contributions: Contributions
     binding_mutex: AbstractContextManager[object] = field(default_factory=partial(mutex, "binding"), init=False)
     """Held while this process changes the agent it is bound to."""
 

@@ -38,7 +38,6 @@ from multi_agent_mcp.store.records import LineFile
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail import MailSearch
@@ -55,8 +54,6 @@ class LogPage:
 @dataclass(eq=False)
 class Executions(Service):
     """The executions of one team and their logs."""
-
-    contributions: Contributions
 
     def begin(self, session: AgentSession, task_id: str) -> Execution:
         """Returns the session's running execution of this task, opening it if there is none."""

@@ -34,7 +34,6 @@ from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
@@ -274,7 +273,6 @@ class TaskCreation(Service):
     derived: DerivedNotices
     operations: Operations
     approvals: Approvals
-    contributions: Contributions
     settings: Callable[[], Settings]
     """The settings as they are now: a person may add a check while servers run."""
 

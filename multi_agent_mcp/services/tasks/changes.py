@@ -26,7 +26,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.codec import from_text
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.notifications.writing import Interrupts
@@ -568,7 +567,6 @@ class TaskReports(Service):
     agents: Agents
     messages: Messages
     delivery_records: DeliveryRecords
-    contributions: Contributions
 
     def delivered(self, task: Task, summary: str | None = None, *, failed: bool = False) -> None:
         """Records what a task delivers as its assignee reports that it is over, before anything else. Never raises."""

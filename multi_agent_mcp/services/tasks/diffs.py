@@ -24,7 +24,6 @@ from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.git import git, head_of, is_ancestor, root_commit
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.tasks.delivered import DeliveredWork, DeliveryRecords
 
@@ -122,7 +121,6 @@ class Diffs(Service):
     """What the tasks of one session change, on this machine."""
 
     records: DeliveryRecords
-    contributions: Contributions
 
     def of(self, task: Task, work: DeliveredWork | None = None) -> Difference:
         """What a task changes, or would with this `work`. Raises `InvalidArguments` if nobody knows, and

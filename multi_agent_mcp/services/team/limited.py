@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.session import Service
-
-if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
 
 UNKNOWN = "unknown"
 
@@ -35,8 +32,6 @@ class Limited(NamedTuple):
 
 @dataclass(eq=False)
 class LimitedAgents(Service):
-    contributions: Contributions
-
     def of(self, agent_id: str) -> Limited | None:
         """The agent's limit, also between its reset and the agent's next act."""
         found: Limited | None = self.contributions.ask("limit", agent_id)

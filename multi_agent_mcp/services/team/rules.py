@@ -15,7 +15,6 @@ from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.team.approvals import Approvals
 
@@ -27,7 +26,6 @@ class AgentRules(Service):
     """The rules of one session's agents."""
 
     approvals: Approvals
-    contributions: Contributions
 
     def of(self, agent: Agent) -> tuple[Rules, ...]:
         """The rules that hold for the agent, each by itself: those that are there now, in which its own take the place

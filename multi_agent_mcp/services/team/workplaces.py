@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.system.commits import CommitPlace
 
@@ -33,8 +32,6 @@ class Workplace(Protocol):
 
 @dataclass(eq=False)
 class Workplaces(Service):
-    contributions: Contributions
-
     def of(self, agent_id: str) -> Workplace | None:
         """The agent's own place; None if it has none."""
         found: Workplace | None = self.contributions.ask("workplace", agent_id) if self._are_there() else None

@@ -16,7 +16,6 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.message import Conversation, Delegation
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
@@ -85,7 +84,6 @@ class Briefings(Service):
     delegations: Delegations
     hand_offs: HandOffs
     signatures: Signatures
-    contributions: Contributions
 
     def holds(self, agent_id: str, purpose: str = "task") -> Holds:
         """What the agent holds now. Raises `AgentNotFound`."""

@@ -22,7 +22,6 @@ from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Execution
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
@@ -85,7 +84,6 @@ class NextAction(Service):
     operations: Operations
     hand_offs: HandOffs
     signatures: Signatures
-    contributions: Contributions
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """The most urgent of `answer_question`, `work`, `review` and `read_messages`, else `exit` for a session whose

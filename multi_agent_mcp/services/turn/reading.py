@@ -24,7 +24,6 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.texts import catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.chat.conversations import Conversations
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
@@ -114,7 +113,6 @@ class Reading(Service):
     conversations: Conversations
     owner_waits: OwnerWaits
     signatures: Signatures
-    contributions: Contributions
 
     def unread_among(self, agent_id: str, spoken: Iterable[Message]) -> list[str]:
         """The ids of those messages of a conversation that are unread in the agent's mailbox. Copies that do not verify

@@ -58,11 +58,8 @@ def channel(services: Services, command: Sequence[str], seconds: float = 30.0) -
 def doorbell(services: Services, *command: str) -> Doorbell:
     """A doorbell with every channel, for a session whose session.yaml has this command."""
     settings = Settings(language="en", notify_command=command)
-    return Doorbell(
-        replace(services.session, settings=settings),
-        services.contributions,
-        default_chain(services.workspace, settings, services.texts),
-    )
+    with_command = Services(replace(services.session, settings=settings))
+    return Doorbell(with_command.session, default_chain(services.workspace, settings, services.texts))
 
 
 def test_the_line_stands_wherever_an_argument_asks_for_it_and_no_shell_sees_it(

@@ -60,7 +60,6 @@ def ring(line: str = "[IPC] x", agent: Agent = HUMAN) -> Delivery:
 def doorbell_of(services: Services) -> Doorbell:
     return Doorbell(
         services.session,
-        services.contributions,
         default_chain(services.workspace, services.settings, services.texts),
     )
 

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.config import Settings
-from multi_agent_mcp.contributions import Contributions
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
@@ -79,13 +78,12 @@ def notifier(quiet: float = 0.0, kept: list[Screen] | None = None) -> TmuxNotifi
 
 def doorbell(stage: Stage, chain: ChannelChain) -> Doorbell:
     """A doorbell as one process has it."""
-    session = session_of(stage)
-    notifications: list[Notifications] = []
-    alone = Contributions(replace(session, features=Features(())), lambda _: notifications[0])
-    writer = NoticeWriter(session, alone)
-    derived = DerivedNotices(session, writer, Interrupts(session, writer), lambda _: None, alone)
-    notifications.append(Notifications(session, derived, writer, alone))
-    return Doorbell(session, alone, chain)
+    session = replace(session_of(stage), features=Features(()))
+    writer = NoticeWriter(session)
+    derived = DerivedNotices(session, writer, Interrupts(session, writer), lambda _: None)
+    notifications = Notifications(session, derived, writer)
+    session.contributions.service = lambda _: notifications
+    return Doorbell(session, chain)
 
 
 def session_of(stage: Stage) -> Session:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.contributions import Contributions
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Change, Task
 from multi_agent_mcp.errors import (
@@ -314,8 +313,9 @@ class TestBlocking:
         given = {each.name: getattr(asked, each.name) for each in fields(asked) if each.init}
         made: list[Late] = []
         names = Features((Feature("late", operations=("late",)),))
-        alone = Contributions(replace(services.session, features=names), lambda _: made[0])
-        made.append(late := Late(**given | {"operations": Operations(services.session, alone)}))
+        alone = replace(services.session, features=names)
+        alone.contributions.service = lambda _: made[0]
+        made.append(late := Late(**given | {"operations": Operations(alone)}))
         assert late.set_status(owner, top.id, "blocked")[0].status == "blocked"
         assert again(services, part).status == "done"
         assert notices(services, "worker-b") == []
