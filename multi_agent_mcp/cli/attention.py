@@ -24,7 +24,7 @@ from multi_agent_mcp.cli.rendering import (
     subjects_words,
     titled_table,
 )
-from multi_agent_mcp.cli.watch import choice_words, choices, kind_words, likeness, said
+from multi_agent_mcp.cli.watch import choice_words, choices, kind_alone, kind_words, said
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Answered, Dialog
 from multi_agent_mcp.domain.question import Question
@@ -247,11 +247,12 @@ KIND_STYLES = {
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="One line for each item, also where many say the same.")
+@click.option("--all", "everything", is_flag=True, help="One line for each item, also where many are of one kind.")
 @session_command(acting=True, in_any_case=True)
 def attention(context: SessionContext, everything: bool) -> None:
     """List everything that waits for you, the worst first, each with what helps: questions in panes, stuck agents,
-    requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds.
+    requests to decide, blocked tasks, what could not be announced, mail, what `doctor` finds. Many of one kind that is
+    not to be decided are one line.
 
     Example: `multi-agent-mcp attention`
     """
@@ -259,7 +260,7 @@ def attention(context: SessionContext, everything: bool) -> None:
     items = services.attention.of(context.agent(None), services.doctor().examine())
     answer = {"items": [item.as_answer() for item in items]}
     asked = {item.agent_id: item.dialog for item in items if item.agent_id is not None and item.dialog is not None}
-    shown = [[item] for item in items] if everything else folded(items, likeness)
+    shown = [[item] for item in items] if everything else folded(items, kind_alone)
     lines = [*attention_lines(shown, services.clock(), services.people), *([""] if asked else [])]
     context.answer(answer, [*lines, *list_dialogs(context, asked)])
 
@@ -278,11 +279,26 @@ def _row(group: Sequence[Item], now: datetime, texts: Texts) -> tuple[str, ...]:
         command = texts("attention.there", machine=item.machine, command=command)
     who = subjects_words([each.agent_id or "-" for each in group], texts)
     if len(group) > 1:
-        command = "multi-agent-mcp attention --all"
+        command = "multi-agent-mcp read" if item.kind == "mail" else "multi-agent-mcp attention --all"
     says = said(item, texts) if item.dialog is not None else one_line(item.text)
+    says += f" {due}" if (due := _due(item.question, now, texts)) else ""
+    says += " …" if len({each.text for each in group}) > 1 else ""
     if not is_terminal():  # which lays long texts out
         says = shortened(says, SAID_COLUMNS)
     return since, who, Styled(kind_words(group, texts), KIND_STYLES.get(item.kind, "")), says, command
+
+
+def _due(question: Question | None, now: datetime, texts: Texts) -> str:
+    """The choices of a question, and what comes of it at its deadline, and when."""
+    if question is None:
+        return ""
+    parts = [" / ".join(map(one_line, question.choices))]
+    if question.deadline is not None:
+        time = duration_words(abs(question.deadline - now), texts)
+        key = "late" if question.is_due(now) else "due" if question.default is None else "due_default"
+        parts.append(texts(f"attention.{key}", time=time, answer=one_line(question.default or "")))
+    words = "; ".join(filter(None, parts))
+    return f"({words})" if words else ""
 
 
 # `questions`: lists what agents and people ask each other; and what `answer` does with a question.

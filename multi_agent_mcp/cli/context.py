@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce, wraps
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from multi_agent_mcp.cli.rendering import Painted
-from multi_agent_mcp.domain.text import display_id, one_line, sanitize, shortened
+from multi_agent_mcp.cli.rendering import Painted, is_terminal, wrapped
+from multi_agent_mcp.domain.text import columns, display_id, one_line, sanitize, shortened
 from multi_agent_mcp.environment import locale_language
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, NoSuchSession, Refusal, system_error
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 # The output of commands: plain lines and tables for people, JSON for programs.
 
 EXCERPT_COLUMNS = 72
+COMMAND = "multi-agent-mcp "
 
 
 def print_json(answer: Any) -> None:
@@ -46,12 +48,20 @@ def print_answer(answer: Mapping[str, Any], lines: Iterable[str], *, as_json: bo
         print_json({"success": True, **answer})
         return
     for line in lines:
-        print_line(line)
+        print_lines(line)
 
 
 def print_line(line: str = "") -> None:
     """Prints one line for people, without control characters, so that an agent's text cannot control the terminal."""
     sys.stdout.write((line if isinstance(line, Painted) else sanitize(line)) + "\n")
+
+
+def print_lines(line: str) -> None:
+    """Prints a line in as many as the terminal needs, broken between words and indented alike; whole if it was laid
+    out, or names a command, which somebody may copy, or goes into a pipe."""
+    fits = isinstance(line, Painted) or not is_terminal() or columns(line) <= get_terminal_size().columns
+    for part in [line] if fits or COMMAND in line else wrapped(sanitize(line)):
+        print_line(part)
 
 
 def print_error(line: str) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,13 +19,23 @@ from multi_agent_mcp.cli.context import (
     people_texts,
     print_error,
     print_line,
+    print_lines,
     refuse,
     session_command,
     text_of,
 )
 from multi_agent_mcp.cli.mail import spoken_lines
 from multi_agent_mcp.cli.next_step import next_command, waiting
-from multi_agent_mcp.cli.rendering import folded, is_terminal, local_time, local_words, painted, short_id, words_of_code
+from multi_agent_mcp.cli.rendering import (
+    folded,
+    is_terminal,
+    local_time,
+    local_words,
+    painted,
+    short_id,
+    subjects_words,
+    words_of_code,
+)
 from multi_agent_mcp.config import find_root, no_session, read_environment, session_names, working_directory
 from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
 from multi_agent_mcp.domain.task import Task
@@ -284,10 +295,9 @@ def status() -> None:
     with open_context(None, None) as context:
         seen = context.services.snapshots.take(messages=0)
         items = waiting(context)
-        if at_a_glance := context.services.glances.line(items):
-            print_line(at_a_glance)
-        for line in lines(seen, items, context.texts):
-            print_line(line)
+        at_a_glance = context.services.glances.line(items)
+        for line in chain([at_a_glance] if at_a_glance else [], lines(seen, items, context.texts)):
+            print_lines(line)
 
 
 WAITING_SHOWN = 5
@@ -299,14 +309,18 @@ def lines(seen: Snapshot, items: Sequence[Item], texts: Texts) -> Iterator[str]:
     """Yields a few lines: running agents, unread mail, tasks, what waits and what helps, and the next command."""
     asking = {item.agent_id for item in items if item.dialog is not None or item.kind in ("dialog", "login")}
     running = [_running(row, seen.at, texts, asks=row.agent.id in asking) for row in seen.agents]
-    yield texts("status.agents", session=seen.session, count=len(seen.agents), running=_listed(filter(None, running)))
-    yield texts("status.unread", agents=_listed(f"{row.agent.id} {row.unread}" for row in seen.agents if row.unread))
-    yield texts("status.tasks", tasks=_listed(f"{status} {count}" for status, count in seen.counts.items() if count))
+    yield texts(
+        "status.agents", session=seen.session, count=len(seen.agents), running=_listed(filter(None, running), texts)
+    )
+    unread = (f"{row.agent.id} {row.unread}" for row in seen.agents if row.unread)
+    yield texts("status.unread", agents=_listed(unread, texts))
+    counts = (f"{status} {count}" for status, count in seen.counts.items() if count)
+    yield texts("status.tasks", tasks=_listed(counts, texts))
     if rows := [item for item in items if item.kind not in TOLD_APART]:
         from multi_agent_mcp.cli.attention import attention_lines  # rich takes 40 ms to import
-        from multi_agent_mcp.cli.watch import likeness
+        from multi_agent_mcp.cli.watch import kind_alone
 
-        groups = folded(rows, likeness)
+        groups = folded(rows, kind_alone)
         yield ""
         yield from attention_lines(groups[:WAITING_SHOWN], seen.at, texts)
         if (left := sum(map(len, groups[WAITING_SHOWN:]))) > 0:
@@ -329,8 +343,15 @@ def _running(row: AgentRow, now: datetime, texts: Texts, *, asks: bool) -> str |
     return row.agent.id
 
 
-def _listed(items: Iterable[str]) -> str:
-    return ", ".join(items) or "-"
+NAMED = 6
+
+
+def _listed(items: Iterable[str], texts: Texts) -> str:
+    """The items with commas between them; a terminal gets the first few of many."""
+    found = list(items)
+    if is_terminal() and len(found) > NAMED + 1:
+        return subjects_words(found, texts, named=NAMED)
+    return ", ".join(found) or "-"
 
 
 # `web`: the Owner's console in a browser.

@@ -323,6 +323,14 @@ def _entries(
                 yield from _rendered(Padding(words, (0, 0, 0, len(INDENT))), there)
 
 
+def wrapped(line: str) -> Iterator[str]:
+    """Yields a sanitized line in as many as this terminal needs for it, indented as it begins."""
+    from rich.padding import Padding
+
+    words = line.lstrip(" ")
+    return _rendered(Padding(_text(words), (0, 0, 0, len(line) - len(words))))
+
+
 def _text(words: str, style: str = "") -> Text:
     """`Text`, not markup, so that `[red]` in an agent's text is shown literally."""
     from rich.text import Text

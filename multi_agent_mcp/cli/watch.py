@@ -71,6 +71,8 @@ class Part(NamedTuple):
 
 SINGLE = frozenset({"mail", "conversation", "request"})
 """The kinds of items whose words are somebody's: each is read by itself."""
+DECIDED = frozenset({"dialog", "login", "question", "request", "review", "budget"})
+"""The kinds of items with which somebody waits for a decision: each is told by itself."""
 METER = 6
 
 
@@ -79,6 +81,11 @@ def likeness(item: Item) -> object:
     if item.dialog is not None or item.kind in SINGLE:
         return id(item)
     return item.kind, item.machine, alike(item.text, item.agent_id or "")
+
+
+def kind_alone(item: Item) -> object:
+    """In a terminal equal for items of one kind, as the console folds them, but for those that are to be decided."""
+    return (item.kind, item.machine) if is_terminal() and item.kind not in DECIDED else likeness(item)
 
 
 def kind_words(group: Sequence[Item], texts: Texts) -> str:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.timeline.figures import AgentFigures, Statistics
 
 STDOUT = Path("-")
+SHOWN = 100
+"""How many rows of the timeline a terminal gets at most, unless `--all` is given."""
 HEAD = ("after", "who", "what", "until_rung", "until_submitted", "until_read", "words")
 
 Row = tuple[datetime, tuple[str, ...]]
@@ -44,8 +46,11 @@ Named = Callable[[str | None], str]
 )
 @click.option("--to", "end", metavar="TIME", help="As --from (default: now).")
 @click.option("--width", default=1200, type=click.IntRange(480, 20_000), help="Of the picture, in pixels.")
+@click.option("--all", "everything", is_flag=True, help=f"All rows; a terminal gets the newest {SHOWN} otherwise.")
 @session_command()
-def timeline(context: SessionContext, svg: Path | None, start: str | None, end: str | None, width: int) -> None:
+def timeline(
+    context: SessionContext, svg: Path | None, start: str | None, end: str | None, width: int, everything: bool
+) -> None:
     """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG.
 
     Example: `multi-agent-mcp timeline --svg afternoon.svg`
@@ -54,7 +59,7 @@ def timeline(context: SessionContext, svg: Path | None, start: str | None, end: 
     if svg == STDOUT:
         sys.stdout.write(picture(found, context.services.texts, width))
         return
-    lines: Iterator[str] = lines_of(found, context.texts)
+    lines: Iterator[str] = lines_of(found, context.texts, everything=everything)
     if svg is not None:
         write(svg, picture(found, context.services.texts, width))
         lines = iter([str(svg)])
@@ -74,9 +79,9 @@ def write(path: Path, svg: str) -> None:
         path.write_text(svg, encoding="utf-8")
 
 
-def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
-    """Yields a table of all events in order: in a terminal with the time of each, else with the time since the first
-    one."""
+def lines_of(found: Timeline, texts: Texts, *, everything: bool = True) -> Iterator[str]:
+    """Yields a table of all events in order: in a terminal with the time of each, and the newest alone unless
+    `everything` is asked for, else with the time since the first one."""
     machines = {lane.agent_id: lane.machine for lane in found.lanes}
 
     def named(agent_id: str | None) -> str:
@@ -94,9 +99,13 @@ def lines_of(found: Timeline, texts: Texts) -> Iterator[str]:
             (f"{(at - found.start).total_seconds():8.3f} s", *map(one_line, cells), excerpt(words))
             for at, (*cells, words) in events
         ]
-        return titled_table(texts, HEAD, rows)
-    shown = [_moment_row(group, found.end, texts) for group in folded(events, _same, most=1)]
-    return titled_table(texts, ("at", *HEAD[1:]), shown)
+        yield from titled_table(texts, HEAD, rows)
+        return
+    groups = folded(events, _same, most=1)
+    left = 0 if everything else max(len(groups) - SHOWN, 0)
+    yield from [texts("timeline.earlier", count=left)] if left else []
+    shown = [_moment_row(group, found.end, texts) for group in groups[left:]]
+    yield from titled_table(texts, ("at", *HEAD[1:]), shown)
 
 
 def _same(event: Row) -> object:

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import columns
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.cli.conftest import Ask
 
@@ -28,7 +30,8 @@ def in_terminal(width: int, *words: str, session: Path) -> list[str]:
     ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "TZ": "Asia/Tokyo", "PYTHONUTF8": "1"}
     environment.pop("COLUMNS", None)
-    where = ["--root", str(session.parent), "--session", session.name]
+    where = ["--root", str(session.parent), "--session", session.name] if words else []
+    environment |= {"MULTI_AGENT_MCP_ROOT": str(session.parent), "MULTI_AGENT_MCP_SESSION": session.name}
     command = [sys.executable, "-m", "multi_agent_mcp", *words, *where]
     with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=environment, close_fds=True) as process:
         os.close(end)
@@ -129,3 +132,44 @@ def test_a_terminal_gets_the_newest_edits_and_how_to_see_the_others(busy: Path) 
     said = in_terminal(80, "edits", session=busy)
     assert said[-1] == services.people("task.more", count=10)
     assert len(said) < 60 < len(in_terminal(80, "edits", "--all", session=busy))
+
+
+def test_fifty_agents_are_a_few_lines_each_question_with_its_choices_and_its_deadline(busy: Path, ask: Ask) -> None:
+    services = open_session(busy.parent, busy.name)
+    for number in range(5):
+        ask("send", "owner", f"words {number}", "--as", "admin")
+    for number in range(10):
+        services.agents.add(Agent(id=f"more-{number}", role="worker", parent_id="admin"))
+        ask("send", f"more-{number}", "hello", "--as", "admin")
+    asking = Asking(question="Redis?", to_id="owner", choices=("Redis", "Postgres"), default="Redis", minutes=20)
+    services.questions.ask(services.agents.get("worker-a"), asking, None)
+    said = in_terminal(80, session=busy)
+    words = services.people
+    assert all(columns(line) <= 80 for line in said), said
+    assert words("fold.more", names="", count=10).strip() in " ".join(said)
+    said = in_terminal(80, "attention", session=busy)
+    whole = " ".join(line.strip() for line in said)
+    assert "(Redis / Postgres; in 20 min, then “Redis”)" in whole or "(Redis / Postgres; in 19 min, then" in whole, said
+    (mail,) = [line for line in said if words("attention.kind.mail") in line]
+    assert "×5" in mail
+    everything = in_terminal(80, "attention", "--all", session=busy)
+    assert sum(words("attention.kind.mail") in line for line in everything) == 5
+
+
+def test_what_is_longer_than_a_line_goes_on_below_it_between_words_and_commands_stay_whole(busy: Path) -> None:
+    said = in_terminal(60, "search", "title", session=busy)
+    assert all(columns(line) <= 60 for line in said), said
+    assert TITLE in " ".join(line.strip() for line in said)
+    (line,) = [line for line in in_terminal(30, "attention", session=busy) if "→" in line][:1]
+    assert "multi-agent-mcp task " in line
+
+
+def test_a_terminal_gets_the_newest_of_the_timeline_and_how_to_see_what_was_earlier(busy: Path) -> None:
+    services = open_session(busy.parent, busy.name)
+    for number in range(120):
+        services.task_creation.create(services.agents.owner(), [NewTask(title=f"Dig hole {number}")])
+    said = in_terminal(80, "timeline", session=busy)
+    every = in_terminal(80, "timeline", "--all", session=busy)
+    assert re.fullmatch(r"… \d+ earlier \(--all\)", said[0])
+    assert "Dig hole 119" in " ".join(said)
+    assert len(every) > len(said)

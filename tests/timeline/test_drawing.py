@@ -282,7 +282,7 @@ def test_a_folded_team_is_on_the_lane_of_its_head_and_says_how_many_it_is() -> N
         **{pair: n for pair, n in stand_for(parsed(draw(session(), texts=EN))).items() if pair[0] != "agent"},
     }
     assert [text.text for text in folded.iter() if (text.text or "").startswith("▸")] == ["▸ admin"]
-    assert any((text.text or "").startswith("+1 · ") for text in folded.iter())
+    assert any((text.text or "").startswith("+1") for text in folded.iter())
     unfolded = parsed(draw(session(), texts=EN, teams={"admin": ["worker"]}, unfolded=["admin"]))
     assert stand_for(unfolded)["agent", "worker"] == stand_for(unfolded)["team", "admin"] == 1
 
