@@ -10,7 +10,8 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import dropwhile, pairwise, product
@@ -24,11 +25,14 @@ from tomlkit.exceptions import TOMLKitError
 from multi_agent_mcp import __version__
 from multi_agent_mcp.config import child_environment, home_of, python, working_directory
 from multi_agent_mcp.errors import InvalidArguments, Reason, StorageError
+from multi_agent_mcp.host_rules import NO_RULES, HostRules, compiled
 from multi_agent_mcp.hosts import SERVER_NAME, Host, hosts
 from multi_agent_mcp.session import Service, Session
+from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external, remove_file
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.config import Rules
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.hosts import StatementPlace
     from multi_agent_mcp.store.workspace import Workspace
@@ -52,7 +56,9 @@ def own_file(workspace: Workspace, agent_id: str, name: str) -> Path:
     return workspace.path / "hosts" / f"{agent_id}.{name}"
 
 
-def values(host: Host, workspace: Workspace, agent_id: str, statement: str = "") -> dict[str, Any]:
+def values(
+    host: Host, workspace: Workspace, agent_id: str, statement: str = "", rules: HostRules = NO_RULES
+) -> dict[str, Any]:
     """Returns the values of the placeholders in the host's data. For Gemini CLI and Codex's hooks they name no agent,
     as the environment does: Codex asks its user once about each text of a hook. Our server does not give a `statement`
     that the host has."""
@@ -75,9 +81,11 @@ def values(host: Host, workspace: Workspace, agent_id: str, statement: str = "")
         "hook_words": json.dumps([*hook, *where], ensure_ascii=False),
         "hook_milliseconds": HOOK_SECONDS * 1000,
         "version": __version__,
+        "permission": "{}",
+        **rules.values,
     }
-    place = host.configuration.statement
-    for name in (*host.configuration.own, *(place.own if place is not None else ())):
+    places = (host.configuration.statement, host.configuration.rules)
+    for name in (*host.configuration.own, *(name for place in places if place is not None for name in place.own)):
         path = own_file(workspace, agent_id, name)
         found |= {name: shlex.quote(str(path)), f"{name}_uri": path.as_uri()}
         found[f"{name}_list"] = [str(path)]
@@ -91,16 +99,24 @@ def values(host: Host, workspace: Workspace, agent_id: str, statement: str = "")
     return found
 
 
+def _of_codex(key: str) -> Any:
+    """Returns what Codex's person has set, in the project or else at home; None for nothing."""
+    for directory in (working_directory() / ".codex", home_of("CODEX_HOME", "~/.codex")):
+        with suppress(ValueError, StorageError):  # Codex says so itself
+            found = tomllib.loads((read_external(directory / "config.toml") or b"").decode())
+            if found.get(key):
+                return found[key]
+    return None
+
+
+def _has_permissions() -> bool:
+    """Returns whether Codex's person has chosen a permission profile, whose place ours would take."""
+    return _of_codex("default_permissions") is not None
+
+
 def _developer_option(statement: str) -> str:
     """Returns the statement as Codex's `-c` option, after what its person has there, which an option would replace."""
-    own = ""
-    for directory in (working_directory() / ".codex", home_of("CODEX_HOME", "~/.codex")):
-        try:
-            found = tomllib.loads((read_external(directory / "config.toml") or b"").decode())
-        except (ValueError, StorageError):  # Codex says so itself
-            continue
-        if own := str(found.get("developer_instructions") or ""):
-            break
+    own = str(_of_codex("developer_instructions") or "")
     said = "\n\n".join(filter(None, (own, statement)))
     return f"-c {shlex.quote(f'developer_instructions={toml_value(said)}')}"
 
@@ -444,9 +460,15 @@ class HostConfiguration:
 class HostConfigurations(Service):
     """The configurations of one session's agents."""
 
-    def __init__(self, session: Session, statement_of: Callable[[Agent], str]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        statement_of: Callable[[Agent], str],
+        rules_of: Callable[[Agent], Sequence[Rules]],
+    ) -> None:
         super().__init__(session)
         self._statement_of = statement_of
+        self._rules_of = rules_of
 
     def of(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
         """Returns the configuration of a host for one agent: in the files of a directory, or for None in the agent's
@@ -454,8 +476,10 @@ class HostConfigurations(Service):
         known, template = hosts()[host], hosts()[host].configuration
         statement = self._statement(known, agent_id) if directory is None else ""
         place = template.statement
-        filling = values(known, self.workspace, agent_id, statement)
-        filling["mcp_config"] = filled(_words(template.words, place if statement else None), filling)
+        agent = self.workspace.registry.all().get(agent_id)
+        rules = self.rules(known, agent) if directory is None and agent is not None else NO_RULES
+        filling = values(known, self.workspace, agent_id, statement, rules)
+        filling["mcp_config"] = filled(_words(template.words, place if statement else None, rules), filling)
         if directory is None:
             content = {**(place.own if place is not None else {}), **template.own}
             paths = {name: own_file(self.workspace, agent_id, name) for name in content}
@@ -473,8 +497,9 @@ class HostConfigurations(Service):
         configuration.require_unused(own=self.workspace.path)
         return configuration.write(self._backups)
 
-    def argument(self, agent: Agent) -> str:
-        """Returns the shell words for `{mcp_config}` in an agent's command, and writes the files that they name. An
+    def argument(self, agent: Agent, directory: Path | None = None) -> str:
+        """Returns the shell words for `{mcp_config}` in the command of an agent that works in this directory (default:
+        the current one), and writes the files that they name. An
         unknown program, and a command that brings its own settings, get only the file of the server in Claude Code's
         format. Raises `InvalidArguments` if the host reads only its directory, which is not configured."""
         if (command := self.missing_settings(agent)) is not None:
@@ -483,12 +508,47 @@ class HostConfigurations(Service):
         known = hosts().get(host_of_agent(agent))
         used = known or hosts()[UNDESCRIBED]
         statement = self._statement(used, agent.id) if known is not None else ""
+        rules = NO_RULES if known is None else self.rules(known, agent, directory)
         if used.configuration.own:
             self.of(used.name, agent.id).write(self._backups)
-        has_settings = used.configuration.settings_option in words_of(agent.command or "")
-        words = SERVER_FILE if known is None or has_settings else used.configuration.words
-        words = _words(words, used.configuration.statement if statement else None)
-        return str(filled(words, values(used, self.workspace, agent.id, statement)))
+        words = SERVER_FILE if known is None or self.brings_settings(agent) else used.configuration.words
+        words = _words(words, used.configuration.statement if statement else None, rules)
+        filling = values(used, self.workspace, agent.id, statement, rules)
+        self._write_rules(used, agent, filling, rules)
+        return str(filled(words, filling))
+
+    def brings_settings(self, agent: Agent) -> bool:
+        """Returns whether an agent's command brings settings of its own, so that its host has none of our hooks."""
+        known = hosts().get(host_of_agent(agent))
+        return known is not None and known.configuration.settings_option in words_of(agent.command or "")
+
+    def binding(self, agent: Agent) -> tuple[frozenset[str], bool]:
+        """Returns the rules to which an agent's host holds it by itself, and whether its rules reach the host at all,
+        by its own settings or our hooks."""
+        host = hosts().get(host_of_agent(agent))
+        if host is None or MCP_CONFIG not in (agent.command or "") or self.missing_settings(agent) is not None:
+            return frozenset(), False
+        rules = self.rules(host, agent)
+        return rules.bound, rules != NO_RULES or not self.brings_settings(agent)
+
+    def rules(self, host: Host, agent: Agent, directory: Path | None = None) -> HostRules:
+        """Returns the agent's rules in the host's own permission settings, as far as it has them and nothing of the
+        agent's command, nor of its person's, takes their place."""
+        place, given = host.configuration.rules, _given(agent)
+        if place is None or given is None or given & {*place.not_beside}:
+            return NO_RULES
+        if (place.form == "profile" and _has_permissions()) or (place.form == "policy" and _SYSTEM_POLICIES.is_dir()):
+            return NO_RULES
+        works_in = os.path.realpath(directory or working_directory())
+        tree = tree_of(f"{works_in}/x") or works_in
+        return compiled(place, self._rules_of(agent), tree, is_at_top=tree == works_in)
+
+    def _write_rules(self, host: Host, agent: Agent, filling: Mapping[str, Any], rules: HostRules) -> None:
+        """Writes the files of the host's own settings for rules; those of OpenCode are among its `own`."""
+        place = host.configuration.rules
+        for name, content in place.own.items() if place is not None and rules.words else ():
+            path = own_file(self.workspace, agent.id, name)
+            HostConfiguration(host.name, (HostFile(path, whole(filled(content, filling))),), "").write(self._backups)
 
     def _statement(self, host: Host, agent_id: str) -> str:
         """Returns the agent's statement, if the host has a place for it that nothing of the agent's command fills, and
@@ -496,10 +556,8 @@ class HostConfigurations(Service):
         agent, place = self.workspace.registry.all().get(agent_id), host.configuration.statement
         if agent is None or place is None:
             return ""
-        words = words_of(agent.command or "")
-        is_quoted = any(MCP_CONFIG in word and len(word.split()) > 1 for word in words)
-        given = {part for word in words for part in (word, word.partition("=")[0])}
-        return "" if is_quoted or given & {*place.not_beside} else self._statement_of(agent)
+        given = _given(agent)
+        return "" if given is None or given & {*place.not_beside} else self._statement_of(agent)
 
     def environment(self, agent: Agent) -> dict[str, str]:
         """Returns the variables that pass `{mcp_config}` to a host without an option for it."""
@@ -547,9 +605,22 @@ class HostConfigurations(Service):
         return self.workspace.path / "hosts" / "backups"
 
 
-def _words(words: str, place: StatementPlace | None) -> str:
-    """Returns the words for `{mcp_config}` with those that give the statement."""
-    return words if place is None else f"{words} {place.words}".rstrip()
+_SYSTEM_POLICIES = Path("/etc/gemini-cli/policies")
+"""Where there are such, Gemini CLI ignores those of an option."""
+
+
+def _given(agent: Agent) -> set[str] | None:
+    """Returns the words of an agent's command, and what stands before a `=` in them; None if `{mcp_config}` is within
+    quotes, which those of a statement or a rule would end."""
+    words = words_of(agent.command or "")
+    if any(MCP_CONFIG in word and len(word.split()) > 1 for word in words):
+        return None
+    return {part for word in words for part in (word, word.partition("=")[0])}
+
+
+def _words(words: str, place: StatementPlace | None, rules: HostRules = NO_RULES) -> str:
+    """Returns the words for `{mcp_config}` with those that give the statement, and the rules."""
+    return " ".join(filter(None, (words, place.words if place is not None else "", rules.words)))
 
 
 def _lengthened(variable: str, directory: Path) -> str:

@@ -203,7 +203,9 @@ class ByName:
     doorbell: Doorbell = made(".doorbell.ringing:Doorbell")
     hooks: Hooks = made(".hooks.answers:Hooks")
     tool_calls: ToolCalls = made(".hooks.answers:ToolCalls")
-    host_configurations: HostConfigurations = made(".host_config:HostConfigurations", statement_of="statements.of")
+    host_configurations: HostConfigurations = made(
+        ".host_config:HostConfigurations", statement_of="statements.of", rules_of="agent_rules.of"
+    )
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ LAYERS = (
     ("features",),
     ("domain",),
     ("hosts",),
+    ("host_rules",),
     ("system",),
     ("store",),
     ("contributions",),

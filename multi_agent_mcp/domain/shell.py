@@ -25,6 +25,8 @@ IN_QUOTES = re.compile(r"""'[^']*'|\\.|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
 SUBSTITUTED = re.compile(r"\$\((.+)\)|`([^`]+)`", re.DOTALL)
 _HERE_DOCUMENT = re.compile(r"<<-?[ \t]*(['\"\\]?)(\w+)")
 NESTED_MAX = 4
+EVERY_COMMAND = "*"
+"""Denies all of them."""
 
 
 def simple_commands(text: str) -> Iterator[list[str]]:
@@ -96,9 +98,11 @@ def without_documents(command: str) -> Iterator[str]:
 
 
 def denied_by(command: str, denied: Sequence[str], depth: int = 0) -> str | None:
-    """The one of these beginnings (`git push`, `rm -rf`) with which a simple command in the line begins, also in a
-    substitution, in what another shell is given, and behind a program that runs it; None without."""
+    """The one of these beginnings (`git push`, `rm -rf`) with which a simple command in the line begins (`*`: any),
+    also in a substitution, in what another shell is given, and behind a program that runs it; None without."""
     text = "\n".join(without_documents(command.replace("\\\n", "")))
+    if EVERY_COMMAND in denied and command.strip():
+        return EVERY_COMMAND
     for words in _commands(text):
         for place in _places(words):
             if (found := next((one for one in denied if _begins(words[place:], one.split())), None)) is not None:

@@ -45,6 +45,24 @@ class StatementPlace(NamedTuple):
     start: str = ""
 
 
+class RulesPlace(NamedTuple):
+    """The field `configuration.rules`: in which `form` (`host_rules.py`) the host's own permission settings have an
+    agent's rules, by the `option` or the `words` of its command and files of the agent (`own`): what denies a command
+    (`command`, with `{words}`), every one, the editing of a `{path}` (`edit`), and of any. `binds_shell`: its shell
+    cannot edit otherwise either. A command with one of the words `not_beside` has settings that ours would replace."""
+
+    form: str
+    option: str = ""
+    words: str = ""
+    own: Mapping[str, Any] = {}
+    command: Sequence[str] = ()
+    every_command: Sequence[str] = ()
+    edit: Sequence[str] = ()
+    every_edit: Sequence[str] = ()
+    binds_shell: bool = False
+    not_beside: Sequence[str] = ()
+
+
 @dataclass(frozen=True)
 class Configuration:
     """The field `configuration`: `own` are the files of one agent ({session}/hosts/AGENT.NAME), `shared` the files that
@@ -52,7 +70,7 @@ class Configuration:
     `environment`. `start` is the command with which a person starts the host, `start_shared` the one in such a
     directory. `{name}` is replaced by one of our values (`host_config.py`), or by the path of one of the files. A
     command with `settings_option` brings its own settings: it gets our server only. `statement` says how the host gets
-    the statement; without it our server gives it."""
+    the statement; without it our server gives it. `rules` says how its own settings have an agent's rules."""
 
     words: str
     start: str
@@ -62,6 +80,7 @@ class Configuration:
     environment: Mapping[str, str] = field(default_factory=dict)
     settings_option: str | None = None
     statement: StatementPlace | None = None
+    rules: RulesPlace | None = None
 
     @property
     def is_of_directory(self) -> bool:
@@ -195,8 +214,11 @@ def _is_host(fields: Mapping[str, Any]) -> bool:
     return "configuration" in fields
 
 
-def _configuration(statement: Mapping[str, Any] | None = None, **fields: Any) -> Configuration:
-    return Configuration(**fields, statement=None if statement is None else StatementPlace(**statement))
+def _configuration(
+    statement: Mapping[str, Any] | None = None, rules: Mapping[str, Any] | None = None, **fields: Any
+) -> Configuration:
+    place, ruled = StatementPlace(**statement) if statement else None, RulesPlace(**rules) if rules else None
+    return Configuration(**fields, statement=place, rules=ruled)
 
 
 @cache

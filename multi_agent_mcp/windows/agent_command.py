@@ -245,7 +245,9 @@ def command_of(
     words = {key: quoted(shell, str(value)) for key, value in values.items()}
     words["prompt"] = quoted(shell, prompt) if prompt else ""
     if "{mcp_config}" in template:
-        words["mcp_config"] = requoted(shell, services.host_configurations.argument(agent))
+        words["mcp_config"] = requoted(
+            shell, services.host_configurations.argument(agent, Path(str(values["worktree"])))
+        )
     command = filled(template, words)
     if (sandbox := services.agent_rules.sandbox(agent)) is not None:
         within = f"/bin/sh -c {quoted(shell, command)}" if is_compound(command) else command

@@ -32,7 +32,39 @@ const brief = (facts) => {
   briefings.set(facts.session_id, { told, message: undefined })
 }
 
+const RULES = {permission} // what the team denies: set after all settings were read, and never more than they allow
+
+const entries = (rules) => Object.entries(typeof rules === "string" ? { "*": rules } : rules ?? {})
+
+const rule = (settings) => {
+  const permission = Object.fromEntries(entries(settings.permission))
+  const { bash, edit, "*": usual } = permission
+  delete permission.bash
+  delete permission.edit
+  const denied = Object.fromEntries(RULES.bash.map((pattern) => [pattern, "deny"]))
+  permission.bash = Object.fromEntries([...entries(bash).filter(([pattern]) => !(pattern in denied)), ...entries(denied)])
+  const own = Object.fromEntries(entries(edit))
+  const files = {}
+  for (const [pattern, allowed] of RULES.edit ?? []) {
+    delete files[pattern]
+    files[pattern] = allowed ? own["*"] ?? usual ?? "allow" : "deny"
+  }
+  const kept = entries(edit).filter(([pattern, action]) => !RULES.edit || (action !== "allow" && !(pattern in files)))
+  permission.edit = { ...files, ...Object.fromEntries(kept) }
+  settings.permission = permission
+}
+
 export const MultiAgentMcp = async () => ({
+  config: async (config) => {
+    if (!RULES.bash) return
+    rule(config)
+    const agents = { ...(RULES.edit && { plan: {}, explore: {} }), ...config.agent } // these two edit nothing by themselves
+    for (const [name, settings] of Object.entries(agents)) {
+      if (settings.permission) rule(settings)
+      else if (RULES.edit && ["plan", "explore"].includes(name)) settings.permission = { edit: "deny" }
+    }
+    config.agent = agents
+  },
   event: async ({ event: { type, properties } }) => {
     if (type === "session.created" && properties?.info?.parentID) children.add(properties.info.id)
     else if (type === "session.created") await hook("SessionStart", { session_id: properties?.info?.id, source: "new" })

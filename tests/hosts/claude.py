@@ -88,5 +88,10 @@ class Claude(Host):
         del ask  # it asks about whatever settings.json does not allow
         return Call("Bash", {"command": command, "description": "scripted"})
 
+    headless = "claude -p go --permission-mode acceptEdits --mcp-config {words}"
+
+    def write(self, path: Path) -> Call:
+        return Call("Write", {"file_path": str(path), "content": "new\n"})
+
     def knows(self, tool: str) -> str:
         return f"mcp__ipc__{tool}"

@@ -91,5 +91,10 @@ class Codex(Host):
         escalated = {"sandbox_permissions": "require_escalated", "justification": "scripted"} if ask else {}
         return Call("exec_command", {"cmd": command, **escalated})
 
+    headless = "codex exec --skip-git-repo-check -c features.hooks=false {words} go"
+
+    def write(self, path: Path) -> Call:
+        return self.shell(f"apply_patch <<'E'\n*** Begin Patch\n*** Add File: {path}\n+new\n*** End Patch\nE")
+
     def knows(self, tool: str) -> str:
         return f"mcp__ipc/{tool}"

@@ -47,5 +47,10 @@ class Copilot(Host):
         del ask  # it asks about whatever it was not allowed
         return Call("bash", {"command": command, "description": "scripted"})
 
+    headless = "copilot -p go --allow-all {words}"
+
+    def write(self, path: Path) -> Call:
+        return Call("create", {"path": str(path), "file_text": "new\n"})
+
     def knows(self, tool: str) -> str:
         return f"ipc-{tool}"

@@ -55,5 +55,10 @@ class Gemini(Host):
         del ask  # it asks about whatever its settings do not allow
         return Call("run_shell_command", {"command": command, "description": "scripted"})
 
+    headless = "gemini -p go --approval-mode yolo {words}"
+
+    def write(self, path: Path) -> Call:
+        return Call("write_file", {"file_path": str(path), "content": "new\n"})
+
     def knows(self, tool: str) -> str:
         return f"mcp_ipc_{tool}"

@@ -64,5 +64,10 @@ class OpenCode(Host):
         del ask  # it asks about whatever its settings do not allow
         return Call("bash", {"command": command, "description": "scripted"})
 
+    headless = "opencode run go {words}"
+
+    def write(self, path: Path) -> Call:
+        return Call("write", {"filePath": str(path), "content": "new\n"})
+
     def knows(self, tool: str) -> str:
         return f"ipc_{tool}"

@@ -25,13 +25,16 @@ from tests.hosts.limited import LIMITED_SCENARIOS
 from tests.hosts.offline import OFFLINE_SCENARIOS
 from tests.hosts.plugged import PLUGIN_SCENARIOS, PluginScenario
 from tests.hosts.replies import Json
+from tests.hosts.ruled import RULED_SCENARIOS, RuledScenario
 from tests.hosts.sandboxed import SANDBOXED_SCENARIOS, SandboxedScenario
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
 from tests.hosts.stated import STATED_SCENARIOS
 from tests.hosts.worktrees import WorktreesScenario
 
-AnyScenario = PluginScenario | Scenario | AwakeScenario | LastingScenario | SandboxedScenario | WorktreesScenario
+AnyScenario = (
+    PluginScenario | Scenario | AwakeScenario | LastingScenario | RuledScenario | SandboxedScenario | WorktreesScenario
+)
 
 INSTALL_SECONDS = 600
 
@@ -71,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
             *PLUGIN_SCENARIOS,
             *SANDBOXED_SCENARIOS,
             *STATED_SCENARIOS,
+            *RULED_SCENARIOS,
             WorktreesScenario(),
         ]
         for scenario in scenarios:

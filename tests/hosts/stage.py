@@ -115,6 +115,13 @@ class Host(ABC):
     def shell(self, command: str, *, ask: bool = False) -> Call:
         """A call of its own shell tool; `ask`: one that it asks its human about."""
 
+    headless = ""
+    """Its command with `{words}` for what `{mcp_config}` stands for, which asks nobody and ends with its turn."""
+
+    def write(self, path: Path) -> Call:
+        """A call of its own tool that writes a file."""
+        raise NotImplementedError
+
     @abstractmethod
     def knows(self, tool: str) -> str:
         """The name under which a request offers one of our tools."""

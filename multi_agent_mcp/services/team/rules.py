@@ -6,12 +6,10 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from multi_agent_mcp.config import RULES, Rules, parse_rules, readable_settings
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
@@ -48,14 +46,12 @@ class AgentRules(Service):
     def held(self, agent: Agent) -> dict[str, Hold]:
         """How far the agent is held to each of its rules, as far as that is known here."""
         rules, command = self.of(agent), agent.command or ""
-        host = host_named(Path(next(iter(command.split()), "")).name) or host_named(agent.declared_host)
-        has_hooks = host is not None and "{mcp_config}" in command
-        has_hooks = has_hooks and self.contributions.service("host_configurations").missing_settings(agent) is None
-        by_hook: Hold = "advised" if has_hooks else "impossible"  # no hook can tell all that a shell writes and runs
+        bound, is_told = self.contributions.service("host_configurations").binding(agent)
+        told: Hold = "advised" if is_told else "impossible"  # a shell has ways that neither hooks nor settings can tell
         sandbox = self.sandbox(agent)
         found: dict[str, tuple[object, Hold]] = {
-            "edits": (any(one.edits is not None for one in rules), by_hook),
-            "commands": (any(one.deny for one in rules), by_hook),
+            "edits": (any(one.edits is not None for one in rules), "enforced" if "edits" in bound else told),
+            "commands": (any(one.deny for one in rules), "enforced" if "commands" in bound else told),
             "sandbox": (sandbox, "enforced" if command and _is_there(sandbox or "") else "impossible"),
         }
         return {name: hold for name, (ruled, hold) in found.items() if ruled}
