@@ -25,7 +25,7 @@ EVENTS = {
     "marked_read": "messages that an agent has read (messages, when)",
     "notified": "a notification that was stored (notification)",
     "task_changed": "tasks that have changed (tasks)",
-    "offered": "something waits for whoever is free, or claims it ()",
+    "waiting": "something waits: for whoever is free, or claims it, for another task, for an answer ()",
     "task_done": "a task has just become done (task)",
     "task_reported": "its assignee has said that it is over (task, summary, whether it failed)",
     "execution_ended": "an execution has just ended (execution)",

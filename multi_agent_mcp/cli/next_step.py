@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.snapshot import AgentRow
     from multi_agent_mcp.wiring import Services
 
-MAY_WAIT = frozenset({"blocked", "paused", "limited", "undelivered", "kept", "uncommitted", "wait"})
+MAY_WAIT = frozenset({"blocked", "paused", "limited", "undelivered", "kept", "uncommitted", "wait", "lease"})
 """The kinds of items that are not the next thing to do while there is mail."""
 AT_WORK = ("todo", "in_progress")
 

@@ -40,10 +40,12 @@ ACTIONS = (
     *("question", "answered", "question_overdue", "deadlock_suspected"),
     *("check_failed", "check_passed", "check_repeats", "not_committed", "review_requested", "review_rejected"),
     *("reservation_conflict", "reservation_ended", "edit_overlap"),
-    *("not_taken", "work_returned", "state_reached", "task_claimable"),
+    *("not_taken", "work_returned", "state_reached", "task_claimable", "circle_suspected"),
 )
 ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "deadlock_suspected"
 """The actions of the notifications about questions."""
+CIRCLE = "circle_suspected"
+"""The action of the notifications of a circle that leads through leases or tasks."""
 PAUSING = ("pause", "resume")
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
 """The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
 from multi_agent_mcp.domain.notification import (
@@ -239,23 +239,38 @@ def _notice(question: Question, action: str, told: str, at: datetime, by: str | 
     )
 
 
-def cycles(waiting: Iterable[Question]) -> list[tuple[Question, ...]]:
-    """The circles of agents that wait for each other's answers, each once, given the open questions for which askers
-    have parked their task."""
-    by_asker: dict[str, list[Question]] = {}
+class Waiting(Protocol):
+    """That one agent waits for another one, as a question says for which its asker has parked its task."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def asker_id(self) -> str: ...
+
+    @property
+    def to_id(self) -> str: ...
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+def cycles(waiting: Iterable[W]) -> list[tuple[W, ...]]:
+    """The circles of agents that wait for each other, each once."""
+    by_asker: dict[str, list[W]] = {}
     for question in waiting:
         by_asker.setdefault(question.asker_id, []).append(question)
-    found: dict[frozenset[str], tuple[Question, ...]] = {}
+    found: dict[frozenset[str], tuple[W, ...]] = {}
     for first in (question for questions in by_asker.values() for question in questions):
         circle = _circle(first, by_asker)
         found.setdefault(frozenset(question.id for question in circle), circle)
     return [circle for circle in found.values() if circle]
 
 
-def _circle(first: Question, by_asker: Mapping[str, list[Question]]) -> tuple[Question, ...]:
-    """A shortest way from the question's addressee back to its asker, the question itself first; empty if there is
+def _circle(first: W, by_asker: Mapping[str, list[W]]) -> tuple[W, ...]:
+    """A shortest way from the one awaited back to the one that waits, this wait itself first; empty if there is
     none."""
-    ways: list[tuple[Question, ...]] = [(first,)]
+    ways: list[tuple[W, ...]] = [(first,)]
     seen = {first.to_id}
     while ways:
         way = ways.pop(0)

@@ -6,21 +6,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, session_command
+from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
 from multi_agent_mcp.cli.rendering import ago, column_table
 from multi_agent_mcp.cli.watch import Part
 from multi_agent_mcp.config import HELD_LEASES, child_environment
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import system_error
+from multi_agent_mcp.pool.leases import as_answer
 from multi_agent_mcp.pool.watches import OF_AGENTS, OF_TASKS
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.pool.circles import Circles
     from multi_agent_mcp.pool.leases import CommandLease, Leases
     from multi_agent_mcp.wiring import Services
 
@@ -39,7 +40,11 @@ def lease(context: SessionContext, name: str, command: tuple[str, ...], slots: i
     """
     leases: Leases = context.services.leases
     mine = leases.ask(name, slots, command)
+    circles: Circles = context.services.circles
     try:
+        circles.look()
+        for circle in (one for one in circles.found() if mine.agent_id in one.agent_ids):
+            print_error(context.texts("lease.circle", circle=circle.words(context.texts)))
         mine = leases.wait(mine)
         code = _ran(leases, mine, command)
     finally:
@@ -70,22 +75,25 @@ def _exit_code(code: int) -> int:
 
 
 @click.command()
+@click.option(
+    "--end", metavar="PID", help="End the command with this process id: its lease is free, or not waited for."
+)
 @session_command()
-def leases(context: SessionContext) -> None:
+def leases(context: SessionContext, end: str | None) -> None:
     """List which commands have a lease on this machine, and which wait for one, in their order.
 
     Example: `multi-agent-mcp leases`
     """
+    if end is not None:
+        ended = context.services.leases.stop(end)
+        said = context.texts("leases.ended", name=ended.name, runs=one_line(ended.command)[:COMMAND_SHOWN])
+        context.answer({"ended": as_answer(ended)}, [said])
+        return
     found = context.services.leases.all()
     now = context.services.clock()
     columns = _columns(context.services, now)
     lines = column_table(context.texts, found, columns) if found else [context.texts("leases.none")]
-    context.answer({"leases": [_answer(one) for one in found]}, lines)
-
-
-def _answer(lease: CommandLease) -> dict[str, object]:
-    shown = ("name", "slots", "agent_id", "command", "since", "held_at", "pid", "within")
-    return {"state": lease.state, **{key: value for key, value in asdict(lease).items() if key in shown}}
+    context.answer({"leases": list(map(as_answer, found))}, lines)
 
 
 def _columns(services: Services, now: datetime) -> dict[str, Callable[[CommandLease], object]]:
@@ -95,6 +103,7 @@ def _columns(services: Services, now: datetime) -> dict[str, Callable[[CommandLe
         "status": lambda one: texts(f"lease.{one.state}"),
         "for": lambda one: ago(one.began or now, now, texts),
         "agent": lambda one: display_id(one.agent_id) if one.agent_id else "-",
+        "pid": lambda one: str(one.pid),
         "command": lambda one: one_line(one.command)[:COMMAND_SHOWN],
     }
 
@@ -104,7 +113,7 @@ def watched(services: Services, now: datetime) -> Part:
     found = services.leases.all()
     columns = _columns(services, now)
     rows = [tuple(str(column(one)) for column in columns.values()) for one in found]
-    return Part("leases", tuple(columns), rows, [_answer(one) for one in found])
+    return Part("leases", tuple(columns), rows, list(map(as_answer, found)))
 
 
 @click.command()

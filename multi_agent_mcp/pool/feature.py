@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from multi_agent_mcp.features import Command, Feature, Kind
+from multi_agent_mcp.features import Command, Endpoint, Feature, Kind
 
 POOL = Feature(
     name="pool",
     switch="pool",
     services={"claims": ".pool.claims:Claims", "claim_rings": ".pool.rings:ClaimRings"},
-    on={"task_changed": "claim_rings.look", "offered": "claim_rings.look"},
+    on={"task_changed": "claim_rings.look", "waiting": "claim_rings.look"},
     supervised=("claim_rings.look",),
     answers={"claimable": "claims.offered"},
     tools=(".pool.tools:TOOLS",),
@@ -25,7 +25,7 @@ FREE = Feature(
         "offers": ".pool.offers:Offers",
         "watches": ".pool.watches:Watches",
     },
-    on={"task_changed": "offers.changed", "offered": "offers.became_free"},
+    on={"task_changed": "offers.changed", "waiting": "offers.became_free"},
     answers={
         "offer": "offers.send",
         "offer_item": "offers.keep",
@@ -38,6 +38,7 @@ FREE = Feature(
         "when": Command("Tasks", ".pool.commands:when", "Wait until an agent or a task is in a state."),
     },
     options={"send": ("when_idle",)},
+    checks={"pool": ".pool.checks:pool"},
 )
 RETURNS = Feature(
     name="returns",
@@ -49,7 +50,16 @@ RETURNS = Feature(
 )
 LEASES = Feature(
     name="leases",
-    services={"leases": ".pool.leases:Leases"},
+    topics={".leases": "leases"},
+    services={"leases": ".pool.leases:Leases", "circles": ".pool.circles:Circles"},
+    on={"task_changed": "circles.look", "waiting": "circles.look"},
+    endpoints=(
+        Endpoint("GET", "/leases", ".pool.views:of_console"),
+        Endpoint("POST", "/leases/{pid}/end", ".pool.views:end"),
+    ),
+    checks={"leases": ".pool.checks:leases"},
+    attention={"circle": 75, "lease": 185},
+    items=(".pool.views:items",),
     commands={
         "lease": Command("Tasks", ".pool.commands:lease", "Run a command once it is its turn."),
         "leases": Command("Looking", ".pool.commands:leases", "List which commands have a lease, or wait for one."),

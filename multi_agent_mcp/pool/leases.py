@@ -8,6 +8,7 @@ it."""
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -24,6 +25,8 @@ from multi_agent_mcp.system.process import is_alive, own_start, started_at
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from multi_agent_mcp.services.team.approvals import Approvals
 
 LOCK = "leasing"
 AGAIN_SECONDS = 0.2
@@ -66,6 +69,8 @@ class CommandLease:
 class Leases(Service):
     """The leases of this machine."""
 
+    approvals: Approvals
+
     def all(self) -> list[CommandLease]:
         """Those of living commands, in their order; the files of dead ones are removed."""
         found = []
@@ -74,8 +79,17 @@ class Leases(Service):
             if lease is not None and lease.lives:
                 found.append(lease)
             elif lease is not None or not name.endswith(".json"):
-                self.workspace.files.remove(self._place / name)
+                self.remove(name)
         return found
+
+    def stale(self) -> list[str]:
+        """The files of dead commands, and those that cannot be read; removes none."""
+        known = ((name, self._read(name)) for name in self.workspace.files.names(self._place))
+        return [name for name, lease in known if lease is None or not lease.lives]
+
+    def remove(self, name: str) -> None:
+        """Removes the file of a command that is dead."""
+        self.workspace.files.remove(self._place / name)
 
     def ask(self, name: str, slots: int, command: Sequence[str]) -> CommandLease:
         """Takes a place in the order for a command, which waits then. Raises `InvalidArguments` for no name, and where
@@ -115,6 +129,19 @@ class Leases(Service):
         """Notes the command's process: the lease is held as long as it lives, even if ours is killed."""
         self._write(replace(lease, child=child, child_started_at=started_at(child)))
 
+    def stop(self, process: str) -> CommandLease:
+        """Ends the command that has a lease, or waits for one, by a signal to its process, or ours that started it;
+        with it ends the lease. Raises `Unauthorized` in the hands of another agent than the command's,
+        `InvalidArguments` for no such process."""
+        found = next((one for one in self.all() if process in (str(one.pid), str(one.child))), None)
+        if found is None:
+            raise InvalidArguments("no_such_lease", pid=f"{process:.20}")
+        self.approvals.require_person(but=found.agent_id)
+        ours = is_alive(found.pid, found.pid_started_at)
+        with suppress(ProcessLookupError):
+            os.kill(found.pid if ours or found.child is None else found.child, signal.SIGTERM)
+        return found
+
     def end(self, lease: CommandLease) -> None:
         self.workspace.files.remove(self._file(lease).path)
 
@@ -147,6 +174,12 @@ class Leases(Service):
             if name == f"{lease.ticket}.json" and int(lease.ticket.partition("-")[0]) >= 0 and lease.slots > 0:
                 return lease
         return None
+
+
+def as_answer(lease: CommandLease) -> dict[str, object]:
+    """The lease for JSON."""
+    shown = ("name", "slots", "agent_id", "command", "since", "held_at", "pid", "within")
+    return {"state": lease.state, **{key: value for key, value in asdict(lease).items() if key in shown}}
 
 
 def circle_of(name: str, within: Sequence[str], known: Sequence[CommandLease]) -> list[str]:

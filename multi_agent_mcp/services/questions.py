@@ -123,9 +123,9 @@ class Questions(Service):
             known = self.workspace.questions.add(question)
             self.session.audit("ask", agent_id=asker.id, question_id=known.id, to_id=known.to_id, task_id=known.task_id)
         followed = self.effects.follow(known, acting=True)
-        if not followed.to_id.startswith(WHOEVER):
+        if not followed.to_id.startswith(WHOEVER) and not followed.park:
             return followed
-        self.contributions.tell("offered")
+        self.contributions.tell("waiting")
         return self.get(followed.id)
 
     def answer(self, actor: Agent, question_id: str, answer: str, note: str | None = None) -> Question:
@@ -417,11 +417,11 @@ class QuestionEffects(Service):
         for circle in cycles(waiting):
             if all((task := self._task(question)) and is_parked_by(task, question) for question in circle):
                 names = [*(question.asker_id for question in circle), circle[0].asker_id]
-                for told in self._concerned(names):
+                for told in self.concerned(names):
                     notice = replace(deadlock_notice(circle, told), reason=" → ".join(names))
                     self._tell(notice, circle[0], acting=False)
 
-    def _concerned(self, names: Iterable[str]) -> list[str]:
+    def concerned(self, names: Iterable[str]) -> list[str]:
         """These agents, and the nearest superiors of any that are not among them."""
         agents, known = self.workspace.registry.all(), dict.fromkeys(names)
         above = (nearest_superior(name, agents) for name in known)

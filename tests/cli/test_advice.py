@@ -360,6 +360,18 @@ def a_question_of_nobody(stage: Stage) -> None:
     stage.helps("repair.question_of_nobody", "doctor", "agent add ghost")
 
 
+@plays("repair.skills_of_nobody", "repair.waits_for_no_agent")
+def what_nobody_can_take(stage: Stage) -> None:
+    stage.made()
+    admin, new = stage.services.agents.get("admin"), NewTask(title="Build", needs=["go"])
+    (task,) = stage.services.task_creation.create(admin, [new], None)
+    stage.helps("repair.skills_of_nobody", "doctor", f"task assign {task.id} AGENT", AGENT="worker-a")
+    stage.done("task", "status", task.id, "cancelled")
+    stage.done("send", "@worker", "who has time?")
+    stage.done("agent", "remove", "worker-a")
+    stage.helps("repair.waits_for_no_agent", "doctor", "agent add ID --role worker", ID="worker-c")
+
+
 @plays("repair.task_of_nobody")
 def tasks_of_nobody(stage: Stage) -> None:
     stage.made()
@@ -703,6 +715,10 @@ def by(place: str, *keys: str) -> dict[str, str]:
 
 ON_WINDOWS = "end_to_end/test_advice_on_windows.py::test_what_is_said_of"
 ELSEWHERE: Mapping[str, str] = {
+    **by(
+        "pool/test_leases.py::test_people_see_which_leases_are_waited_for_and_end_a_command",
+        *("attention:lease", "attention:circle", "error.no_such_lease"),
+    ),
     "attention:checks_changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
     "task.checks_changed": "cli/test_repository.py::test_why_follows_a_line_to_task_agent_and_who_asked",
     "checks.state.changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",

@@ -13,20 +13,25 @@ from click.testing import CliRunner
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.environment import ENVIRON
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.pool.leases import circle_of
+from multi_agent_mcp.services.attention import Item
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
+from tests.pool.conftest import SeatOf
 
 HOLDS = "import os, sys; os.write(1, b'.'); sys.stdin.read()"
 
 
-def asked(services: Services, name: str = "build", slots: int = 1) -> int:
+def asked(services: Services, name: str = "build", slots: int = 1, agent: str | None = None) -> int:
     """A process that has a place in the order, and waits for a signal; returns its id."""
     ready, telling = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.environ.update({} if agent is None else {"MULTI_AGENT_MCP_AGENT": agent})
         other = open_session(services.root, "demo", notifier=Recorder())
         held = other.leases.ask(name, slots, ["sleep"])
         if other.leases._is_next(held):
@@ -81,6 +86,61 @@ def test_a_command_keeps_its_lease_if_only_ours_is_killed(services: Services) ->
     assert services.leases.all() == []
 
 
+def test_people_see_which_leases_are_waited_for_and_end_a_command(services: Services, owner: Agent) -> None:
+    def items() -> list[Item]:
+        return [item for item in services.attention.of(owner) if item.kind == "lease"]
+
+    pids = [asked(services), asked(services, "port")]
+    assert items() == []
+    pids.append(asked(services))
+    (item,) = items()
+    assert (item.id, item.since is not None, "build" in item.text) == (str(pids[0]), True, True)
+    run, root = CliRunner(), ["--root", str(services.root)]
+    assert run.invoke(app, ["leases", "--end", str(pids[0]), *root]).exit_code == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(pids[0], 0)[1]) == -signal.SIGTERM
+    assert [one.pid for one in services.leases.all()] == pids[1:]
+    for no_such in (str(os.getpid()), "x", "1"):
+        refused = run.invoke(app, ["leases", "--end", no_such, *root])
+        assert (refused.exit_code, "leases" in refused.output) == (1, True)
+    for pid in pids[1:]:
+        killed(pid)
+
+
+def test_a_circle_through_leases_and_questions_is_named_at_once(
+    services: Services, seat: SeatOf, admin: Agent, owner: Agent
+) -> None:
+    services.task_creation.create(admin, [NewTask(title="work", assignee_id="worker-a")])
+    seat("worker-a").call("get_notifications"), seat("worker-a").call("get_next_action")
+    seat("worker-a").call("ask", question="which?", to_id="worker-b", park=True)
+    held = asked(services, "gpu", agent="worker-a")
+    waits = asked(services, "gpu", agent="worker-b")
+    (circle,) = services.circles.found()
+    assert sorted(circle.agent_ids) == ["worker-a", "worker-b"]
+    services.circles.look()
+    services.circles.look()
+    for agent_id in ("worker-a", "worker-b", "admin"):
+        told = [one for one in services.derived_notices.waiting(agent_id) if one.action == "circle_suspected"]
+        assert ["gpu" in str(one.reason) for one in told] == [True], agent_id
+    assert [item.kind for item in services.attention.of(owner) if item.kind == "circle"] == ["circle"]
+    for pid in (held, waits):
+        killed(pid)
+    assert services.circles.found() == []
+
+
+def test_a_circle_through_tasks_is_named_and_what_can_still_be_begun_makes_none(
+    services: Services, seat: SeatOf, admin: Agent
+) -> None:
+    (first,) = services.task_creation.create(admin, [NewTask(title="first", assignee_id="worker-a")])
+    seat("worker-a").call("get_notifications"), seat("worker-a").call("get_next_action")
+    services.task_creation.create(admin, [NewTask(title="after", assignee_id="worker-b", dependencies=[first.id])])
+    (other,) = services.task_creation.create(admin, [NewTask(title="other", assignee_id="worker-b")])
+    seat("worker-a").call("ask", question="which?", to_id="worker-b", park=True)
+    assert services.circles.found() == []
+    services.task_changes.set_status(admin, other.id, "cancelled")
+    told = [one for one in services.derived_notices.waiting("worker-b") if one.action == "circle_suspected"]
+    assert [first.id in str(one.reason) for one in told] == [True]
+
+
 def test_a_circle_of_waiting_is_refused_at_once(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = services.leases.wait(services.leases.ask("gpu", 1, ["a"]))
     build = services.leases.wait(services.leases.ask("build", 1, ["b"]))
@@ -109,3 +169,26 @@ def test_the_command_runs_with_its_exit_code_and_is_listed(services: Services, t
     killed(pid)
     (services.path / ".leases" / "x.json").write_text("{")
     assert "build" not in run.invoke(app, ["leases", *root]).output
+
+
+def test_doctor_finds_leases_of_the_dead_and_what_nobody_can_take(services: Services, admin: Agent) -> None:
+    def found(check: str) -> list[str]:
+        return [one.subject for one in services.doctor().examine() if one.check == check]
+
+    assert (found("leases"), found("pool")) == ([], [])
+    pid = asked(services)
+    (name,) = (path.name for path in (services.path / ".leases").iterdir())
+    assert found("leases") == []
+    killed(pid)
+    (services.path / ".leases" / "x.json").write_text("{")
+    assert found("leases") == [name, "x.json"]
+    services.doctor().repair(services.doctor().examine())
+    assert found("leases") == []
+    new = [NewTask(title="x", needs=["go"]), NewTask(title="y"), NewTask(title="z", assignee_id="@worker")]
+    skilled, _, offered = services.task_creation.create(admin, new)
+    assert found("pool") == [skilled.id]
+    services.agents.registry.update("worker-b", skills=["Go"])
+    assert found("pool") == []
+    for agent_id in ("worker-a", "worker-b"):
+        services.agents.remove(agent_id)
+    assert found("pool") == [offered.id, skilled.id]

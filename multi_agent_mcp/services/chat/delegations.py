@@ -67,7 +67,7 @@ class Delegations(Service):
             self.contributions.ask("offer_item", agent, target_agent_id, delegation.id)
         self.workspace.delegations.add(delegation)
         if target is None:
-            self.contributions.tell("offered")
+            self.contributions.tell("waiting")
             delegation = self.workspace.delegations.get(delegation.id)
             target = self.agents.all().get(delegation.target_agent_id)
         self.derived.tell_delegation(delegation)

@@ -307,9 +307,9 @@ class TaskCreation(Service):
             self.derived.tell(tasks)
         else:
             self.operations.run(CreateTasks(tasks=tasks))
-        if all(task.assignee_id for task in tasks):
+        if all(task.assignee_id and not task.dependencies for task in tasks):
             return tasks
-        self.contributions.tell("offered")
+        self.contributions.tell("waiting")
         return [self.workspace.tasks.find(task.id) or task if task.id in offered else task for task in tasks]
 
     def send(

@@ -141,7 +141,7 @@ class TaskChanges(Service):
             raise AgentNotFound(agent_id=f"{to:.60}")
         task, previous = self.assign(actor, task.id, None, purpose)
         contributions.ask("offer_item", actor, to, task.id)
-        contributions.tell("offered")
+        contributions.tell("waiting")
         return self.get(task.id), previous
 
     def hand_over(self, agent_id: str, actor: Agent) -> list[Task]:

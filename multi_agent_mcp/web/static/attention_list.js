@@ -8,7 +8,7 @@ import { menu } from "./dialogs.js";
 import { keyed } from "./lists.js";
 import { notifyButton } from "./notifying.js";
 import { question } from "./question.js";
-import { decide, release, resume } from "./task_acts.js";
+import { decide, endLease, release, resume } from "./task_acts.js";
 
 const SHOWN = 8;
 const MANY = 4; // rows of a kind, from which on they are folded
@@ -101,7 +101,7 @@ function fillFold(element, kind, items) {
 
 // What waits in a pane: its own page does not show it, a command leads there.
 const IN_PANES = new Set(["dialog", "login", "down", "ended", "tmux", "machine", "stuck"]);
-const BY_COMMAND = new Set([...IN_PANES, "paused", "wait"]);
+const BY_COMMAND = new Set([...IN_PANES, "paused", "wait", "circle"]);
 
 function row(item, buttons) {
   return h("li", { class: IN_PANES.has(item.kind) ? "bad" : "" },
@@ -133,6 +133,7 @@ function acts(item) {
     ];
   }
   if (item.kind === "paused") return h("button", { type: "button", "data-mark": "resume", onclick: () => resume(item.agent_id) }, t("agents.resume"));
+  if (item.kind === "lease") return h("button", { type: "button", class: "ghost", "data-mark": `end-${item.id}`, onclick: () => endLease(item.id) }, t("leases.end.held"));
   if (item.kind === "wait" && !item.machine) return h("button", { type: "button", "data-mark": "release", onclick: () => release(facts.me) }, t("agents.release"));
   return (item.machine || BY_COMMAND.has(item.kind)) && !item.dialog && [
     item.machine && h("small", { class: "hint" }, t("attention.there", { machine: visible(item.machine) })),
@@ -149,6 +150,8 @@ const places = {
   conversation: ({ id }) => `/messages#${new URLSearchParams({ id })}`,
   undelivered: ({ id }) => `/messages#${new URLSearchParams({ box: "all", id })}`,
   doctor: () => "/health",
+  lease: () => "/health",
+  circle: () => "/health",
   machine: ({ id }) => `/machines#machine-${id}`,
 };
 

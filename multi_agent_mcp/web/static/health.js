@@ -1,7 +1,8 @@
 // The findings of doctor and their repairs; those that say the same of different agents or files are one row.
 
-import { api, chip, h, icon, t, withLocalTimes } from "./core.js";
+import { age, agentLink, api, chip, facts, h, icon, t, visible, withLocalTimes } from "./core.js";
 import { watch } from "./live.js";
+import { endLease } from "./task_acts.js";
 
 const ENTITY_ID = /\b(?:[a-z]{3,4}_([0-9a-f]{8})[0-9a-f]{4}|([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f-]{22})\b/g;
 const MANY = 4; // findings that say the same, from which on they are one row
@@ -60,6 +61,19 @@ function all(key, group) {
   details.addEventListener("toggle", fill);
   if (details.open) fill();
   return h("tr", { class: "all" }, h("td", { colspan: "5" }, details));
+}
+
+// Commands that have a lease, or wait for one.
+if (facts.features.includes("leases")) {
+  const place = document.getElementById("leases");
+  const head = ["lease", "state", "for", "agent", "command", ""].map((key) => h("th", { scope: "col" }, key && t(`leases.${key}`)));
+  const one = (lease) => h("tr", null, [h("bdi", null, visible(lease.name)), chip(lease.held_at ? "alive" : "pending", t(`leases.${lease.state}`)), age(lease.held_at ?? lease.since),
+    lease.agent_id ? agentLink(lease.agent_id) : "–", h("bdi", { class: "path" }, visible(lease.command)),
+    facts.acts && h("button", { type: "button", class: "ghost", "data-mark": `end-${lease.pid}`, onclick: () => endLease(lease.pid) }, t(`leases.end.${lease.state}`))].map((cell) => h("td", null, cell)));
+  watch(["leases"], async () => {
+    const { leases } = await api("/leases");
+    place.replaceChildren(...(leases.length ? [h("h2", null, t("leases.title")), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("thead", null, h("tr", null, head)), h("tbody", null, leases.map(one))))] : []));
+  });
 }
 
 document.getElementById("again").addEventListener("click", () => { asked = true; again(); });

@@ -91,6 +91,15 @@ export async function release(agent) {
   });
 }
 
+// Ends a command that has a lease, or waits for one, by its process.
+export async function endLease(pid) {
+  await attempt(async () => {
+    const { ended } = await api(`/leases/${pid}/end`, {});
+    toast(t("leases.ended", { name: visible(ended.name) }));
+    await lookAgain(["leases", "agents"]);
+  });
+}
+
 const assigneeField = (value = "") => ({ name: "assignee_id", label: t("board.assignee"), kind: "agent", value, empty: t("board.unassigned") });
 
 async function assign(task) {

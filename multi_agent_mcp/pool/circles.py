@@ -1,0 +1,120 @@
+"""Circles of waiting that lead through leases and tasks: agents that, as far as the files say, wait for each other
+(docs/protocol.md, Whoever is free). Those of questions alone are `services.questions`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from multi_agent_mcp.domain.notification import CIRCLE, Notification, derived_id
+from multi_agent_mcp.domain.question import cycles, parked_by
+from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.session import Service
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.pool.leases import Leases
+    from multi_agent_mcp.services.questions import QuestionEffects
+    from multi_agent_mcp.texts import Texts
+
+QUESTION, LEASE, TASK = "question", "lease", "task"
+
+
+class Wait(NamedTuple):
+    """One agent waits for another one: for the answer to a question, a lease that it has, a task that it does. `name`
+    is the question, the lease or the task; `id` is the same for the same wait."""
+
+    id: str
+    asker_id: str
+    to_id: str
+    kind: str
+    name: str
+    since: datetime
+
+
+class Circle(NamedTuple):
+    """Agents that wait for each other, each for the next."""
+
+    waits: tuple[Wait, ...]
+
+    @property
+    def agent_ids(self) -> list[str]:
+        return [wait.asker_id for wait in self.waits]
+
+    @property
+    def since(self) -> datetime:
+        return max(wait.since for wait in self.waits)
+
+    def words(self, texts: Texts) -> str:
+        """Each wait, in order."""
+        return "; ".join(texts(f"circle.{one.kind}", **{**one._asdict(), "since": ""}) for one in self.waits)
+
+
+@dataclass(eq=False)
+class Circles(Service):
+    """The circles of one session."""
+
+    leases: Leases
+    question_effects: QuestionEffects
+
+    def look(self, *_: Any) -> None:
+        """Notifies the agents of each circle, and those above them, once. Never raises: the next look does it."""
+        with suppress(Refusal):
+            for circle in self.found():
+                self._tell(circle)
+
+    def found(self) -> list[Circle]:
+        """The circles that there are now. Tasks alone make none: one of them can always be begun."""
+        leases, questions = list(self._of_leases()), list(self._of_questions())
+        if not leases and not questions:
+            return []
+        circles = cycles([*questions, *leases, *self._of_tasks()])
+        return [Circle(one) for one in circles if any(wait.kind != QUESTION for wait in one)]
+
+    def _of_leases(self) -> Iterator[Wait]:
+        """A command's agent waits for those that have the lease."""
+        known = self.leases.all()
+        for one in known:
+            if one.held_at is None and one.agent_id is not None:
+                for holder in known:
+                    if holder.name == one.name and holder.held_at and holder.agent_id not in (None, one.agent_id):
+                        key, since = f"{one.ticket} {holder.ticket}", one.began or self.clock()
+                        yield Wait(key, one.agent_id, str(holder.agent_id), LEASE, one.name, since)
+
+    def _of_questions(self) -> Iterator[Wait]:
+        """An agent that has parked its task waits for the answer."""
+        for one in self.workspace.questions.open():
+            task = self.workspace.tasks.find(one.task_id) if one.park and one.task_id else None
+            if task is not None and parked_by(task) == one.id:
+                yield Wait(one.id, one.asker_id, one.to_id, QUESTION, one.id, one.created_at)
+
+    def _of_tasks(self) -> Iterator[Wait]:
+        """An agent that can begin none of its tasks waits for those that do what they depend on."""
+        known = {task.id: task for task in self.workspace.tasks.open()}
+        by_agent: dict[str, list[Task]] = {}
+        for task in known.values():
+            if task.assignee_id is not None and task.status in ("todo", "in_progress"):
+                by_agent.setdefault(task.assignee_id, []).append(task)
+        for agent_id, tasks in by_agent.items():
+            awaited = [[known[key] for key in task.dependencies if key in known] for task in tasks]
+            if all(awaited) and not any(task.status == "in_progress" for task in tasks):
+                for other in {one.id: one for each in awaited for one in each}.values():
+                    if other.assignee_id not in (None, agent_id):
+                        key, since = f"{agent_id} {other.id}", other.status_since
+                        yield Wait(key, agent_id, str(other.assignee_id), TASK, other.id, since)
+
+    def _tell(self, circle: Circle) -> None:
+        cause = sorted(wait.id for wait in circle.waits)
+        for agent_id in self.question_effects.concerned(circle.agent_ids):
+            notice = Notification(
+                id=derived_id(CIRCLE, agent_id, *cause),
+                target_agent_id=agent_id,
+                type="status_change",
+                action=CIRCLE,
+                created_at=circle.since,
+                reason=circle.words(self.texts),
+            )
+            self.question_effects.derived.writer.put_new(notice, f"notice.{CIRCLE}")
