@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.features import called
+from multi_agent_mcp.features import WORK, called
 from multi_agent_mcp.store.collection import WHOLE
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import Settings
-    from multi_agent_mcp.features import Feature, Features
+    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.features import Action, Feature, Features
     from multi_agent_mcp.store.collection import Partition
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -74,7 +75,6 @@ QUESTIONS = {
     "usage_of_task": "what a task took, by model (task's id)",
     "usage_figures": "all this for the page of statistics (days, zone)",
     "allow_tokens": "lets an agent use more than its budget (agent, tokens)",
-    "claimable": "the task that an agent with nothing to do could claim (agent)",
 }
 """What a feature can be asked (`Feature.answers`)."""
 
@@ -157,6 +157,22 @@ class Contributions:
     def _files(self, field: str) -> list[tuple[str, str]]:
         named = (pair for feature in self.features.all for pair in getattr(feature, field).items())
         return [(f"{self._workspace.path}/{path}", where) for path, where in named]
+
+    def next_action(self, agent: Agent, purpose: str, *, before_work: bool) -> dict[str, Any] | None:
+        """What an agent is to do next in a session of this purpose, before its own work or else after it."""
+        found = (self.call(action.of, agent) for action in self._actions(purpose, before_work=before_work))
+        return next(filter(None, found), None)
+
+    def has_action(self, agent: Agent, purpose: str, *, before_work: bool) -> bool:
+        """Whether `next_action` would return anything. Changes nothing."""
+        return any(self.call(action.waits, agent) for action in self._actions(purpose, before_work=before_work))
+
+    def _actions(self, purpose: str, *, before_work: bool) -> Iterator[Action]:
+        return (one for one in self._ranked if purpose in one.purposes and (one.rank < WORK) is before_work)
+
+    @cached_property
+    def _ranked(self) -> list[Action]:
+        return sorted(self.features.each("actions"), key=lambda action: action.rank)
 
     def operations(self) -> Iterator[Any]:
         """The services that apply operations, which another process may have to finish, whatever is off by now."""

@@ -58,6 +58,21 @@ class Endpoint(NamedTuple):
     where: str
 
 
+WORK = 50
+"""The rank of an agent's own work among next actions: its task, what it is to decide, its mail."""
+
+
+class Action(NamedTuple):
+    """A next action: its rank (before `WORK`, the lowest first, or after it, for an agent with nothing else to do);
+    `of(agent) -> the answer of get_next_action, or None`; `waits(agent) -> whether there is one`, which changes
+    nothing; and the purposes of the sessions that get it."""
+
+    rank: int
+    of: str
+    waits: str
+    purposes: tuple[str, ...] = ("task",)
+
+
 class Feature(NamedTuple):
     """What one subject brings. Give every field by its name: more may come.
 
@@ -123,6 +138,8 @@ class Feature(NamedTuple):
     """Kinds of items that wait for a person → their rank, the most serious lowest."""
     items: tuple[str, ...] = ()
     """What yields such items: `items(attention, person) -> Iterable[Item]`; `attention.session` is the session."""
+    actions: tuple[Action, ...] = ()
+    """What agents are to do next."""
     briefing: tuple[str, ...] = ()
     """Sections of the briefing: `service.method(agent, task in hand or None) -> text or None`, or a function of a
     module that is given the session before."""

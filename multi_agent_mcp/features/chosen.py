@@ -78,6 +78,7 @@ def code_of(feature: Feature) -> list[str]:
         (endpoint.where for endpoint in feature.endpoints),
         (where for kind in feature.kinds for where in (kind.entity, kind.follows)),
         (*feature.tools, *feature.items, *feature.briefing, *feature.judges, feature.texts, feature.still_open),
+        (where for action in feature.actions for where in (action.of, action.waits)),
         (*feature.checks.values(), *feature.verifications.values()),
     )
     return [where for where in named if ":" in where]

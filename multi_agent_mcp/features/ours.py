@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from multi_agent_mcp.features import Command, Endpoint, Feature, Features, Kind
+from multi_agent_mcp.features import Action, Command, Endpoint, Feature, Features, Kind
 
 MACHINERY = "Machinery"
 """The section of what hosts and our own windows run, which `help --all` alone lists."""
@@ -236,6 +236,7 @@ QUESTIONS = Feature(
     checks={"questions": ".services.doctor.doctor:questions"},
     attention={"question": 20},
     items=(".services.attention:Attention.questions_to",),
+    actions=(Action(10, "answering.next_action", "answering.has_more", ("task", "chat")),),
     briefing=("answering.section",),
     still_open="questions.still_open",
 )

@@ -65,13 +65,14 @@ class Claims(Service):
                     self._require(agent, replace(task, assignee_id=agent.id), agents)
                     yield task
 
-    def offered(self, agent: Agent) -> dict[str, Any] | None:
-        """The task that an agent with nothing to do could claim, as `get_next_action` shows it; None unless the session
-        has a pool."""
-        if "pool" not in self.session.features:
+    def offer(self, agent: Agent) -> dict[str, Any] | None:
+        """The action for a worker that has nothing to do while there is a task that it could claim, or None."""
+        first = next(self.claimable(agent), None) if agent.role == "worker" else None
+        if first is None:
             return None
-        first = next(self.claimable(agent), None)
-        return None if first is None else {"task_id": first.id, "task": summary_of(first)}
+        words = self.texts("next.claim", task_id=first.id)
+        about = {"task_id": first.id, "task": summary_of(first)}
+        return {"action": "claim", "authority": "system", "instruction": words, **about}
 
     def _require(self, agent: Agent, taken: Task, agents: Mapping[str, Agent]) -> None:
         """Raises unless the agent may claim the task, which is in its hands for a try."""

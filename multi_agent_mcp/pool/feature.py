@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from multi_agent_mcp.features import Command, Endpoint, Feature, Kind
+from multi_agent_mcp.features import Action, Command, Endpoint, Feature, Kind
 
 POOL = Feature(
     name="pool",
@@ -10,7 +10,7 @@ POOL = Feature(
     services={"claims": ".pool.claims:Claims", "claim_rings": ".pool.rings:ClaimRings"},
     on={"task_changed": "claim_rings.look", "waiting": "claim_rings.look"},
     supervised=("claim_rings.look",),
-    answers={"claimable": "claims.offered"},
+    actions=(Action(90, "claims.offer", "claims.offer"),),
     tools=(".pool.tools:TOOLS",),
 )
 OFFERS = Kind("offers", layout=".pool.offer:offers")

@@ -116,7 +116,7 @@ def test_its_tools_are_listed_where_there_is_a_pool_within_the_budget(services: 
 
 def test_without_a_pool_nothing_is_offered(services: Services, admin: Agent) -> None:
     made(services, admin)
-    assert services.contributions.ask("claimable", services.agents.get("worker-a")) is None
+    assert services.contributions.next_action(services.agents.get("worker-a"), "task", before_work=False) is None
 
 
 def test_sixteen_processes_that_claim_two_hundred_tasks_have_two_hundred_winners(

@@ -11,11 +11,11 @@ from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.message import Conversation, Message
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
     from multi_agent_mcp.services.team.agents import Signatures
-    from multi_agent_mcp.services.turn.answering import AnswerAction
 
 
 CONVERSATIONS_SHOWN = 50
@@ -27,14 +27,14 @@ class ChatAction(Service):
 
     delegations: Delegations
     conversations: Conversations
-    answering: AnswerAction
+    contributions: Contributions
     signatures: Signatures
 
     def next_action(self, agent: Agent, session: AgentSession, *, leaves: bool = False) -> dict[str, Any]:
         """The most urgent action; `exit` once the conversations of this session are over, else `wait`. One that
         `leaves`, as its window was opened for it only, has nothing to wait for without an open conversation."""
-        if (question := self.answering.next_action(agent)) is not None:
-            return question
+        if (first := self.contributions.next_action(agent, "chat", before_work=True)) is not None:
+            return first
         delegations = self.delegations.take(session)
         if delegations:
             standing = self.signatures.standing(delegations[0].agent_id, agent.id)
@@ -50,15 +50,18 @@ class ChatAction(Service):
             )
             or self._other_mail(agent, unread)
             or self._unanswered(agent, mine, session)
+            or self.contributions.next_action(agent, "chat", before_work=False)
             or self._action("exit" if self._is_over(mine, session, leaves=leaves) else "wait")
         )
 
     def has_more(self, agent: Agent, session: LiveSession) -> bool:
         """As `NextAction.has_more`."""
-        if self.answering.has_more(agent):
+        if self.contributions.has_action(agent, "chat", before_work=True):
             return True
         mine = (item.taken_by == session.record.id for item in self.delegations.unstarted(agent.id))
-        return any(mine) or bool(self.delegations.offered(agent.id) or self.workspace.mailbox(agent.id).unread())
+        if any(mine) or self.delegations.offered(agent.id) or self.workspace.mailbox(agent.id).unread():
+            return True
+        return self.contributions.has_action(agent, "chat", before_work=False)
 
     def is_over(self, agent: Agent, session: LiveSession, *, leaves: bool) -> bool:
         """Whether the session's next action is `exit`."""

@@ -86,14 +86,15 @@ class NextAction(Service):
     signatures: Signatures
 
     def next_action(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
-        """The most urgent of `answer_question`, `work`, `review` and `read_messages`, else `exit` for a session whose
-        task is over, else `wait`, as always for an agent that is paused. Returning `work` starts the task. A task that
-        only waits for those of others comes last. `authority` is that of who gave the task, wrote the first message or
-        asks; `system` where only we say so. A worker with nothing to do gets `claim` where the session has a pool."""
+        """What a feature puts before work (`answer_question`), else the most urgent of `work`, `review` and
+        `read_messages`, else what a feature has for an agent with nothing to do (`claim`), else `exit` for a session
+        whose task is over, else `wait`, as always for an agent that is paused. Returning `work` starts the task. A task
+        that only waits for those of others comes last. `authority` is that of who gave the task, wrote the first
+        message or asks; `system` where only we say so."""
         if (pause := self.task_changes.derived.pause_of(agent.id)) is not None:
             return self._action("wait", words=self.texts("next.paused", by=pause.sender_id or "system"))
-        if (question := self.answering.next_action(agent)) is not None:
-            return question
+        if (first := self.contributions.next_action(agent, "task", before_work=True)) is not None:
+            return first
         unread, task = self._unread(agent, session), self._in_hand(agent, session)
         if task is None:
             task = self._start_next(agent)
@@ -105,20 +106,21 @@ class NextAction(Service):
             return self._aside(agent, unread) or self._work(session, task)
         if task is not None:
             return self._work(session, task)
-        return self._aside(agent, unread) or self._claim(agent) or self._waiting(agent, session)
+        last = self._aside(agent, unread) or self.contributions.next_action(agent, "task", before_work=False)
+        return last or self._waiting(agent, session)
 
     def has_more(self, agent: Agent, session: LiveSession) -> bool:
         """Whether `next_action` would hand out anything that is this agent's turn. Changes nothing."""
         if self.task_changes.derived.pause_of(agent.id) is not None:
             return False
         unread = self._unread(agent, session)
-        if self.answering.has_more(agent):
+        if self.contributions.has_action(agent, "task", before_work=True):
             return True
         if unread or self.task_changes.startable(agent.id) or self._requests(agent) or self._reviews(agent):
             return True
         task = self._in_hand(agent, session)
         if task is None:
-            return self._claim(agent) is not None
+            return self.contributions.has_action(agent, "task", before_work=False)
         return not task.is_examined and not self._is_others_turn(agent, unread)
 
     def begin(self, session: LiveSession, task: Task, *, handed_out: bool = False) -> None:
@@ -290,13 +292,6 @@ class NextAction(Service):
         if not unread:
             return None
         return self._action("read_messages", self.signatures.of_first(agent.id, unread), unread_count=len(unread))
-
-    def _claim(self, agent: Agent) -> dict[str, Any] | None:
-        """The action for a worker that has nothing to do while there is a task that it could claim, or None."""
-        offered = self.contributions.ask("claimable", agent) if agent.role == "worker" else None
-        if offered is None:
-            return None
-        return self._action("claim", words=self.texts("next.claim", task_id=offered["task_id"]), **offered)
 
     def _waiting(self, agent: Agent, session: LiveSession) -> dict[str, Any]:
         """`exit`, or `wait` for a session that began no task or whose agent has parked one."""
