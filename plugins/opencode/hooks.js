@@ -3,6 +3,7 @@ import { spawn } from "node:child_process"
 const COMMAND = ["multi-agent-mcp", "hook", "--host", "opencode", "--plugin"]
 
 const children = new Set() // the sessions of subagents
+const known = new Set() // the sessions that were told of; one that is continued is not created
 const briefings = new Map() // session → the briefing after its last compaction, and the message that holds it
 
 const hook = (event, facts) =>
@@ -25,6 +26,12 @@ const seen = ({ tool, sessionID }) => ({
   session_id: sessionID,
   subagent: children.has(sessionID),
 })
+
+const begin = async (id, source) => {
+  if (known.has(id) || children.has(id)) return
+  known.add(id)
+  await hook("SessionStart", { session_id: id, source })
+}
 
 const brief = (facts) => {
   if (briefings.has(facts.session_id)) return
@@ -67,7 +74,7 @@ export const MultiAgentMcp = async () => ({
   },
   event: async ({ event: { type, properties } }) => {
     if (type === "session.created" && properties?.info?.parentID) children.add(properties.info.id)
-    else if (type === "session.created") await hook("SessionStart", { session_id: properties?.info?.id, source: "new" })
+    else if (type === "session.created") await begin(properties?.info?.id, "new")
     else if (type === "session.compacted") brief(seen(properties))
   },
   "experimental.session.compacting": async (input) => {
@@ -88,6 +95,7 @@ export const MultiAgentMcp = async () => ({
     holder.parts.push({ id: `prt_briefing_${holder.info.id}`, ...place, type: "text", synthetic: true, text })
   },
   "tool.execute.before": async (input, { args }) => {
+    await begin(input.sessionID, "resume")
     const answer = await hook("PreToolUse", { ...seen(input), tool_input: args, cwd: process.cwd() })
     if (answer.permissionDecision === "deny") throw new Error(answer.permissionDecisionReason)
   },
