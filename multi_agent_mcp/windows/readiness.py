@@ -87,6 +87,15 @@ class AgentState:
         return told | begun | why | limit | {"note": self.note(texts), "last_lines": list(self.last_lines)}
 
 
+_UNREAD_OUTPUT = "#{&&:#{==:#{pane_mode},view-mode},#{==:#{session_attached},0}}"
+
+
+def _uncover(socket_path: str, pane_id: str) -> None:
+    """Takes away what tmux shows over a pane that nobody looks at: errors and output of programs that a person's
+    tmux.conf runs, under which no line could be typed until somebody had looked."""
+    Server(socket_path).pane(pane_id).if_true(_UNREAD_OUTPUT, f"send-keys -t {pane_id} -X cancel")
+
+
 LOOK_AGAIN_SECONDS = 0.3
 LASTS_SECONDS = 10.0
 """The time after which an unrecognised screen is reported: a starting host shows many for a moment."""
@@ -143,6 +152,8 @@ class Readiness:
             return replace(item, state=READY if is_served else ENDED, last_lines=())
         if snapshot.facts.dead and not is_served:
             return replace(item, state=ENDED, last_lines=last_lines(item.socket_path, item.pane_id))
+        if snapshot.facts.in_mode:
+            _uncover(item.socket_path, item.pane_id)
         state = self._state(item, snapshot, is_served=is_served) if is_agent else OPEN
         if state == READY and (reason := self._untyped(item, snapshot)) is not None:
             facts = {"reason": self.services.people.words_of(reason)}

@@ -138,6 +138,19 @@ def test_up_calls_nobody_ready_into_whose_pane_it_could_not_type(bare: Team, ter
         assert why in said[agent_id][1]
 
 
+def test_what_tmux_shows_over_a_pane_that_nobody_looks_at_is_taken_away(bare: Team, terminal: Terminal) -> None:
+    """As tmux does with what a program prints that tmux.conf runs in the background."""
+    team = made(bare, a={"command": ACTOR, "host": "plain"})
+    team.ask("up", "a", "--no-wait", "--socket", terminal.socket)
+    pane = str(team.services.agents.get("a").pane_id)
+    terminal("run-shell", "-t", pane, "echo a plug-in is missing")
+    assert terminal("display-message", "-p", "-t", pane, "#{pane_mode}") == "view-mode"
+    assert team.ask("up", "a", "--socket", terminal.socket)["ready"]
+    assert terminal("display-message", "-p", "-t", pane, "#{pane_mode}") == ""
+    terminal("copy-mode", "-t", pane)
+    assert not team.run("up", "a", "--socket", terminal.socket, "--json").json["ready"], "somebody scrolls there"
+
+
 def test_up_says_of_everybody_whether_they_are_ready_or_what_they_wait_for(bare: Team, terminal: Terminal) -> None:
     broken = "sh -c 'echo no such model >&2; sleep 1; exit 3'"  # tmux may lose what comes in the very last moment
     team = made(

@@ -7,15 +7,20 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.doorbell.tmux.client import CALL_SECONDS, Server
 from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.system.process import is_alive
+from multi_agent_mcp.windows.up_down import close_team
+from multi_agent_mcp.windows.window_registry import TeamWindows
 from tests.end_to_end.support import COMMAND, TEAM, UP, Team, Terminal, wait_until
 
 pytestmark = [pytest.mark.tmux]
@@ -369,3 +374,23 @@ def test_a_pane_registered_for_a_second_agent_is_warned_of(team: Team, terminal:
     assert "worker-a, worker-b" in second.stderr
     assert team.services.agents.get("worker-b").pane_id == pane.id
     assert team.run("agent", "set", "worker-b", "--name", "Bee").stderr == ""
+
+
+def test_a_tmux_server_that_reads_its_tmux_conf_for_long_is_waited_for_and_a_hook_s_window_is_not_ours(
+    bare: Team, tmp_path: Path
+) -> None:
+    """Plug-ins are programs, and a person's hook may open windows for each session."""
+    bare.make(WITH_COMMANDS)
+    conf = tmp_path / "tmux.conf"
+    conf.write_text(f"run-shell 'sleep {CALL_SECONDS + 0.5}'\nset-hook -g after-new-session 'new-window -n theirs'\n")
+    with tempfile.TemporaryDirectory(prefix="mam-", dir="/tmp") as directory:
+        windows = TeamWindows(bare.services, f"{directory}/s", str(conf))
+        try:
+            with windows.locked():
+                pane = windows.open(Slot("worker-a", "task"), "exec cat", stays=True)
+            assert pane is not None
+            name = Server(windows.socket_path).pane(pane.pane_id).cmd("display-message", "-p", "#{window_name}")
+            assert name.stdout == ["worker-a"]
+            assert close_team(windows) == ["worker-a"]
+        finally:
+            Server(windows.socket_path).cmd("kill-server")

@@ -73,9 +73,9 @@ class Server(libtmux.Server):
         self.inside = inside
 
     def cmd(  # type: ignore[override]  # a protocol of libtmux wants any keywords
-        self, cmd: str, *args: Any, target: str | int | None = None, stdin: str = ""
+        self, cmd: str, *args: Any, target: str | int | None = None, stdin: str = "", seconds: float = CALL_SECONDS
     ) -> Answer:
-        """Runs one command, or several with `;` between, with a text on standard input."""
+        """Runs one command, or several with `;` between, with a text on standard input. No more than `seconds`."""
         words = [cmd, *([] if target is None else ["-t", str(target)]), *map(str, args)]
         configured = [f"-f{self.config_file}"] if self.config_file else []
         # -u: without it tmux turns non-ASCII characters into underscores if the environment names no UTF-8 locale
@@ -88,13 +88,13 @@ class Server(libtmux.Server):
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
-                timeout=CALL_SECONDS,
+                timeout=seconds,
                 check=False,
             )
         except FileNotFoundError:
             return Answer(call, _MISSING, [], [])
         except subprocess.TimeoutExpired:
-            return Answer(call, _TIMEOUT, [], ["tmux did not answer within 2 s"])
+            return Answer(call, _TIMEOUT, [], [f"tmux did not answer within {seconds:.0f} s"])
         printed = done.stdout.rstrip("\n").split("\n") if done.stdout else []
         return Answer(call, done.returncode, printed, [line for line in done.stderr.split("\n") if line])
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.doorbell.tmux.client import TIMEOUT, Answer, Server, literal
+from multi_agent_mcp.doorbell.tmux.client import CALL_SECONDS, TIMEOUT, Answer, Server, literal
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.process import identity
@@ -27,6 +27,7 @@ USABLE = (None, "copy_mode", "synchronized", "input_off", "unknown_host")
 _ENDING = re.compile(r"server exited|lost server")
 _NO_SERVER = re.compile(rf"no server running|error connecting|{_ENDING.pattern}")
 _LABEL = re.compile(r"[A-Za-z0-9_-]+\.[a-z-]+")
+STARTING_SECONDS = 30.0
 ENDING_SERVERS = 3
 """How often a call is repeated that was taken by a tmux server about to end (`kill-server` does not wait for it)."""
 _SIZE = ("-x", "160", "-y", "48")
@@ -103,16 +104,23 @@ class TeamPanes:
             self._living(new.label),
             "",
             self._opening(new),
+            seconds=self._patience(),
         )
         found = [pane for pane in self.all() if pane.label == new.label]
         return max(found, key=lambda pane: (not pane.dead, int(pane.pane_id[1:])), default=None)
 
     def default_shell(self) -> str:
         """The shell that tmux gives people here (tmux(1), default-shell). Raises as `open`."""
-        asked = self._server.cmd("start-server", ";", "show-options", "-gv", "default-shell")
+        asked = self._server.cmd("start-server", ";", "show-options", "-gv", "default-shell", seconds=self._patience())
         if asked.failure or not asked.stdout:
             raise self._refused(asked)
         return asked.stdout[0]
+
+    def _patience(self) -> float:
+        """How long a call may take that starts a server unless one runs: it does nothing before it has read tmux.conf,
+        whose plug-ins are programs."""
+        asked = self._server.cmd("display-message", "-p", "")
+        return STARTING_SECONDS if asked.failure == "tmux_gone" else CALL_SECONDS
 
     def close(self, pane: OwnPane) -> None:
         """Closes the pane if it is still the same one."""
@@ -138,29 +146,36 @@ class TeamPanes:
     def _opening(self, new: NewWindow) -> str:
         """The tmux commands that open a window with its marker, creating the team's tmux session if necessary."""
         window = ["-d", "-n", literal(new.name), *_place(new), *new.command]
-        newest = f"={self.project}:{{end}}.{{top-left}}"  # `-d` does not make the new pane tmux's current one
-        marking = _sequence(
-            ["set-option", "-pF", "-t", newest, MARKER, self._marker(new.label)],
-            ["set-option", "-p", "-t", newest, MADE_FOR, self._made_for],
-            ["set-option", "-p", "-t", newest, "remain-on-exit", "on" if new.remains else "off"],
-            ["set-option", "-p", "-t", newest, "synchronize-panes", "off"],  # else nothing is ever typed there
-        )
         added = _sequence(["new-window", "-a", "-t", f"={self.project}:{{end}}", *window])
+        first = _sequence(["new-session", "-s", self.project, *_SIZE, *window])
         # A new server shows the errors of tmux.conf over its first pane, where nothing could be typed until a person
         # had looked at them: nobody scrolls in a pane that was opened just now.
-        uncovered = _sequence(["send-keys", "-t", newest, "-X", "cancel"])
-        first = _sequence(
-            ["new-session", "-s", self.project, *_SIZE, *window],
-            ["if-shell", "-F", "-t", newest, "#{pane_in_mode}", uncovered],
-        )
+        uncovered = _sequence(["send-keys", "-t", self._at("start"), "-X", "cancel"])
+        uncovered = _sequence(["if-shell", "-F", "-t", self._at("start"), "#{pane_in_mode}", uncovered])
         exists = f"#{{S:#{{?#{{==:#{{session_name}},{self.project}}},1,}}}}"
+        added, first = f"{added} ; {self._making(new, 'end')}", f"{first} ; {uncovered} ; {self._making(new, 'start')}"
+        return _sequence(["if-shell", "-F", exists, added, first])
+
+    def _at(self, end: str) -> str:
+        """The pane that was opened just now, at this end of the team's tmux session. (`-d` does not make it tmux's
+        current one; the first window of a session stays the first when a hook of a person's opens others.)"""
+        return f"={self.project}:{{{end}}}.{{top-left}}"
+
+    def _making(self, new: NewWindow, end: str) -> str:
+        """The tmux commands that give the new pane its marker, and what it needs whatever tmux.conf says."""
+        there = self._at(end)
+        marking = _sequence(
+            ["set-option", "-pF", "-t", there, MARKER, self._marker(new.label)],
+            ["set-option", "-p", "-t", there, MADE_FOR, self._made_for],
+            ["set-option", "-p", "-t", there, "remain-on-exit", "on" if new.remains else "off"],
+            ["set-option", "-p", "-t", there, "synchronize-panes", "off"],  # else nothing is ever typed there
+        )
         # `destroy-unattached` would end the session with this call. Its own value wins over a person's tmux.conf, and
         # the second time over what a hook of theirs sets when a session or a window is made. `exit-unattached` would
         # end the server, whose option it is.
         lasts = ["set-option", "-s", "exit-unattached", "off"]
-        stays = ["set-option", "-t", newest, "destroy-unattached", "off"]
-        made = _sequence(lasts, stays, ["run-shell", "true"], lasts, stays)
-        return _sequence(["if-shell", "-F", exists, f"{added} ; {marking} ; {made}", f"{first} ; {marking} ; {made}"])
+        stays = ["set-option", "-t", f"={self.project}:", "destroy-unattached", "off"]
+        return f"{marking} ; {_sequence(lasts, stays, ['run-shell', 'true'], lasts, stays)}"
 
     def _living(self, label: str) -> str:
         """A tmux format that is true when a living pane with this label is on the server."""
@@ -190,11 +205,11 @@ class TeamPanes:
             made_for=made_for,
         )
 
-    def _run(self, *arguments: str) -> None:
-        done = self._server.cmd(*arguments)
+    def _run(self, *arguments: str, seconds: float = CALL_SECONDS) -> None:
+        done = self._server.cmd(*arguments, seconds=seconds)
         for _ in range(ENDING_SERVERS):
             if any(map(_ENDING.search, done.stderr)):
-                done = self._server.cmd(*arguments)
+                done = self._server.cmd(*arguments, seconds=STARTING_SECONDS)
         if done.failure:
             raise self._refused(done)
 
