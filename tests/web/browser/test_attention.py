@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from playwright.sync_api import expect
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.usage.limit import LimitSeen
-from tests.end_to_end.support import Team, wait_until
+from tests.end_to_end.support import COMMAND, Team, wait_until
 from tests.web.asking import Opened, asks, keys
 from tests.web.browsing import Person
 
@@ -179,3 +180,29 @@ def test_when_a_limit_ends_is_said_by_the_readers_clock(team: Team, newcomer: Pe
     row = newcomer.visit("agents").page.locator("[data-key=worker-a]")
     expect(row).to_contain_text(newcomer.words("agents.limited"))
     expect(row).not_to_contain_text("UTC")
+
+
+def test_leases_that_are_waited_for_are_listed_and_their_commands_ended(team: Team, person: Person) -> None:
+    page, command = person.page, [*COMMAND, "lease", "build", "--root", str(team.root), "--", "sleep", "600"]
+    known = team.services.leases
+    having = subprocess.Popen(command, env=team.env, stdout=subprocess.DEVNULL)
+    wait_until(lambda: [one.state for one in known.all()] == ["held"], "one has it")
+    waiting = [subprocess.Popen(command, env=team.env, stdout=subprocess.DEVNULL) for _ in range(2)]
+    try:
+        person.visit("health")
+        rows = page.locator("#leases tbody tr")
+        expect(rows).to_have_count(3)
+        expect(rows.first).to_contain_text("sleep 600")
+        last = known.all()[-1]
+        page.locator(f'[data-mark="end-{last.pid}"]').click()
+        expect(rows).to_have_count(2)
+        person.visit("")
+        (item,) = page.locator("#attention li").filter(has_text="build").all()
+        expect(item.locator(".chip")).to_have_text(person.words("attention.kind.lease"))
+        page.locator(f'[data-mark="end-{having.pid}"]').click()
+        expect(page.locator("#attention li").filter(has_text="build")).to_have_count(0)
+        assert having.wait(30) != 0
+    finally:
+        for process in (having, *waiting):
+            process.terminate()
+            process.wait()
