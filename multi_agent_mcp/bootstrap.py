@@ -8,20 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import (
-    find_session,
-    is_without_settings,
-    read_environment,
-    read_settings,
-    readable_settings,
-    session_names,
-)
+from multi_agent_mcp.config import find_session, is_without_settings, read_environment, session_names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Refusal
 from multi_agent_mcp.features.chosen import chosen, require_sound, texts_of
 from multi_agent_mcp.services.team.upgrade import upgrade
 from multi_agent_mcp.session import Session
+from multi_agent_mcp.settings import read_settings, readable_settings
 from multi_agent_mcp.store.authority import ALONE, Authority
 from multi_agent_mcp.store.locks import ORDER_CHECK
 from multi_agent_mcp.store.workspace import Workspace

@@ -12,12 +12,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.features import WORK, called
-from multi_agent_mcp.store.collection import WHOLE
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.features import Action, Feature, Features
+    from multi_agent_mcp.settings import Settings
     from multi_agent_mcp.store.collection import Partition
     from multi_agent_mcp.store.workspace import Workspace
 
@@ -190,7 +189,7 @@ class Contributions:
         """The places of what may end although no file changes, each with what ends it."""
         ends = [(kind, one.expires.get(kind.directory)) for one in self.features.on for kind in one.kinds]
         collection = self._workspace.collection
-        return [(collection(kind).partition(WHOLE), where) for kind, where in ends if where is not None]
+        return [(collection(kind).whole, where) for kind, where in ends if where is not None]
 
     def end_expired(self) -> None:
         """Ends whatever has run out; a stat(2) for each kind where nothing is open."""

@@ -1,5 +1,6 @@
-"""Environment variables, for the only modules that read them: `config`; `hook`, which cannot wait for the imports of
-`config`; `__main__`; and code that prints before a session is known. And what our own programs import from where."""
+"""Environment variables, for the only modules that read them: `config` and `programs`; `hook`, which cannot wait for
+the imports of `config`; `__main__`; and code that prints before a session is known. And what our own programs import
+from where."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def needs_module_path() -> bool:
 
 def leave_out_the_project() -> None:
     """Takes the working directory and the directories of PYTHONPATH off the path of modules, for a program that was
-    started without the options of `config.python`: by a person, or by a file that an earlier version wrote. Call it
+    started without the options of `programs.python`: by a person, or by a file that an earlier version wrote. Call it
     before anything else is imported. Directories of the interpreter's own, and that of this package, stay."""
     named = set(_named()) if not sys.flags.ignore_environment else set()
     try:

@@ -23,18 +23,19 @@ import tomlkit.items
 from tomlkit.exceptions import TOMLKitError
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.config import child_environment, home_of, python, working_directory
+from multi_agent_mcp.config import home_of, working_directory
 from multi_agent_mcp.errors import InvalidArguments, Reason, StorageError
 from multi_agent_mcp.host_rules import NO_RULES, HostRules, compiled
 from multi_agent_mcp.hosts import SERVER_NAME, Host, hosts
+from multi_agent_mcp.programs import child_environment, python
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external, remove_file
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Rules
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.hosts import StatementPlace
+    from multi_agent_mcp.settings import Rules
     from multi_agent_mcp.store.workspace import Workspace
 
 HOOK_SECONDS = 10

@@ -14,8 +14,8 @@ from multi_agent_mcp.domain.patterns import EXCEPTION
 from multi_agent_mcp.domain.shell import EVERY_COMMAND
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Rules
     from multi_agent_mcp.hosts import RulesPlace
+    from multi_agent_mcp.settings import Rules
 
 EXPRESSION_MAX = 2_048
 """Gemini CLI ignores longer regular expressions."""

@@ -15,9 +15,9 @@ from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Settings
     from multi_agent_mcp.errors import Refusal
     from multi_agent_mcp.features import Features
+    from multi_agent_mcp.settings import Settings
     from multi_agent_mcp.store.workspace import Workspace
 
 

@@ -20,7 +20,6 @@ from multi_agent_mcp.store.records import KeyFile, Record
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Settings
     from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.diagnosis import Diagnosis
     from multi_agent_mcp.domain.agent import Agent
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.reminders import Reminders
     from multi_agent_mcp.services.upkeep import Upkeep
     from multi_agent_mcp.session import Session
+    from multi_agent_mcp.settings import Settings
     from multi_agent_mcp.store.workspace import Workspace
 
 T = TypeVar("T")

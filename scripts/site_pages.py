@@ -12,13 +12,13 @@ import click
 from mkdocs.structure.files import File, Files
 
 from multi_agent_mcp.cli.main import COMMANDS, PROGRAM, app
-from multi_agent_mcp.config import KEYS, REPOSITORY_KEYS
 from multi_agent_mcp.domain.agent import PURPOSES, ROLES
 from multi_agent_mcp.domain.notification import ACTIONS
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.server.calls import Tool
 from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.settings import KEYS, REPOSITORY_KEYS
 from multi_agent_mcp.texts import PEOPLE, catalogue
 
 REPOSITORY = Path(__file__).parents[1]

@@ -6,18 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.config import (
-    Environment,
-    Limits,
-    TmuxPane,
-    find_root,
-    find_session,
-    read_environment,
-    read_settings,
-    readable_settings,
-    session_names,
-)
+from multi_agent_mcp.config import Environment, TmuxPane, find_root, find_session, read_environment, session_names
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
+from multi_agent_mcp.settings import Limits, read_settings, readable_settings
 from multi_agent_mcp.texts import catalogue
 
 

@@ -31,7 +31,8 @@ LAYERS = (
     ("errors", "environment"),
     ("trace",),
     ("texts",),
-    ("config",),
+    ("config", "programs", "yaml_files"),
+    ("settings",),
     ("features",),
     ("domain",),
     ("hosts",),
@@ -114,7 +115,9 @@ TOUCH_FILES = {
     "hub.server": "the hub's own directory, which the server it starts writes in, too",
     "telemetry.exporting": "the file of spans, where session.yaml says",
     "system": "other programs' files, and what every write is made of",
-    "config": "session.yaml, before there is a session",
+    "config": "whether there is a session",
+    "settings": "session.yaml, before there is a session",
+    "yaml_files": "what people write",
     "texts": "the catalogue in the package",
     "features.at_hand": "whether session.yaml says anything of features, before YAML is imported",
     "hosts": "the descriptions of hosts in the package",
@@ -480,7 +483,8 @@ def test_only_the_settings_read_the_environment() -> None:
     }  # they speak the language of the locale
     assert (
         users
-        == {f"{NAME}.config", f"{NAME}.trace", f"{NAME}.cli.for_hosts.hook", f"{NAME}.__main__"} | before_a_session
+        == {f"{NAME}.{module}" for module in ("config", "programs", "trace", "cli.for_hosts.hook", "__main__")}
+        | before_a_session
     )
 
 

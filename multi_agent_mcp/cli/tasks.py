@@ -30,7 +30,6 @@ from multi_agent_mcp.cli.rendering import (
     words_of_code,
 )
 from multi_agent_mcp.cli.reviewing import diff, gate_lines, reject
-from multi_agent_mcp.config import Check, parse_done_when
 from multi_agent_mcp.domain.delivery import UNTAKEN, Delivery
 from multi_agent_mcp.domain.entity import as_json
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES, Task
@@ -39,6 +38,7 @@ from multi_agent_mcp.domain.times import duration_words, format_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.overview.snapshot import AWAY
 from multi_agent_mcp.services.tasks.deliveries import FAILED, PASSED
+from multi_agent_mcp.settings import Check, parse_done_when
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:

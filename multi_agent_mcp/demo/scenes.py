@@ -23,13 +23,13 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 from multi_agent_mcp.cli.context import print_line
 from multi_agent_mcp.cli.rendering import since, titled_table
-from multi_agent_mcp.config import child_environment, python
 from multi_agent_mcp.demo.stage import Stage, read_story
 from multi_agent_mcp.domain.agent import Execution, HandOff
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.doorbell.tmux.client import Server
+from multi_agent_mcp.programs import child_environment, python
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.agent_command import examples_directory

@@ -16,13 +16,14 @@ from errno import errorcode
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from multi_agent_mcp.config import Settings, child_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import MANY, OFFLINE, About, ChannelReport, Delivery
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.doorbell.channel import HOOK, LINE_GONE, Channel, has_taken, sanitized
 from multi_agent_mcp.errors import StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import WITHOUT_A_HOST, host_named
+from multi_agent_mcp.programs import child_environment
+from multi_agent_mcp.settings import Settings
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.store.workspace import Workspace

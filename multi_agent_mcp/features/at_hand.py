@@ -31,9 +31,9 @@ def features_at_hand(arguments: Sequence[str]) -> Features:
         return ALL
     from pathlib import Path
 
-    from multi_agent_mcp.config import read_settings
     from multi_agent_mcp.errors import Refusal
     from multi_agent_mcp.features.chosen import chosen
+    from multi_agent_mcp.settings import read_settings
 
     try:
         settings = read_settings(Path(path))

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from multi_agent_mcp.config import truth
 from multi_agent_mcp.errors import InvalidArguments, Reason
 from multi_agent_mcp.features import GROUP, Feature, Features, load
 from multi_agent_mcp.features.ours import ABSENT, ALL, OURS
+from multi_agent_mcp.yaml_files import truth
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths
 from multi_agent_mcp.system.file_status import tree_of
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Rules
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.hooks.answers import ToolCalls
     from multi_agent_mcp.services.team.rules import AgentRules
+    from multi_agent_mcp.settings import Rules
 
 PATTERNS_SHOWN = 200
 

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from multi_agent_mcp.config import load_yaml
 from multi_agent_mcp.domain.entity import is_name
+from multi_agent_mcp.yaml_files import load_yaml
 
 SERVER_NAME = "ipc"
 """The name of our server in hosts' configurations."""

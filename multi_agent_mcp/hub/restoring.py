@@ -19,7 +19,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from multi_agent_mcp.config import child_environment, python
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
@@ -29,6 +28,7 @@ from multi_agent_mcp.hub.applying import Applying, refusal_words
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own
+from multi_agent_mcp.programs import child_environment, python
 from multi_agent_mcp.store.authority import ALONE
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.files import write_all

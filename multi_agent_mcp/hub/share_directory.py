@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from multi_agent_mcp.config import load_yaml, parse_limits
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, StorageError
 from multi_agent_mcp.hub.subjects import Names, lane_for
+from multi_agent_mcp.settings import parse_limits
 from multi_agent_mcp.store.authority import Shared, Superseded
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.locks import RELAY
 from multi_agent_mcp.store.records import SHARE, Record, RelayState
 from multi_agent_mcp.texts import LANGUAGES
+from multi_agent_mcp.yaml_files import load_yaml
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace

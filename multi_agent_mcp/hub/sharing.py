@@ -28,7 +28,6 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 
-from multi_agent_mcp.config import python
 from multi_agent_mcp.domain.entity import as_name, differing_in_case, is_name, session_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import (
@@ -45,6 +44,7 @@ from multi_agent_mcp.hub.server import Server, is_user_key, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, Share, valid_settings
 from multi_agent_mcp.hub.stream import is_key_refused
 from multi_agent_mcp.hub.subjects import LANES, SLOTS, Names, lane_for, require_protected, slot_of
+from multi_agent_mcp.programs import python
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import KeyFile, RelayState, is_noted_alive
 from multi_agent_mcp.store.workspace import Workspace

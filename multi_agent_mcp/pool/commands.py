@@ -14,11 +14,12 @@ import click
 from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
 from multi_agent_mcp.cli.rendering import ago, column_table
 from multi_agent_mcp.cli.watch import Part
-from multi_agent_mcp.config import HELD_LEASES, child_environment
+from multi_agent_mcp.config import HELD_LEASES
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import system_error
 from multi_agent_mcp.pool.leases import as_answer
 from multi_agent_mcp.pool.watches import OF_AGENTS, OF_TASKS
+from multi_agent_mcp.programs import child_environment
 
 if TYPE_CHECKING:
     from multi_agent_mcp.pool.circles import Circles

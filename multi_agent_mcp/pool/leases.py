@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.config import CHECK_NAME, read_environment
+from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.settings import CHECK_NAME
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.process import is_alive, own_start, started_at
 

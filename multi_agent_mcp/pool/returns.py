@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
 from multi_agent_mcp.domain.notification import Notification, derived_id
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.domain.times import duration_words
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
-from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.changes import TaskChange
 from multi_agent_mcp.session import Service
 

@@ -15,14 +15,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import BY_AGENT, BY_SERVER, SHARED, WORKTREE, python
 from multi_agent_mcp.domain.text import some
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
+from multi_agent_mcp.programs import python
 from multi_agent_mcp.repository.named_commits import of_task
 from multi_agent_mcp.repository.unfinished import unfinished
 from multi_agent_mcp.repository.unmerged_work import UnmergedWork, commit_named, unmerged_work
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.settings import BY_AGENT, BY_SERVER, SHARED, WORKTREE
 from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.bounded_run import end_of_output

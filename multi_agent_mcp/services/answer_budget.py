@@ -15,8 +15,8 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.texts import Texts, beginning, json_size, shortened
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Limits
     from multi_agent_mcp.domain.message import Message
+    from multi_agent_mcp.settings import Limits
 
 RESERVE = 2_600  # of every answer, for the fields beside the list: hints, notification, a chat notification
 ENVELOPE_CHARACTERS = 4_000  # a message's subject and metadata, so that any message fits into an answer

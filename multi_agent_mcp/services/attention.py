@@ -13,7 +13,6 @@ from math import inf
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from multi_agent_mcp.config import readable_settings
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.question import asking_order
@@ -36,6 +35,7 @@ from multi_agent_mcp.services.overview.snapshot import (
 )
 from multi_agent_mcp.services.questions import Questions, as_answer
 from multi_agent_mcp.session import Service, Session
+from multi_agent_mcp.settings import readable_settings
 from multi_agent_mcp.system.file_status import Memory, TreeState, signature_of
 
 if TYPE_CHECKING:

@@ -37,7 +37,6 @@ from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.validation import require_text, require_words, words_or_none
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store.collection import WHOLE
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
@@ -316,7 +315,7 @@ class QuestionEffects(Service):
     def _found(self) -> tuple[Mapping[str, Agent], dict[Directory[Any], int], list[Question]]:
         """The team, the directories with their versions before the questions are followed, and the questions."""
         with self.workspace.files.looks.once():
-            agents, home = self.workspace.registry.all(), self.workspace.questions.directory(WHOLE)
+            agents, home = self.workspace.registry.all(), self.workspace.questions.whole.home
             seen: dict[Directory[Any], int] = {home: home.looked()}
             questions = [question for _, question in home.entities()]
             for asker_id in {question.asker_id for question in questions if question.task_id} & agents.keys():

@@ -23,10 +23,10 @@ from frontmatter.default_handlers import YAMLHandler
 from yaml.constructor import SafeConstructor
 from yaml.representer import SafeRepresenter
 
-from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.domain.entity import ITEM, Entity, assembled, json_value, plain_value
 from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import Reason
+from multi_agent_mcp.yaml_files import NOT_YAML
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")

@@ -370,6 +370,11 @@ class Collection(Generic[E]):
         """Returns a partition's directory, without its archive. Raises `InvalidId` for a name that is not plain."""
         return self.partition(partition).home
 
+    @property
+    def whole(self) -> Partition[E]:
+        """The only partition of a collection that is whole (see `Layout.is_whole`)."""
+        return self.partition(WHOLE)
+
     def directories(self, partition: str | None = None) -> Iterator[Directory[E]]:
         """Yields the directories of one partition or of all, each followed by the months of its archive."""
         for chosen in self._chosen(partition):

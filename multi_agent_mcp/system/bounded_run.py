@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from multi_agent_mcp.config import child_environment
+from multi_agent_mcp.programs import child_environment
 
 CHILD = Path(__file__).with_name("bounded_child.py")
 LOOK_SECONDS = 0.1

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.programs import child_environment
 from multi_agent_mcp.system.file_status import tree_of
 
 GIT_SECONDS = 120.0

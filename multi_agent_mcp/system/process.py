@@ -21,8 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from multi_agent_mcp.config import child_environment
 from multi_agent_mcp.domain.times import format_time, parse_time
+from multi_agent_mcp.programs import child_environment
 
 if TYPE_CHECKING:
     import psutil

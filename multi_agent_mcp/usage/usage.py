@@ -12,12 +12,12 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from multi_agent_mcp.config import read_prices
 from multi_agent_mcp.domain.times import in_zone
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import modified_at, signature_of
 from multi_agent_mcp.usage.ledger import ConversationFile, ConversationFiles, FileRead, Ledger
+from multi_agent_mcp.usage.prices import read_prices
 from multi_agent_mcp.usage.tokens import Prices, UsageRow
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from pathlib import Path
 from multi_agent_mcp.config import home_of, working_directory
 from multi_agent_mcp.domain.agent import ROLES, Agent, AgentSession
 from multi_agent_mcp.domain.entity import age
+from multi_agent_mcp.domain.slot import OWN_SLOTS, Slot
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.doorbell.tmux.profiles import PROMPT, load_profiles
 from multi_agent_mcp.doorbell.tmux.team_panes import filled, is_compound, programs_of
@@ -21,7 +22,6 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import MCP_CONFIG, host_of_agent, program_name, words_of
 from multi_agent_mcp.hosts import SERVER_NAME, Host, Resume, host_named
 from multi_agent_mcp.hosts import hosts as known_hosts
-from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot
 from multi_agent_mcp.services.sessions.host_conversations import is_anothers
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by, terminal_of

@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from multi_agent_mcp.config import child_environment, read_environment
+from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.agent import PURPOSES
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.doorbell.tmux.client import Answer, Server, own_pane, pane_place, require_tmux
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.programs import child_environment
 from multi_agent_mcp.windows.agent_command import with_terminal
 from multi_agent_mcp.windows.window_registry import TeamWindows
 

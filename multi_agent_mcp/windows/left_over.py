@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from multi_agent_mcp.config import tmux_socket
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.doorbell.tmux.client import Server
 from multi_agent_mcp.doorbell.tmux.team_panes import MARKER, OwnPane, TeamPanes, tmux_session
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.system.process import environment_of
 
 

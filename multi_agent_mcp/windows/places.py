@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from multi_agent_mcp.config import AUTO
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.domain.slot import Slot
+from multi_agent_mcp.settings import AUTO
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 BUSY_PERCENT = 80

@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from multi_agent_mcp.config import child_environment, expanded
+from multi_agent_mcp.config import expanded
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.tmux.client import require_tmux, withheld
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.doorbell.tmux.team_panes import is_compound
 from multi_agent_mcp.host_config import program_name, program_of
 from multi_agent_mcp.hosts import hosts as known_hosts
+from multi_agent_mcp.programs import child_environment
 from multi_agent_mcp.system.host_versions import Newer, newer_hosts
 from multi_agent_mcp.windows.shells import SH
 from multi_agent_mcp.windows.window_registry import TeamWindows

@@ -8,8 +8,9 @@ from itertools import islice
 from pathlib import Path
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.services.overview.missing_sessions import Slot, Window
+from multi_agent_mcp.services.overview.missing_sessions import Window
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import beginning_of, command_of, end_left_over, has_refused, refuse
 from multi_agent_mcp.windows.places import has_place

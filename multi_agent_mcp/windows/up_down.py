@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.config import python
 from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSession
 from multi_agent_mcp.domain.dialog import Dialog
+from multi_agent_mcp.domain.slot import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.doorbell.tmux.client import pane_place, require_tmux
 from multi_agent_mcp.doorbell.tmux.team_panes import OwnPane, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
-from multi_agent_mcp.services.overview.missing_sessions import OWNER, SUPERVISOR, Slot
+from multi_agent_mcp.programs import python
 from multi_agent_mcp.system.process import directory_of, is_below
 from multi_agent_mcp.windows.agent_command import (
     LOOK_SECONDS,

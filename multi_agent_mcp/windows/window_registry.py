@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.config import child_environment, tmux_socket, working_directory
+from multi_agent_mcp.config import tmux_socket, working_directory
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import age
+from multi_agent_mcp.domain.slot import OWN_SLOTS, Slot
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE
 from multi_agent_mcp.doorbell.tmux.snapshot import probe
 from multi_agent_mcp.doorbell.tmux.team_panes import (
@@ -28,7 +29,8 @@ from multi_agent_mcp.doorbell.tmux.team_panes import (
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.host_config import MCP_CONFIG, own_file, program_name
 from multi_agent_mcp.hosts import hosts
-from multi_agent_mcp.services.overview.missing_sessions import OWN_SLOTS, Slot, Window
+from multi_agent_mcp.programs import child_environment
+from multi_agent_mcp.services.overview.missing_sessions import Window
 from multi_agent_mcp.system.process import end, is_child
 from multi_agent_mcp.trace import current, variables
 from multi_agent_mcp.windows.agent_command import END_SECONDS, is_prompted, with_terminal

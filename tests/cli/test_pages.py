@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from multi_agent_mcp.cli.main import app
-from multi_agent_mcp.config import read_settings
 from multi_agent_mcp.domain.message import signed_bytes
+from multi_agent_mcp.settings import read_settings
 from multi_agent_mcp.wiring import Services
 from tests.cli.conftest import Ask, Run
 from tests.programs import REPOSITORY

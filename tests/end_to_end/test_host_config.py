@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.windows.window_registry import environment_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.windows.supervisor import Supervisor

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.hooks.answers import Event
-from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.system.process import is_alive
 from tests.end_to_end.support import COMMAND, REPOSITORY, UP, Team, Terminal, run, wait_until

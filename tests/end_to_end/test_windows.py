@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.doorbell.tmux.client import CALL_SECONDS, Server
-from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.windows.up_down import close_team

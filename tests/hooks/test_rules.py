@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp import host_rules
-from multi_agent_mcp.config import parse_roles
 from multi_agent_mcp.domain.patterns import matcher
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.settings import parse_roles
 from multi_agent_mcp.system.git import git
 from multi_agent_mcp.windows.agent_command import command_of
 from multi_agent_mcp.wiring import Services

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.overview.missing_sessions import Slot
 from tests.end_to_end.chat_support import new_task, task_of
 from tests.end_to_end.literal import TEXTS, arguments_of, told_to_call
 from tests.end_to_end.support import UP, Team, Terminal, wait_until

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multi_agent_mcp.config import Limits
 from multi_agent_mcp.services.answer_budget import RESERVE, AnswerBudget, clipped, first_fitting
+from multi_agent_mcp.settings import Limits
 from multi_agent_mcp.texts import catalogue, json_size
 
 WORDS = st.text(max_size=300)

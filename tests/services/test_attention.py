@@ -9,9 +9,9 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice, Dialog
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.services.attention import Attention, Item, RecentAttention
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, Finding
-from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.domain.times import is_recent
-from multi_agent_mcp.services.overview.missing_sessions import Slot
 from multi_agent_mcp.web.security import Auth
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

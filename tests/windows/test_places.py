@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.config import parse_at_most
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.settings import parse_at_most
 from multi_agent_mcp.windows.places import has_place
 from multi_agent_mcp.windows.window_registry import TeamWindows
 from multi_agent_mcp.wiring import Services

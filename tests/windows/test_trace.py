@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.overview.missing_sessions import Slot
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.trace import VARIABLE, within
 from multi_agent_mcp.windows.window_registry import environment_of

@@ -21,9 +21,9 @@ from multi_agent_mcp.cli import watch
 from multi_agent_mcp.cli.screen.actions import Action, Subject, actions_of, command_line, led
 from multi_agent_mcp.cli.screen.lines import Lines, Prose, Rows
 from multi_agent_mcp.cli.screen.listings import Listing, Picture, particulars, row_text, shows_pane, take, title_of
-from multi_agent_mcp.config import child_environment, python
 from multi_agent_mcp.domain.text import as_printed, columns, one_line, sanitize, shortened
 from multi_agent_mcp.domain.times import local_zone
+from multi_agent_mcp.programs import child_environment, python
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 import libtmux
 from libtmux.common import tmux_cmd
 
-from multi_agent_mcp.config import TmuxPane, child_environment, read_environment
+from multi_agent_mcp.config import TmuxPane, read_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
+from multi_agent_mcp.programs import child_environment
 from multi_agent_mcp.system.process import Process, environment_of, foreground, identity, is_below, terminal_of
 
 CALL_SECONDS = 2.0

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from multi_agent_mcp.config import NOT_YAML, load_yaml
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice
 from multi_agent_mcp.hosts import descriptions
 from multi_agent_mcp.system.process import Foreground, Process, foreground
+from multi_agent_mcp.yaml_files import NOT_YAML, load_yaml
 
 # The description of the choices of a host's dialogs: `choices` in a profile (docs/hosts.md, Correcting a profile).
 

@@ -16,7 +16,6 @@ from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.config import parse_rules
 from multi_agent_mcp.domain.agent import WHOEVER, Agent, by_server, sharing_panes, superiors, waking_tmux
 from multi_agent_mcp.domain.message import public_key
 from multi_agent_mcp.domain.proof import checks_in
@@ -41,6 +40,7 @@ from multi_agent_mcp.services.overview.snapshot import (
     TeamOfMachines,
 )
 from multi_agent_mcp.services.team.agents import is_passkey_of
+from multi_agent_mcp.settings import parse_rules
 from multi_agent_mcp.store.authority import Authority, is_marked, revision_of
 from multi_agent_mcp.store.locks import LIFELONG
 from multi_agent_mcp.system.file_events import Watch, instances_max

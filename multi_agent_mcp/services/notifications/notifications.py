@@ -152,7 +152,7 @@ class DerivedNotices(Service):
                 self._checked_for = agents
             others = {_place(workspace.collection(kind), agent_id): rules for kind, rules in self._others}
             mine = workspace.tasks.directory(agent_id)
-            places: list[Directory[Any]] = [mine, workspace.questions.directory(WHOLE), *others]
+            places: list[Directory[Any]] = [mine, workspace.questions.whole.home, *others]
             seen = {directory: directory.looked() for directory in places}
             tasks = [task for _, task in mine.entities()]
             still_open = self._unfinished(tasks)
@@ -232,7 +232,7 @@ class DerivedNotices(Service):
     def _follow_any_questions(self) -> None:
         """Follows the questions, unless there are none, open or settled: then the next `repair` is early enough."""
         with suppress(Refusal):  # what cannot be read is logged there
-            if not self.workspace.questions.directory(WHOLE).entities():
+            if not self.workspace.questions.whole.home.entities():
                 return
         self.contributions.tell("looked")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.domain.agent import DIED, PURPOSES, Agent, AgentSession
 from multi_agent_mcp.domain.delivery import FirstPrompt
 from multi_agent_mcp.domain.question import owing_agents
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.domain.times import format_time, is_recent, parse_time
 from multi_agent_mcp.session import Service
 
@@ -29,33 +30,6 @@ LONGEST_PAUSE = timedelta(seconds=60)
 RECENT_SESSIONS = 100
 """How many ended sessions, newest first, are searched for those of a window."""
 LIVED_LONG_ENOUGH = timedelta(seconds=30)
-
-
-@dataclass(frozen=True)
-class Slot:
-    """The place of one agent session: an agent and a purpose."""
-
-    agent_id: str
-    purpose: str
-
-    @property
-    def label(self) -> str:
-        """The slot as text, parsed by `of`; ids contain no dots."""
-        return f"{self.agent_id}.{self.purpose}"
-
-    @classmethod
-    def of(cls, label: str) -> Slot:
-        agent_id, _, purpose = label.rpartition(".")
-        return cls(agent_id, purpose)
-
-    @property
-    def window_name(self) -> str:
-        return f"{self.agent_id}-chat" if self.purpose == "chat" else self.agent_id
-
-
-SUPERVISOR, OWNER = Slot("supervisor", "-"), Slot("owner", "-")
-OWN_SLOTS = (SUPERVISOR, OWNER)
-"""The team's windows that are no agent's session: the supervisor's and the Owner's view."""
 
 
 @dataclass(frozen=True, kw_only=True)

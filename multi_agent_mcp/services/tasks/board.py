@@ -33,12 +33,12 @@ from multi_agent_mcp.store.derived_databases import folded
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.config import Settings
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.services.team.approvals import Approvals
+    from multi_agent_mcp.settings import Settings
 
 ID_LETTERS = 4
 """How many letters of an id a filter's word must have to be taken for its beginning."""

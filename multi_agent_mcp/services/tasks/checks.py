@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from multi_agent_mcp.config import Check, Settings, read_settings, session_names, working_directory
+from multi_agent_mcp.config import session_names, working_directory
 from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.proof import Receipt, commit_in
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.settings import Check, Settings, read_settings
 from multi_agent_mcp.store.locks import CHECKING as CHECKING_LOCK
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
 from multi_agent_mcp.system.file_status import Memory, signature_of, tree_of

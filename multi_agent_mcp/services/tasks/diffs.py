@@ -13,11 +13,12 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.config import read_settings, working_directory
+from multi_agent_mcp.config import working_directory
 from multi_agent_mcp.domain.patterns import matcher
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.settings import read_settings
 from multi_agent_mcp.system.commits import shown_name
 from multi_agent_mcp.system.diffs import ChangedFile, Comparison, commit_at, has_commit, sections, with_files
 from multi_agent_mcp.system.file_status import tree_of

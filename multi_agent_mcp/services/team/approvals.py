@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from multi_agent_mcp.config import read_environment, read_settings
+from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.message import is_data_signed_by, signed_data
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.settings import read_settings
 from multi_agent_mcp.system.process import host_of, is_below
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from multi_agent_mcp.config import RULES, Rules, parse_rules, readable_settings
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.settings import RULES, Rules, parse_rules, readable_settings
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from multi_agent_mcp import config
+from multi_agent_mcp import settings as session_settings
 from multi_agent_mcp.domain.agent import AGENT_TYPES, ON_DEMAND, ROLES, Agent
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.entity import session_name
@@ -32,20 +32,21 @@ from multi_agent_mcp.store.aside import made_aside
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
+from multi_agent_mcp.yaml_files import NOT_YAML, load_yaml, yaml_problem
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
 _CHOICES: Mapping[str, Sequence[str | None]] = {
     "role": ROLES,
     "type": AGENT_TYPES,
-    "workspace": (config.SHARED, config.WORKTREE),
-    "commit": (config.BY_AGENT, config.BY_SERVER),
+    "workspace": (session_settings.SHARED, session_settings.WORKTREE),
+    "commit": (session_settings.BY_AGENT, session_settings.BY_SERVER),
     "spawn": (ON_DEMAND, None),
-    "shell": (*config.SHELLS, None),
+    "shell": (*session_settings.SHELLS, None),
 }
 _OF_AGENTS: Mapping[str, Callable[[Any, str], object]] = {
-    "usage": config.parse_switch,
-    "statement": config.parse_switch,
-    "on_limit": config.parse_on_limit,
+    "usage": session_settings.parse_switch,
+    "statement": session_settings.parse_switch,
+    "on_limit": session_settings.parse_on_limit,
 }
 """Settings of the team that an agent may have of its own."""
 PROMPT_CHARACTERS = 1_000
@@ -117,7 +118,7 @@ class Team:
 
 
 SETTINGS = frozenset({spec.name for spec in fields(Team)} - {"agents", "session", "repository", "named"}).union(
-    config.REPOSITORY_KEYS
+    session_settings.REPOSITORY_KEYS
 )
 """The keys of team.yaml that become those of session.yaml."""
 
@@ -127,9 +128,9 @@ def read_team(path: Path) -> Team:
     `UntrustedSession` for one that somebody else may write, as it names programs."""
     require_own(path)
     try:
-        data = config.load_yaml(path)
-    except (OSError, *config.NOT_YAML) as error:
-        raise InvalidArguments("bad_team", file=path.name, reason=config.yaml_problem(error)) from error
+        data = load_yaml(path)
+    except (OSError, *NOT_YAML) as error:
+        raise InvalidArguments("bad_team", file=path.name, reason=yaml_problem(error)) from error
     return team_of(data, path.name)
 
 
@@ -158,8 +159,8 @@ def _team(data: Any) -> Team:
         agents,
         _named(data.get("session"), "session"),
         language,
-        notify_command=config.parse_notify_command(data.get("notify_command")),
-        repository={key: data[key] for key in config.REPOSITORY_KEYS if data.get(key) is not None},
+        notify_command=session_settings.parse_notify_command(data.get("notify_command")),
+        repository={key: data[key] for key in session_settings.REPOSITORY_KEYS if data.get(key) is not None},
         named={key: value for key, value in data.items() if key in SETTINGS and value is not None},
         **settings,
     )
@@ -186,15 +187,15 @@ def _members(data: Any) -> tuple[Agent, ...]:
 
 def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that are handed on as they are, or parsed. Raises `InvalidArguments` for a wrong one."""
-    said = config.settings_of(data)
+    said = session_settings.settings_of(data)
     require_sound(data.get("features"))
     for record in data["agents"]:
-        config.parse_limits(record.get("limits"))
-        require_patterns(config.parse_rules(record, str(record["id"])).edits or ())
+        session_settings.parse_limits(record.get("limits"))
+        require_patterns(session_settings.parse_rules(record, str(record["id"])).edits or ())
         for key, parse in _OF_AGENTS.items():
             if key in record:
                 parse(record[key], f"{record['id']}.{key}")
-    by_role = (one for rules in said.roles.values() for one in config.parse_rules(rules, "").edits or ())
+    by_role = (one for rules in said.roles.values() for one in session_settings.parse_rules(rules, "").edits or ())
     require_patterns([*said.protected, *by_role])
     return {
         **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry", "features")},
@@ -208,7 +209,7 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
 def require_patterns(patterns: Sequence[str]) -> None:
     """Raises `InvalidArguments` for a pattern that cannot be read."""
     if wrong := next((one for one in patterns if not is_readable(one.removeprefix("!"))), None):
-        raise config.refused("no_pattern", name=f"{wrong:.60}")
+        raise session_settings.refused("no_pattern", name=f"{wrong:.60}")
 
 
 def _agent(record: Any) -> Agent:
@@ -313,7 +314,7 @@ def create_team(root: Path, session: str, team: Team) -> None:
         workspace = Workspace(aside, name)
         with workspace.files.in_bulk(durable=False):
             _make(workspace, team, team.language)
-            settings = config.read_settings(workspace.settings_path)
+            settings = session_settings.read_settings(workspace.settings_path)
             agents = Agents(Session(workspace, settings, catalogue(settings.language), now))
             workspace.make_inboxes(*(agent.id for agent in team.agents))
             for agent_id in add_missing(agents, team):
@@ -378,7 +379,7 @@ class TeamUpdate:
 
 def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpdate:
     """Updates a session from its team.yaml; for a new session it only registers the agents."""
-    unnamed = _unnamed(config.load_yaml(agents.workspace.settings_path), team)
+    unnamed = _unnamed(load_yaml(agents.workspace.settings_path), team)
     changed_settings, kept_settings = _update_settings(agents.workspace, team, language)
     new_keys = [agents.renew_key(agent_id).id for agent_id in agents.without_key()]
     before = dict(agents.all())
@@ -410,7 +411,7 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
 
 def features_after(agents: Agents, team: Team) -> Any:
     """What session.yaml says of `features` after an `init`."""
-    settings = config.load_yaml(agents.workspace.settings_path)
+    settings = load_yaml(agents.workspace.settings_path)
     keeps = _has_comments(agents.workspace) or "features" not in team.named
     return settings.get("features") if keeps else team.features
 
@@ -423,7 +424,7 @@ def _has_comments(workspace: Workspace) -> bool:
 def _update_settings(workspace: Workspace, team: Team, language: str | None) -> tuple[list[str], list[str]]:
     """Updates session.yaml; returns the changed keys and the kept ones. Nothing is changed if the file has comments,
     which writing it would lose."""
-    settings = config.load_yaml(workspace.settings_path)
+    settings = load_yaml(workspace.settings_path)
     wanted = {**team.settings, **({"language": language} if language else {})}
     wanted |= {key: said for key, said in team.named.items() if key in settings and key not in wanted}  # empty, default
     differing = {key: value for key, value in wanted.items() if settings.get(key) != value}

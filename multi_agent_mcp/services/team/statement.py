@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.config import parse_switch
 from multi_agent_mcp.domain.agent import ROLES
 from multi_agent_mcp.hosts import SERVER_NAME
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.settings import parse_switch
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent

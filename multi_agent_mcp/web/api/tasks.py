@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from multi_agent_mcp.config import parse_done_when
 from multi_agent_mcp.domain.agent import Execution
 from multi_agent_mcp.domain.proof import Receipt, reason_with
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, UNASSIGNED, Task
@@ -14,6 +13,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.questions import as_answer
 from multi_agent_mcp.services.tasks.board import Filter, NewTask
 from multi_agent_mcp.services.validation import require_choice
+from multi_agent_mcp.settings import parse_done_when
 from multi_agent_mcp.system.git import GitFailed
 from multi_agent_mcp.web.request import ApiRequest
 from multi_agent_mcp.web.serializers import (

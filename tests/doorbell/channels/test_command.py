@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery, Due
 from multi_agent_mcp.domain.dialog import Asked
@@ -19,6 +18,7 @@ from multi_agent_mcp.doorbell.channels import NotifyCommand, default_chain
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.environment import PASSKEY
 from multi_agent_mcp.services.questions import Asking
+from multi_agent_mcp.settings import Settings
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from multi_agent_mcp.config import NOT_YAML
 from multi_agent_mcp.doorbell.tmux.dialogs import read_dialog
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles, parse_profile
 from multi_agent_mcp.doorbell.tmux.screens import Screen, parsed
+from multi_agent_mcp.yaml_files import NOT_YAML
 from tests.doorbell.tmux.test_screens import FIXTURES, SCREENS, screen
 
 READ = {

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.config import Settings
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
@@ -39,6 +38,7 @@ from multi_agent_mcp.features import Features
 from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
 from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
 from multi_agent_mcp.session import Session
+from multi_agent_mcp.settings import Settings
 from multi_agent_mcp.texts import catalogue
 from tests.conformance.composer import CLOSE
 from tests.conformance.reader import Log, submitted

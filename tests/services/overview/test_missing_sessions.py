@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.services.overview.missing_sessions import LIVED_LONG_ENOUGH, LONGEST_PAUSE, Slot
+from multi_agent_mcp.domain.slot import Slot
+from multi_agent_mcp.services.overview.missing_sessions import LIVED_LONG_ENOUGH, LONGEST_PAUSE
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.config import read_settings, session_names, settings_of
+from multi_agent_mcp.config import session_names
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
@@ -24,6 +24,7 @@ from multi_agent_mcp.services.team.setup import (
     team_of,
     update_session,
 )
+from multi_agent_mcp.settings import read_settings, settings_of
 from multi_agent_mcp.texts import catalogue
 
 TEAM = """
