@@ -390,7 +390,7 @@ def say(context: SessionContext, conversation_id: str, text: str) -> None:
 @click.argument("text", required=False, help="Final message; `-` reads standard input.")
 @session_command(acting=True)
 def end(context: SessionContext, conversation_id: str, text: str | None) -> None:
-    """End a conversation of yours; the other side is told.
+    """End a conversation of yours; the other side is notified.
 
     Example: `multi-agent-mcp conversation end cnv_1a2b "Thank you."`
     """

@@ -222,8 +222,8 @@ def _require_person() -> None:
 def prune(context: SessionContext, older_than: float, dry_run: bool) -> None:
     """Delete what is over: archived mail and tasks, ended sessions, executions, conversations, old logs.
 
-    Unread mail and unfinished tasks always stay. A dry run does not read the archives: what somebody put there by
-    hand, and nobody has read, is listed but would stay.
+    Unread mail and unfinished tasks always stay. A dry run does not read the archives: what somebody put there
+    and nobody has read is listed but would stay.
 
     Example: `multi-agent-mcp prune --older-than 30 --dry-run`
     """

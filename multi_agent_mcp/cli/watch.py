@@ -72,7 +72,7 @@ class Part(NamedTuple):
 SINGLE = frozenset({"mail", "conversation", "request"})
 """The kinds of items whose words are somebody's: each is read by itself."""
 DECIDED = frozenset({"dialog", "login", "question", "request", "review", "budget"})
-"""The kinds of items with which somebody waits for a decision: each is told by itself."""
+"""The kinds of items with which somebody waits for a decision: each is shown on its own."""
 METER = 6
 
 

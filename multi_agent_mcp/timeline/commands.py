@@ -1,4 +1,4 @@
-"""Commands that count and tell what happened: `timeline` and `stats`."""
+"""Commands that show and count what happened: `timeline` and `stats`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Named = Callable[[str | None], str]
 def timeline(
     context: SessionContext, svg: Path | None, start: str | None, end: str | None, width: int, everything: bool
 ) -> None:
-    """Tell who sent what when, how tasks went and where interrupts came, or draw it as an SVG.
+    """Show who sent what when, how tasks went and where interrupts came, or draw it as an SVG.
 
     Example: `multi-agent-mcp timeline --svg afternoon.svg`
     """

@@ -18,7 +18,7 @@ def test_files_are_reserved_listed_and_released(ask: Ask, run: Run) -> None:
     made = ask("reserve", "src/", "*.md", "--reason", "release", "--minutes", "5")
     assert (made["agent_id"], made["patterns"], made["conflicts"]) == ("owner", ["src/", "*.md"], [])
     other = run("reserve", "README.md", "--as", "worker-a").stdout.splitlines()
-    assert other[2] == "owner has reserved src/, *.md, too; both of you are told."
+    assert other[2] == "owner has reserved src/, *.md, too; both of you are notified."
     listed = ask("reservations")["reservations"]
     assert [one["reservation_id"] for one in listed] == [made["reservation_id"], other[0]]
     assert [one["agent_id"] for one in ask("reservations", "--agent", "worker-a")["reservations"]] == ["worker-a"]

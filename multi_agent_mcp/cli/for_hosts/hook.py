@@ -95,7 +95,7 @@ EVENTS = frozenset(
     {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart", "PreCompact", "PostCompact"}
 )
 OF_LIMITS = frozenset({"StopFailure", "ErrorOccurred", "Notification"})
-"""Events that may tell of a usage limit, and need no answer."""
+"""Events that may report a usage limit, and need no answer."""
 RARE = frozenset({"SessionStart", "PreCompact", "PostCompact"}) | OF_LIMITS
 """The events that have something to record however quiet it is."""
 OTHER_NAMES = {

@@ -510,7 +510,7 @@ class Deliveries(Service):
             if _is_settled(task, operation):
                 return task
             if run.again or _delivered_at(task) != operation.delivered_at:
-                raise NotProven("delivered_anew", task_id=task.id)
+                raise NotProven("delivered_again", task_id=task.id)
             return task.settled(operation.status, change)
 
         task = self.workspace.tasks.update(operation.task_id, settle)
