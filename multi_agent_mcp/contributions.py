@@ -107,8 +107,9 @@ class Contributions:
 
     def tell(self, event: str, *arguments: Any) -> None:
         """Tells the features that are on of one of the `EVENTS`."""
-        for where in self._told.get(event, ()):
-            self.call(where, *arguments)
+        for where, places in self._told.get(event, ()):
+            if not places or any(os.access(place, os.F_OK) for place in places):
+                self.call(where, *arguments)
 
     def ask(self, question: str, *arguments: Any) -> Any:
         """The answer to one of the `QUESTIONS`; None if nobody answers it. A feature that is off answers, too: what it
@@ -117,10 +118,13 @@ class Contributions:
         return None if where is None else self.call(where, *arguments)
 
     @cached_property
-    def _told(self) -> Mapping[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for event, where in (pair for one in self.features.on if self._is_wanted(one) for pair in one.on.items()):
-            found.setdefault(event, []).append(where)
+    def _told(self) -> Mapping[str, list[tuple[str, list[str]]]]:
+        """By event what follows from it, and the places of which one must be there."""
+        found: dict[str, list[tuple[str, list[str]]]] = {}
+        for feature in filter(self._is_wanted, self.features.on):
+            places = [f"{self._workspace.path}/{place}" for place in feature.only_where]
+            for event, where in feature.on.items():
+                found.setdefault(event, []).append((where, places))
         return found
 
     @cached_property

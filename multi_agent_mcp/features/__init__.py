@@ -94,6 +94,8 @@ class Feature(NamedTuple):
     """Its services by name: their classes, whose fields name their neighbours."""
     on: Mapping[str, str] = {}
     """Events (`contributions.EVENTS`) → what follows from them, in the order of the features."""
+    only_where: tuple[str, ...] = ()
+    """Directories or files below the session's directory without any of which it need not be told of events."""
     needs: str = ""
     """The setting without which it gets no events and no questions."""
     answers: Mapping[str, str] = {}

@@ -25,6 +25,7 @@ FREE = Feature(
         "offers": ".pool.offers:Offers",
         "watches": ".pool.watches:Watches",
     },
+    only_where=("offers", "watches"),
     on={"task_changed": "offers.changed", "waiting": "offers.became_free"},
     answers={
         "offer": "offers.send",
@@ -52,6 +53,7 @@ LEASES = Feature(
     name="leases",
     topics={".leases": "leases"},
     services={"leases": ".pool.leases:Leases", "circles": ".pool.circles:Circles"},
+    only_where=(".leases", "questions"),
     on={"task_changed": "circles.look", "waiting": "circles.look"},
     endpoints=(
         Endpoint("GET", "/leases", ".pool.views:of_console"),

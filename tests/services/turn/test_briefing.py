@@ -58,7 +58,7 @@ def test_a_pause_and_work_given_to_others_are_part_of_it(services: Services) -> 
 
 @pytest.mark.parametrize("language", ["ja", "en"])
 def test_whatever_an_agent_holds_it_fits_and_its_hand_off_is_whole(services: Services, language: str) -> None:
-    object.__setattr__(services, "session", replace(services.session, texts=catalogue(language)))
+    services = replace(services, session=replace(services.session, texts=catalogue(language)))
     for _ in range(7):
         task = running(services, "x" * 300)
         with_checklist(services, task.id)
