@@ -112,7 +112,7 @@ def create_app(console: Console) -> Starlette:
             Middleware(SecurityMiddleware, access=console.access, port=console.port, texts=console.labels),
             Middleware(Compression),
         ],
-        exception_handlers={Refusal: partial(refused_page, console)},
+        exception_handlers={Refusal: partial(refused_page, console), HTTPException: partial(lost_page, console)},
         lifespan=lifespan,
     )
 
@@ -136,6 +136,18 @@ def refused_page(console: Console, _: Request, error: Exception) -> Response:
     sentence."""
     refusal = error if isinstance(error, Refusal) else StorageError("internal", reason=error)
     return PlainTextResponse(one_line(console.services.texts.sentence(refusal)), _status(refusal.code))
+
+
+def lost_page(console: Console, request: Request, error: Exception) -> Response:
+    """The answer to a request for what is not there, or not by this method: JSON below `/api`, else a page with the way
+    back."""
+    status, headers = (error.status_code, error.headers) if isinstance(error, HTTPException) else (500, None)
+    words = console.labels("lost.method" if status == 405 else "lost.page", path=one_line(request.url.path))
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"success": False, "error": "invalid_arguments", "message": words}, status, headers)
+    if request.url.path.startswith("/static/") or status != 404:
+        return PlainTextResponse(words, status, headers)
+    return HTMLResponse(_template("lost", t=console.labels, words=words), status)
 
 
 async def enter(console: Console, request: Request) -> Response:

@@ -21,6 +21,7 @@ from multi_agent_mcp.web.api import ENDPOINTS
 from tests.end_to_end.support import Team
 from tests.services.support import send
 from tests.services.tasks_support import running
+from tests.usage.support import took
 from tests.web.support import Guest, Visitor
 
 STATIC = Path(multi_agent_mcp.web.__file__).parent / "static"
@@ -546,6 +547,33 @@ def test_pages_of_a_session_that_was_removed_say_so_and_are_there_again_with_it(
     assert not team.path.exists()
     away.rename(team.path)
     assert guest.get("/").status == 200
+
+
+def test_what_is_not_there_is_answered_in_words_below_the_api_as_json_and_elsewhere_as_a_page_with_the_way_back(
+    guest: Guest,
+) -> None:
+    for path, reply, status in (
+        ("/api/nothing", guest.get("/api/nothing"), 404),
+        ("/api/tasks/x/status", guest.get("/api/tasks/x/status"), 405),
+        ("/api/stats", guest.post("/api/stats", {}), 405),
+    ):
+        assert reply.status == status
+        assert (reply.json["success"], reply.json["error"]) == (False, "invalid_arguments")
+        assert path in reply.json["message"]
+    for path in ("/nothing", "/agents/nobody", "/<script>"):
+        lost = guest.get(path)
+        assert lost.status == 404
+        assert '<a href="/">' in lost.text
+        assert "<script>" not in lost.text
+
+
+def test_prices_that_are_no_numbers_leave_the_statistics_without_costs(team: Team, guest: Guest) -> None:
+    took(team.services, "worker-a", 1_000_000)
+    for price in (".inf", "-.inf", ".nan", "1e308"):
+        (team.root / "prices.yaml").write_text(f"currency: EUR\nper_million:\n  m-1: {{input: {price}}}\n")
+        usage = guest.see("/stats")["usage"]
+        assert [row.get("cost") for row in usage["rows"]] == [None]
+        assert usage["days"][-1]["cost"] is None
 
 
 DATE = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z")
