@@ -186,6 +186,8 @@ NAMED = frozenset({"delivered", "directory"})
 every number: `179  0  1 h` says nothing."""
 LARGEST, LEAST = 32, 16
 """The most columns of a cell that is no free text, and the least of one that is."""
+ROOMY, NARROW = 100, 28
+"""How wide a terminal has to be for `LARGEST`, and the most columns of such a cell in others."""
 EASY = 40
 """How wide text has to be that goes on in the next line."""
 GAP = 2
@@ -232,7 +234,8 @@ def _sanitized(cell: object) -> str:
 def _laid_out(names: list[str], heads: list[str], rows: list[list[str]]) -> Iterator[str]:
     """Yields a table for this terminal."""
     there = _console().width
-    rows = [[_shown(name, cell) for name, cell in zip(names, row, strict=True)] for row in rows]
+    most = LARGEST if there >= ROOMY else NARROW
+    rows = [[_shown(name, cell, most) for name, cell in zip(names, row, strict=True)] for row in rows]
     widths = _widths(names, heads, rows)
     kept = list(names)
     for name in GIVE_WAY:
@@ -249,12 +252,12 @@ def _laid_out(names: list[str], heads: list[str], rows: list[list[str]]) -> Iter
     yield from _table({name: names.index(name) for name in kept}, heads, rows, dict.fromkeys(free, room))
 
 
-def _shown(name: str, cell: str) -> str:
+def _shown(name: str, cell: str, most: int) -> str:
     if name in SENTENCES:
         return short_id(cell)
     if name in WORDS:
         return cell
-    short = shortened(short_id(cell), LARGEST)
+    short = shortened(short_id(cell), most)
     return Styled(short, cell.style) if isinstance(cell, Styled) else short
 
 

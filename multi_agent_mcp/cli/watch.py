@@ -102,7 +102,7 @@ def waiting(group: Sequence[Item], now: datetime, texts: Texts) -> Iterator[Row]
         says, machine = texts("attention.there", machine=machine, command=says), None
     who = placed(item.agent_id, machine) if item.agent_id else "-"
     if len(group) > 1:
-        who = one_line(subjects_words([each.agent_id or "-" for each in group], texts))
+        who = one_line(subjects_words([each.agent_id or "-" for each in group], texts, named=1))
     yield since, who, kind_words(group, texts), says
     if item.dialog is not None:
         asked = (one_line(line) for line in item.dialog.text.split("\n") if line.strip())
@@ -205,10 +205,10 @@ def message(seen: MessageRow, now: datetime, texts: Texts) -> Row:
 
 
 def heading(seen: Snapshot, items: Collection[Item], texts: Texts) -> str:
-    """Returns the session's name, the number of tasks by status, and the number of items that wait for the human."""
+    """Returns the session's name, the number of items that wait for the human, and that of tasks by status."""
     counted = " · ".join(f"{status_words(status, texts)} {number}" for status, number in seen.counts.items() if number)
     attention = texts("watch.waiting_count", count=len(items)) if items else texts("attention.nothing")
-    return f"{seen.session} · {counted or texts('watch.no_tasks')} · {attention}"
+    return f"{seen.session} · {attention} · {counted or texts('watch.no_tasks')}"
 
 
 def tables(
@@ -220,7 +220,7 @@ def tables(
         yield (
             "attention",
             ATTENTION,
-            [row for group in folded(items, likeness) for row in waiting(group, seen.at, texts)],
+            [row for group in folded(items, kind_alone) for row in waiting(group, seen.at, texts)],
         )
     yield "agents", AGENTS, [agent(item, seen.at, texts) for item in seen.agents]
     yield "tasks", TASKS, [task(item, seen.at, texts) for item in seen.tasks]
@@ -258,6 +258,7 @@ STYLES = {
 }
 """The style of other cells by their first word, which is a code."""
 STYLED = {"state", "task"}
+MOST = 3  # times as many lines for what waits as for another table
 FRAME = 2  # the first line and the last one
 LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
 
@@ -271,7 +272,8 @@ def screen(
     room = height - FRAME - len(everything)
     airy = sum(wanted) + len(everything) + 1 <= room
     parts: list[RenderableType] = [_line(heading(seen, items, texts), "bold")]
-    for (title, head, rows), lines in zip(everything, shares(wanted, room), strict=True):
+    weights = [MOST if name == "attention" else 1 for name, *_ in everything]
+    for (title, head, rows), lines in zip(everything, shares(wanted, room, weights), strict=True):
         parts += [Text("")] * airy
         parts.append(_table(texts, title, head, rows, lines))
     parts += [Text("")] * airy
@@ -279,14 +281,16 @@ def screen(
     return Group(*parts)
 
 
-def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """Divides `room` lines: each table gets as many as it wants if they suffice, else an equal share."""
+def shares(wanted: Sequence[int], room: int, weights: Sequence[int] = ()) -> list[int]:
+    """Divides `room` lines: each table gets as many as it wants if they suffice, else a share by its weight (default:
+    each the same)."""
+    weigh = weights or [1] * len(wanted)
     given = [0] * len(wanted)
     for _ in range(max(room, 0)):
         unsatisfied = [index for index, count in enumerate(given) if count < wanted[index]]
         if not unsatisfied:
             break
-        given[min(unsatisfied, key=given.__getitem__)] += 1
+        given[min(unsatisfied, key=lambda index: given[index] / weigh[index])] += 1
     return given
 
 

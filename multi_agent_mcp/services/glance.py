@@ -37,6 +37,11 @@ class GlancePart(NamedTuple):
         return {**self._asdict(), "urgent": self.name in URGENT}
 
 
+def line_of(states: Sequence[GlancePart]) -> str:
+    """The parts as one line; empty where there is nothing to say."""
+    return " · ".join(state.words for state in states)
+
+
 @dataclass(eq=False)
 class Glances(Service):
     """The line of one session."""
@@ -61,7 +66,7 @@ class Glances(Service):
 
     def line(self, items: Sequence[Item]) -> str:
         """The whole line; empty where there is nothing to say."""
-        return " · ".join(state.words for state in self.of(items))
+        return line_of(self.of(items))
 
     def _say(self, name: str, **facts: object) -> str:
         return self.session.people(f"glance.{name}", **facts)

@@ -107,6 +107,30 @@ def test_what_an_agent_wrote_commands_nothing_and_is_no_markup(ask: Ask, session
     play(scene)
 
 
+def test_words_narrow_a_list_until_escape_and_keys_act_on_what_is_left(ask: Ask, session: Path) -> None:
+    ids = [
+        ask("task", "add", f"{name} it", "--assignee", "worker-a")["task_id"]
+        for name in ("Build", "ＰＡＩＮＴ", "Sell")
+    ]
+
+    async def scene() -> None:
+        async with standing(session) as (pilot, screen):
+            await pilot.press("tab", "tab", "slash", *"paint")
+            await until(lambda: "1/3: paint" in "".join(lines(screen)), pilot)
+            await pilot.press("enter", "g", *"admin")
+            assert lines(screen)[-3].startswith(f"$ multi-agent-mcp task assign {ids[1]} admin")
+            assert not any("Build it" in line for line in lines(screen))
+            await pilot.press("escape", "escape")
+            await until(lambda: any("Build it" in line for line in lines(screen)), pilot)
+            await pilot.press("slash", *"sell", "escape")
+            assert any("Build it" in line for line in lines(screen))
+            await pilot.press("n", *"New")
+            assert lines(screen)[-3].startswith("$ multi-agent-mcp task add New")
+            await pilot.press("escape", "q")
+
+    play(scene)
+
+
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_the_last_line_says_how_to_end_at_any_width(run: Run, tmp_path: Path, language: str) -> None:
     team = f"session: demo\nlanguage: {language}\nagents:\n  - {{id: owner, role: owner, type: human}}\n"
@@ -150,26 +174,27 @@ def item(kind: str, command: str = "multi-agent-mcp doctor", **fields: Any) -> I
 
 
 SUBJECTS = {
-    "question": (asking(item("question", question=QUESTION)), "1 2 a s b p"),
-    "dialog": (asking(item("dialog", dialog=DIALOG)), "1 a s b p"),
-    "dialog elsewhere": (asking(item("dialog", dialog=DIALOG, machine="desk")), "s b p"),
-    "review": (asking(item("review"), task=task(status="review", delivery={"head": "a" * 40})), "y x d b s p"),
+    "question": (asking(item("question", question=QUESTION)), "1 2 a s b p n"),
+    "dialog": (asking(item("dialog", dialog=DIALOG)), "1 a s b p n"),
+    "dialog elsewhere": (asking(item("dialog", dialog=DIALOG, machine="desk")), "s b p n"),
+    "review": (asking(item("review"), task=task(status="review", delivery={"head": "a" * 40})), "y x d b g s p n"),
     "checks to run": (
         asking(item("review", "multi-agent-mcp task verify tsk_1", approved=True), task=task(status="review")),
-        "h y x d b s p",
+        "h y x d b g s p n",
     ),
-    "request": (asking(item("request"), task=task(status="backlog", approval_status="pending")), "y x s b p"),
-    "blocked": (asking(item("blocked"), task=task(status="blocked")), "d b s p"),
-    "mail": (asking(item("mail", id="m")), "s b p"),
-    "budget": (asking(item("budget", "multi-agent-mcp resume worker-a --tokens 100000")), "r s b p"),
-    "doctor": (asking(item("doctor")), "s b p h"),
-    "another's program": (asking(item("doctor", "sudo rm -rf /")), "s b p"),
-    "an unfinished command": (asking(item("doctor", 'multi-agent-mcp reply x "…"')), "s b p"),
-    "agent in a pane": (Subject(id="x", agent=agent(agent=Agent(id="a", role="worker", pane_id="%1"))), "s b p t"),
-    "paused agent": (Subject(id="x", agent=agent(pause=PAUSED, task=None)), "s r"),
-    "person": (Subject(id="x", agent=agent(agent=Agent(id="p", role="owner", type="human"))), "s"),
-    "oneself": (Subject(id="x", agent=agent("owner")), ""),
-    "message": (Subject(id="m", message=message(), agent=agent("admin")), "s b p"),
+    "request": (asking(item("request"), task=task(status="backlog", approval_status="pending")), "y x g s b p n"),
+    "blocked": (asking(item("blocked"), task=task(status="blocked")), "d b g s p n"),
+    "mail": (asking(item("mail", id="m")), "s b p n"),
+    "budget": (asking(item("budget", "multi-agent-mcp resume worker-a --tokens 100000")), "r s b p n"),
+    "doctor": (asking(item("doctor")), "s b p h n"),
+    "another's program": (asking(item("doctor", "sudo rm -rf /")), "s b p n"),
+    "an unfinished command": (asking(item("doctor", 'multi-agent-mcp reply x "…"')), "s b p n"),
+    "agent in a pane": (Subject(id="x", agent=agent(agent=Agent(id="a", role="worker", pane_id="%1"))), "s b p t n"),
+    "paused agent": (Subject(id="x", agent=agent(pause=PAUSED, task=None)), "s r n"),
+    "person": (Subject(id="x", agent=agent(agent=Agent(id="p", role="owner", type="human"))), "s n"),
+    "oneself": (Subject(id="x", agent=agent("owner")), "n"),
+    "message": (Subject(id="m", message=message(), agent=agent("admin")), "s b p n"),
+    "to merge": (Subject(id="t", task=task(status="done"), is_merge=True), "m d n"),
     "nothing": (None, ""),
 }
 
@@ -207,5 +232,5 @@ def test_the_keys_of_features_that_are_off_are_nowhere() -> None:
     for subject, _ in SUBJECTS.values():
         assert {action.words[0] for action in actions_of(subject, "owner", without)} <= known
     merges = item("doctor", "multi-agent-mcp workspace merge worker-a")
-    assert [one.key for one in actions_of(asking(merges), "owner", ALL)] == ["s", "b", "p", "h"]
-    assert [one.key for one in actions_of(asking(merges), "owner", without)] == ["s", "b", "p"]
+    assert [one.key for one in actions_of(asking(merges), "owner", ALL)] == ["s", "b", "p", "h", "n"]
+    assert [one.key for one in actions_of(asking(merges), "owner", without)] == ["s", "b", "p", "n"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 
@@ -103,7 +104,7 @@ def test_it_never_takes_more_than_the_terminal_has(what: Snapshot, width: int, h
 def test_eighty_by_twenty_four_shows_something_of_everything_and_says_how_much_more_there_is() -> None:
     text = "\n".join(drawn(seen(12, 40, 50), 80, 24))
     for told in (
-        "demo · in_progress 40 · done 7",
+        "nothing waits for you · in_progress 40 · done 7",
         "worker-0",
         "ログイン画面を作る",
         "██░░░░  40%",
@@ -123,19 +124,28 @@ def test_what_an_agent_wrote_commands_nothing_and_is_no_markup() -> None:
 
 def test_what_waits_for_the_human_comes_first_and_its_number_stands_in_the_heading() -> None:
     lines = drawn(seen(), 80, 24, items=waits(2))
-    assert lines[0] == "demo · in_progress 3 · done 7 · waits for you: 2"
+    assert lines[0] == "demo · waits for you: 2 · in_progress 3 · done 7"
     (first, *_) = [line for line in lines[1:] if line]
     assert first.startswith("Waits for you")
     assert sum("question" in line and "Do you want to proceed?" in line for line in lines) == 2
     quiet = drawn(seen(), 80, 24)
-    assert quiet[0] == "demo · in_progress 3 · done 7 · nothing waits for you"
+    assert quiet[0] == "demo · nothing waits for you · in_progress 3 · done 7"
     assert not any("Waits for you" in line for line in quiet)
+
+
+def test_what_waits_is_said_in_narrow_terminals_and_gets_most_of_the_room() -> None:
+    for language in ("en", "ja"):
+        many = [replace(waits(1)[0], kind="request") for _ in range(86)]
+        lines = drawn(seen(50, 80, 20), 60, 24, language, items=many)
+        assert "86" in lines[0]
+        assert sum("Do you want to proceed?" in line for line in lines) >= 3
 
 
 def test_room_is_shared_by_need() -> None:
     assert shares([3, 50, 50], 19) == [3, 8, 8]
     assert shares([1, 1, 1], 19) == [1, 1, 1]
     assert shares([5, 5, 5], -3) == [0, 0, 0]
+    assert shares([50, 50, 50], 10, [3, 1, 1]) == [6, 2, 2]
 
 
 def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:

@@ -24,13 +24,14 @@ TYPED = "\0"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a row is about. `id` finds it again in the next picture."""
+    """What a row is about. `id` finds it again in the next picture; `is_merge`: of the task, what is to be merged."""
 
     id: str
     agent: AgentRow | None = None
     task: Task | None = None
     message: MessageRow | None = None
     item: Item | None = None
+    is_merge: bool = False
 
     @property
     def entity_id(self) -> str | None:
@@ -105,6 +106,8 @@ def _actions(subject: Subject, person: str | None) -> Iterator[Action]:
     item, is_here = subject.item, subject.item is None or subject.item.machine is None
     own = [*_of_item(item)] if item is not None and is_here else []
     yield from own
+    if subject.is_merge and subject.task is not None:
+        yield Action("m", "merge", ("workspace", "merge", subject.task.id))
     if subject.task is not None and is_here:
         yield from _of_task(subject.task)
     if subject.message is not None and subject.message.receiver_id == person:
@@ -113,6 +116,7 @@ def _actions(subject: Subject, person: str | None) -> Iterator[Action]:
         yield from _of_agent(subject.agent)
     if item is not None and is_here and not own and subject.task is None and (words := _helping(item)):
         yield Action("h", "help", words, takes_terminal=words[0] == "attach", reads=True)
+    yield Action("n", "new", ("task", "add", TYPED), "title", needs=True)
 
 
 def _of_item(item: Item) -> Iterator[Action]:
@@ -144,8 +148,10 @@ def _of_task(task: Task) -> Iterator[Action]:
         yield Action("d", "diff", ("task", "diff", task.id), reads=True)
     if task.status == "blocked":
         yield Action("b", "unblock", ("task", "status", task.id, "todo"))
-    elif task.approval_status != "pending":
+    elif task.approval_status != "pending" and not task.final:
         yield Action("b", "block", ("task", "status", "--reason", TYPED, task.id, "blocked"), "reason")
+    if not task.final:
+        yield Action("g", "assign", ("task", "assign", task.id, TYPED), "agent", needs=True)
 
 
 def _of_agent(row: AgentRow) -> Iterator[Action]:

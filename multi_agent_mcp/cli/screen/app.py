@@ -47,6 +47,10 @@ BETWEEN = " · "
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 
 
+FILTER = Action("/", "filter", (), "words")
+"""The only key that is no command: it narrows the list while words are typed; Escape shows all again."""
+
+
 class Taken(Message):
     """The session was looked at."""
 
@@ -114,6 +118,9 @@ class WatchScreen(App[None]):
         self._listed = "attention"
         self._chosen: dict[str, Subject | None] = {}
         self._asked: Action | None = None
+        self._sought: dict[str, str] = {}
+        """The words that the rows of a list must have, by its name."""
+        self._narrowed: tuple[Listing, str, Listing] | None = None
         self._drawn: object = None
         self._is_output = False
         self._styles = watch.cell_styles(self.texts)
@@ -232,7 +239,14 @@ class WatchScreen(App[None]):
 
     @property
     def listing(self) -> Listing | None:
-        return None if self._picture is None else self._picture.listing(self._listed)
+        if self._picture is None:
+            return None
+        whole, words = self._picture.listing(self._listed), self._sought.get(self._listed, "")
+        if not words:
+            return whole
+        if self._narrowed is None or self._narrowed[0] is not whole or self._narrowed[1] != words:
+            self._narrowed = whole, words, whole.narrowed(words)
+        return self._narrowed[2]
 
     @property
     def chosen(self) -> Subject | None:
@@ -276,7 +290,13 @@ class WatchScreen(App[None]):
     def _list_names(self, picture: Picture) -> Text:
         names = Text()
         for listing in picture.listings:
-            words = f" {self.texts(f'watch.{listing.name}')} {len(listing.subjects)} "
+            count, sought = len(listing.subjects), self._sought.get(listing.name, "")
+            if sought and listing.name == self._listed and self.listing is not None:
+                words = (
+                    f" {self.texts(f'watch.{listing.name}')} {len(self.listing.subjects)}/{count}: {one_line(sought)} "
+                )
+            else:
+                words = f" {self.texts(f'watch.{listing.name}')} {count} "
             names.append(words, "reverse bold" if listing.name == self._listed else "").append(" ")
         return names
 
@@ -315,7 +335,8 @@ class WatchScreen(App[None]):
         elif self.screen.has_class("reading"):
             shown = [self.texts("steer.back"), *shown]
         else:
-            shown = [f"o {self.texts('steer.open')}", *shown, f"Tab {self.texts('steer.lists')}"]
+            last = [f"/ {self.texts('steer.filter')}", f"Tab {self.texts('steer.lists')}"]
+            shown = [f"o {self.texts('steer.open')}", *shown, *last]
         while shown and columns(BETWEEN.join([*shown, end])) > self.size.width:
             shown.pop()
         self._put("#keys", Text(BETWEEN.join([*shown, end])))
@@ -352,6 +373,10 @@ class WatchScreen(App[None]):
             self._go_to_list(LISTS[key])
         elif key in ("o", "enter") and not is_reading:
             self._read()
+        elif key == "slash" and not is_reading:
+            self._ask(FILTER)
+        elif key == "escape" and not is_reading and self._sought.pop(self._listed, ""):
+            self._show_list()
         elif key in ("o", "enter", "escape"):
             self.screen.remove_class("reading")
             self._leave_output()
@@ -396,7 +421,10 @@ class WatchScreen(App[None]):
         self._show_keys()
 
     def _preview(self) -> None:
-        if self._asked is not None:
+        if self._asked is FILTER:
+            self._sought[self._listed] = self.query_one(Input).value.strip()
+            self._show_list()
+        elif self._asked is not None:
             words = command_line(self._command(self._asked))
             self.query_one("#command", Static).update(Text(f"$ {words}", style="bold"))
 
@@ -405,9 +433,12 @@ class WatchScreen(App[None]):
         return led(action.filled(self.query_one(Input).value.strip()), self.given)
 
     def _asked_key(self, key: str) -> bool:
-        if key == "escape":
+        if key == "escape" or (key == "enter" and self._asked is FILTER):
+            if key == "escape" and self._asked is FILTER:
+                self._sought.pop(self._listed, None)
             self._leave_asking()
             self._say("", "", "")
+            self._show_list()
         elif key == "enter" and self._asked is not None and self._asked.asks is None:
             self._submit()
         else:

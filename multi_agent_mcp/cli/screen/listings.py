@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from rich.text import Text
 
@@ -17,14 +18,23 @@ from multi_agent_mcp.cli.rendering import Painted, local_times
 from multi_agent_mcp.cli.screen.actions import Subject
 from multi_agent_mcp.domain.text import columns, display_id, one_line, sanitize
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.services.glance import line_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.cli.watch import Row
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.attention import Item
+    from multi_agent_mcp.services.glance import GlancePart
     from multi_agent_mcp.services.overview.snapshot import Snapshot
     from multi_agent_mcp.texts import Texts
     from multi_agent_mcp.wiring import Services
+
+
+def folded(text: str) -> str:
+    """A text as it is compared: without regard to case and width."""
+    return normalize("NFKC", text).casefold()
+
 
 GAP = 2
 LARGEST = 22
@@ -50,6 +60,12 @@ class Listing:
     def position(self, subject: Subject | None) -> int | None:
         """Where the row about the same thing is now; None if it is gone."""
         return None if subject is None else self._places.get(subject.id)
+
+    def narrowed(self, words: str) -> Listing:
+        """Only the rows that have all these words."""
+        sought = folded(words).split()
+        kept = [at for at, row in enumerate(self.rows) if all(word in folded(" ".join(row)) for word in sought)]
+        return replace(self, subjects=[self.subjects[at] for at in kept], make=lambda number: self.rows[kept[number]])
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -93,15 +109,21 @@ def take(services: Services, messages: int) -> Picture:
 
     seen, parts = services.unchanged.get("watch", look, of=messages, good_for=GOOD_FOR)
     about = tuple((item.kind, item.agent_id, item.id) for item in items)
-    glance = services.unchanged.get("glance", partial(services.glances.line, items), of=about, good_for=GOOD_FOR)
-    return picture(replace(seen, at=services.clock()), items, parts, services.people, glance)
+    states = services.unchanged.get("glance", partial(services.glances.of, items), of=about, good_for=GOOD_FOR)
+    merges = [*services.board.existing([task_id for state in states for task_id in state.tasks])]
+    return picture(replace(seen, at=services.clock()), items, parts, services.people, states, merges)
 
 
 def picture(
-    seen: Snapshot, items: Sequence[Item], parts: Sequence[watch.Part], texts: Texts, glance: str = ""
+    seen: Snapshot,
+    items: Sequence[Item],
+    parts: Sequence[watch.Part],
+    texts: Texts,
+    states: Sequence[GlancePart] = (),
+    merges: Sequence[Task] = (),
 ) -> Picture:
-    """The picture of a snapshot; `parts` are the tables of the features, in which nothing can be done, `glance` the
-    line that says how the team is."""
+    """The picture of a snapshot; `parts` are the tables of the features, in which nothing can be done, `states` the
+    parts of the line that says how the team is, `merges` the tasks to be merged."""
     agents, tasks, at = {row.agent.id: row for row in seen.agents}, {task.id: task for task in seen.tasks}, seen.at
 
     def waits(item: Item) -> Subject:
@@ -137,12 +159,21 @@ def picture(
             lambda number: watch.message(seen.messages[number], at, texts),
         ),
         *(
+            listing(
+                "merge",
+                watch.TASKS,
+                (Subject(id=task.id, task=task, is_merge=True) for task in merges),
+                lambda number: watch.task(merges[number], at, texts),
+            )
+            for _ in merges[:1]
+        ),
+        *(
             listing(part.name, part.columns, [None] * len(part.rows), part.rows.__getitem__)
             for part in parts
             if part.rows
         ),
     )
-    return Picture(watch.heading(seen, items, texts), one_line(glance), at, lists)
+    return Picture(watch.heading(seen, items, texts), one_line(line_of(states)), at, lists)
 
 
 def row_text(row: Row, widths: Sequence[int], names: Row, styles: Mapping[str, str]) -> Text:
