@@ -18,7 +18,7 @@ from multi_agent_mcp.services.operations import Apply, Operation, Operations, Ru
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.checkout import follow, hooks_of, in_the_way, is_untouched, seen_by_hook
-from multi_agent_mcp.system.git import GitFailed, git, is_ancestor
+from multi_agent_mcp.system.git import NO_HOOKS, GitFailed, git, is_ancestor
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -249,11 +249,11 @@ def _require_room(project: Path, old: str, new: str) -> None:
     git(project, "read-tree", "-m", "-u", "-n", old, new)
 
 
-def _move(tree: Path, ref: str, old: str, new: str) -> None:
+def _move(tree: Path, ref: str, old: str, new: str, *options: str) -> None:
     """Moves a branch by compare-and-set. Where it is afterwards counts, whatever git or a hook says. Raises
-    `GitFailed`."""
+    `GitFailed`, also if the hook `reference-transaction` forbids it: the branch is the person's."""
     try:
-        git(tree, "update-ref", "-m", "multi-agent-mcp: merge", ref, new, old)
+        git(tree, *options, "update-ref", "-m", "multi-agent-mcp: merge", ref, new, old)
     except GitFailed:
         if git(tree, "rev-parse", ref) != new:
             raise
@@ -263,7 +263,7 @@ def _went_back(tree: Path, ref: str, old: str, new: str) -> bool:
     """Moves a branch back that the checkout could not follow, if nothing of it has changed; returns whether it did."""
     with suppress(GitFailed):
         if is_untouched(tree, old, new):
-            _move(tree, ref, new, old)
+            _move(tree, ref, new, old, *NO_HOOKS)
             return True
     return False
 

@@ -567,8 +567,12 @@ class Worktrees(Service):
         )
 
     def _usual_path(self, agent_id: str) -> Path:
-        project = self.project
-        return project.parent / f"{project.name}-worktrees" / f"{self.workspace.session}-{agent_id}"
+        """Beside the project, or if that is a submodule beside what contains it: there `git add` would take it."""
+        outermost, name = self.project, self.project.name
+        while around := git(outermost, "rev-parse", "--show-superproject-working-tree"):
+            outermost = Path(around)
+            name = f"{outermost.name}-{name}"
+        return outermost.parent / f"{name}-worktrees" / f"{self.workspace.session}-{agent_id}"
 
     def _team_place(self) -> str:
         """Where the team is below the top of the project, "" at the top or elsewhere."""

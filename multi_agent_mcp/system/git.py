@@ -154,7 +154,7 @@ def add_worktree(tree: str, path: str, branch: str, base: str, *, again: bool) -
             return
         if not exists and git(tree, "rev-parse", "--verify", "--quiet", ref, ok=(0, 1)) == base:
             git(tree, "worktree", "remove", "--force", path, ok=(0, 128))
-            git(tree, "update-ref", "-d", ref, base)
+            git(tree, *NO_HOOKS, "update-ref", "-d", ref, base)
         raise
 
 
@@ -166,7 +166,7 @@ def forget_worktree(tree: str, path: str, branch: str, head: str) -> None:
         raise GitFailed("worktree prune", 0, path)
     ref = f"refs/heads/{branch}"
     if head and git(tree, "rev-parse", "--verify", "--quiet", ref, ok=(0, 1)) == head:
-        git(tree, "update-ref", "-d", ref, head)
+        git(tree, *NO_HOOKS, "update-ref", "-d", ref, head)
 
 
 def branch_in_the_way(tree: str | Path, branch: str) -> str | None:

@@ -141,6 +141,31 @@ def test_a_worktree_counts_that_git_has_made_whatever_a_hook_says_of_it(services
     assert is_clean(Path(made(services).path))
 
 
+def test_the_repository_s_hooks_run_at_what_is_a_person_s_and_not_as_our_branch_goes(
+    services: Services, project: Path
+) -> None:
+    hooks, log = project / ".git" / "hooks", project.parent / "hooks.log"
+    for name in ("post-checkout", "reference-transaction"):
+        (hooks / name).write_text(f'#!/bin/sh\necho {name} "$1" >>{log}\n[ "$1" != prepared ] || ! [ -e {log}.no ]\n')
+        (hooks / name).chmod(0o755)
+    worktree = made(services)
+    assert {line.split()[0] for line in log.read_text().splitlines()} == {"post-checkout", "reference-transaction"}
+    commit(worktree, "b.txt", "theirs\n")
+    owner, task = services.agents.get("owner"), done(services)
+    Path(f"{log}.no").touch()
+    before = git(project, "rev-parse", "HEAD")
+    with pytest.raises(GitFailed):
+        services.merging.merge(owner, task)
+    assert git(project, "rev-parse", "HEAD") == before, "the hook forbids it"
+    Path(f"{log}.no").unlink()
+    assert services.merging.merge(owner, task).commit is not None
+    log.unlink()
+    Path(f"{log}.no").touch()
+    assert services.worktrees.remove("worker-a").keeps is None
+    assert git(project, "branch", "--list", "mam/*") == ""
+    assert not log.exists()
+
+
 def test_a_worktree_that_git_cannot_fill_leaves_nothing_behind(services: Services, project: Path) -> None:
     (project / ".gitattributes").write_text("a.txt filter=missing\n")
     git(project, "add", "-A")
@@ -718,6 +743,19 @@ def with_submodule(services: Services, project: Path, tmp_path: Path) -> Worktre
     worktree = made(services)
     git(worktree.path, *allowed, "submodule", "--quiet", "update", "--init")
     return worktree
+
+
+def test_a_submodule_s_worktrees_are_beside_what_contains_it(services: Services, project: Path, tmp_path: Path) -> None:
+    around = tmp_path / "around"
+    around.mkdir()
+    git(around, "init", "-q")
+    git(around, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(project), "lib")
+    root = around / "lib" / ".multi-agent-mcp"
+    create_session(root, "inner", TEAM, None)
+    inner = open_session(root, "inner")
+    add_missing(inner.agents, TEAM)
+    assert Path(made(inner).path) == tmp_path / "around-lib-worktrees" / "inner-worker-a"
+    assert "worktrees" not in git(around, "status", "--porcelain")
 
 
 def test_a_worktree_with_a_submodule_is_removed(services: Services, with_submodule: Worktree) -> None:
