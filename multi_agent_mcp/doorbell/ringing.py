@@ -1,7 +1,7 @@
 """Decides which process rings an agent, and when, and records what became of it (docs/protocol.md, When to ring).
 
 The recipient's own server holds the lock `serving-{agent}-{purpose}` for as long as it lives and rings its own pane,
-also for files that were written by hand. A sender that finds these locks free rings itself. A waiter in the host
+also for files that were written by a person. A sender that finds these locks free rings itself. A waiter in the host
 wakes the agent without pressing a key. All of them decide under the lock `doorbell-{agent}`, from the delivery log,
 and record the outcome there, so that an item is announced once. An item is a message or a notification.
 """
@@ -94,7 +94,7 @@ class RingLog:
 
     def announced_by_waiter(self, agent_id: str, item: UnreadItem) -> bool:
         """Whether a waiter has announced an item that was just stored, if the agent ever had one. Entries from before
-        it was made are not read: there is one for each letter to an agent that nobody rings. Another machine's clock
+        it was made are not read: there is one for each message to an agent that nobody rings. Another machine's clock
         may be ahead of ours."""
         if not any(self.workspace.locks.was_taken(waiter_lock(agent_id, purpose)) for purpose in PURPOSES):
             return False
@@ -158,8 +158,8 @@ class NotificationSource(Protocol):
 
 
 class Hold(Protocol):
-    """What holds the rings for an agent, as nothing that it is told could make it work: a usage limit of its host. It
-    never raises."""
+    """What holds the rings for an agent, as no notification could make it work: a usage limit of its host.
+    It never raises."""
 
     reason: ClassVar[str]
     """Why nobody is rung, as delivery logs say it."""

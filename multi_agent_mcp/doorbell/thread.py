@@ -33,8 +33,8 @@ TAKE_OVER_AFTER = timedelta(seconds=2)
 
 
 class Silence:
-    """Whether the host has ended its first turn without having called us: `prompt` returns what it was told first, if
-    none of our tools was called yet; `state` the state of its screen."""
+    """Whether the host has ended its first turn without having called us: `prompt` returns what it was told first,
+    if none of our tools was called yet; `state` the state of its screen."""
 
     def __init__(self, prompt: Callable[[], FirstPrompt | None], state: Callable[[], str | None]) -> None:
         self.prompt = prompt
@@ -122,7 +122,9 @@ class DoorbellThread:
         """Sleeps for a pause, or until woken; what begins to hold rings meanwhile, which no directory of the agent's
         tells, ends the sleep, so that its end is not missed."""
         if pause is not None:
-            self._wake.wait(min(pause.total_seconds(), LONGEST_SECONDS))  # a deadline by hand may be in the year 9999
+            self._wake.wait(
+                min(pause.total_seconds(), LONGEST_SECONDS)
+            )  # a deadline that a person wrote may be in the year 9999
             return
         with suppress(Refusal):
             while not self._wake.wait(HOLD_LOOK_SECONDS) and not self._doorbell.has_ring_to_come(self._agent_id):
@@ -189,7 +191,7 @@ class PeopleDoorbells:
     """A context manager: while it is entered, each person with unread items has a thread that rings."""
 
     def __init__(self, doorbell: Doorbell, dialogs: Callable[[], Iterable[Asked]] = tuple) -> None:
-        """`dialogs` returns those that stand in agents' panes."""
+        """`dialogs` returns those that are in agents' panes."""
         self._doorbell = doorbell
         self._dialogs = dialogs
         self._seen: dict[str, tuple[int, frozenset[str]]] = {}

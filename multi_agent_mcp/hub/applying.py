@@ -60,13 +60,14 @@ def name_of_its_own(name: str, data: bytes) -> str:
 
 
 def says(message: Readable) -> Readable:
-    """Returns a message without what the program adds where a hand has left it out: two that say the same are equal."""
+    """Returns a message without what the program adds where a person has left it out: two that say the same are
+    equal."""
     return replace(message, id="", created_at=EPOCH, read_at=None)  # type: ignore[call-arg]  # it has these fields
 
 
 def make_way(inbox: Inbox[Any], name: str, stored: Stored) -> None:
     """Renames a hand-written message whose name is needed for another one from the hub. Of two that say the same the
-    older one stands, so that it is the same one on every machine. Raises `StorageError`."""
+    older one is, so that it is the same one on every machine. Raises `StorageError`."""
     if not os.path.lexists(f"{inbox.path}/{name}"):
         return
     path = inbox.path / name
@@ -188,7 +189,7 @@ class Applying:
     on_written: Callable[[int, int], object]
     """Called for each file written here, with the hash of its signature and the time (nanoseconds since the epoch)."""
     early: dict[str, str] = field(default_factory=dict)
-    """The marks of letters that have not come yet, as another machine's stream may be ahead: the time of reading, ""
+    """The marks of messages that have not come yet, as another machine's stream may be ahead: the time of reading, ""
     for none, by `{kind}/{owner}/{name}`."""
     relay: str = ""
     """The id of the relay, whose own values are here."""
@@ -279,8 +280,8 @@ class Applying:
         return [partial(self.consequences.moved_in, agent) for agent in mine]
 
     def take_marks(self, early: Mapping[str, str], came: Iterable[Stored]) -> None:
-        """Applies marks whose letters another process did not have, and those that waited here for the letters that it
-        wrote, which `came`; those that have not come yet are kept."""
+        """Applies marks whose messages another process did not have, and those that waited here for the messages that
+        it wrote, which `came`; those that have not come yet are kept."""
         marks = (self._mark_of(what) for what in map(self.names.parse, (stored.subject for stored in came)))
         waited = {key: self.early[key] for key in marks if key in self.early}
         for key, at in {**waited, **early}.items():
@@ -290,7 +291,7 @@ class Applying:
                 self._keep_early(key, at)
 
     def _mark_of(self, what: Own | str | None) -> str:
-        """Returns the key in `early` of a letter's or notification's mark; "" for anything else."""
+        """Returns the key in `early` of a message's or notification's mark; "" for anything else."""
         if not isinstance(what, Own) or what.kind not in subjects.MARKS:
             return ""
         return "/".join((subjects.MARKS[what.kind], what.owner, what.name))
@@ -308,7 +309,7 @@ class Applying:
         self._asked_again.discard(gap)
 
     def marks_by_hand(self) -> Marks:
-        """Returns the marks of hand-written letters that came, by their files: for `Publishing.mark_by_hand`."""
+        """Returns the marks of hand-written messages that came, by their files: for `Publishing.mark_by_hand`."""
         marks, self._by_hand = self._by_hand, {}
         return marks
 
@@ -550,7 +551,7 @@ class Applying:
                 waits.remove(name, sync=True)
 
     def _mark(self, kind: str, owner: str, name: str, *, at: datetime | None, restoring: bool = True) -> bool:
-        """Marks a letter or notification as read; returns whether it is there. If it is a hand's, what lies there may
+        """Marks a message or notification as read; returns whether it is there. If it is a person's, what is there may
         have been saved since, and may not be what was read: see `marks_by_hand`."""
         inbox = self._inbox(kind, owner)
         if not restoring and (found := inbox.hot.load(_file(name))) is not None and is_by_hand(name, found):

@@ -38,7 +38,7 @@ class Progress:
     `identity`: of the hub. `places`: up to where each stream is in the files. `scanned`: the time up to which all
     changes of files here were sent (seconds since the epoch). `witnesses`: of each stream the newest revision that the
     hub is known to have had, and its operation. `until`: the places up to which a machine with new files applies its
-    own values, too. `early`: the marks whose letters have not come yet (see `Applying`).
+    own values, too. `early`: the marks whose messages have not come yet (see `Applying`).
     """
 
     def __init__(self, record: Record, shared: str) -> None:
@@ -596,7 +596,7 @@ class Following:
         """Records that a batch is in the files now."""
         last = batch[-1]
         if identity != self.progress.identity:
-            return  # the hub was made anew meanwhile: its places begin again
+            return  # the hub was made again meanwhile: its places begin again
         self._reached[stream] = last.sequence
         self._note_place(stream)
         self.progress.witnessed(stream, last.sequence, last.headers.get(OP, ""))

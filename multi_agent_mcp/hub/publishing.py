@@ -191,7 +191,7 @@ class Publishing:
             return is_back
 
     async def mark_by_hand(self, path: Path, read_at: datetime | None) -> None:
-        """Marks the hub's message under this name as read at home, unless what lies here is another one by now: that
+        """Marks the hub's message under this name as read at home, unless what is here is another one by now: that
         gives way, and is sent. Raises `HubUnreachable`, `StorageError`, `Unreadable`."""
         owner, name = path.parts[1:]
         inbox = self.workspace.mailbox(owner)
@@ -230,7 +230,7 @@ class Publishing:
         return True
 
     def _complete(self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], complete: bytes) -> None:
-        """Writes what a hand left out of a message, as its first reader would, so that it is the same to the byte on
+        """Writes what a person left out of a message, as its first reader would, so that it is the same to the byte on
         every machine, whoever reads it where. It is noticed again then, as it is if it has changed since."""
         with self.workspace.files.locks.held(inbox.lock):
             if _read(self.workspace, path) == found:
@@ -323,7 +323,7 @@ class Publishing:
                 self.workspace.conflicts.keep("session.json", data)
 
     def _push(self, kind: Kind, path: Path) -> None:
-        """Pushes a shared file that was made or edited by hand. Runs in a thread, as it takes the entity's lock."""
+        """Pushes a shared file that was made or edited by a person. Runs in a thread, as it takes the entity's lock."""
         collection, own_directory = kind.collection(self.workspace), kind.collection(self.workspace).layout.file_name
         if own_directory not in (None, path.name):
             return  # a copy of mail, beside the conversation's own file
@@ -374,7 +374,7 @@ def _archived(inbox: Inbox[Any], name: str) -> Path | None:
 
 
 def _is_copied(inbox: Inbox[Any], name: str, archived: Readable) -> bool:
-    """Returns whether a copy of an archived message or notification was put back by hand, to be read again."""
+    """Returns whether a copy of an archived message or notification was put back by a person, to be read again."""
     here = inbox.hot.load(name) if os.path.lexists(f"{inbox.path}/{name}") else None
     return here is not None and here.mark_read(None) == archived.mark_read(None)
 
@@ -392,7 +392,7 @@ def _read(workspace: Workspace, path: Path) -> tuple[bytes, int] | None:
 # The files of a session that are sent to the hub, and those of them that have changed.
 
 HAND_MADE = frozenset({"ipc", "agents.json", "session.yaml"}) | directories(Rule.SHARED)
-"""Files and directories in which people may write by hand."""
+"""Files and directories in which people may write."""
 TRAVELLING = HAND_MADE | {"notifications", "owner_wait", "audit", ".edits"} | directories(Rule.STATE, Rule.COPY)
 _BY_AGENT = frozenset({"ipc", "notifications"}) | directories(Rule.STATE, Rule.COPY)
 """Directories that hold one directory for each agent (or another partition), named by its id."""
@@ -498,7 +498,7 @@ class DueFiles:
 # other record says what is still to be sent.
 
 GRACE_SECONDS = 1.0
-"""The delay before sending a file that may be written by hand, or that an operation may still undo."""
+"""The delay before sending a file that may be written by a person, or that an operation may still undo."""
 MARGIN_SECONDS = 10.0
 """The longest time between a change and its event."""
 RETRY_SECONDS = 2.0
@@ -520,7 +520,7 @@ class Noticing:
     hub: Hub
     publishing: Publishing
     is_whole: Callable[[], bool] = lambda: True
-    """Whether this machine has back what it once wrote: before, a letter may still lack its mark, and look unread."""
+    """Whether this machine has back what it once wrote: before, a message may still lack its mark, and look unread."""
     due: DueFiles = field(default_factory=DueFiles)
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
     _watch: TreeWatch | None = None
@@ -602,5 +602,5 @@ class Noticing:
                 logger.info("%s is not published yet: %s", path, error)
                 if not isinstance(error, HubUnreachable) or error.key != f"error.{TOO_LARGE}":
                     self.due.add(path, changed_at, RETRY_SECONDS)
-            except Exception as error:  # noqa: BLE001 - a door: made by a hand, or by another machine
+            except Exception as error:  # noqa: BLE001 - a door: made by a person, or by another machine
                 logger.warning("%s is not published: %.300r", path, error)

@@ -307,7 +307,7 @@ class Relay:
             try:
                 asking = await asyncio.to_thread(self.home.look_after_agents)
                 members = self._members if self.server is None else tuple(sorted(self.server.users()["machines"]))
-            except Exception as error:  # noqa: BLE001 - a door: a hand may have written what is looked at
+            except Exception as error:  # noqa: BLE001 - a door: a person may have written what is looked at
                 logger.warning("how the agents are is not known: %.300r", error)
             else:
                 if (asking, members) != (self._asking, self._members):

@@ -39,7 +39,7 @@ LENGTH_BYTES = 8
 
 
 class Written(NamedTuple):
-    """What a batch has led to: the arguments of `Applying.on_written` for each file, the marks whose letters have not
+    """What a batch has led to: the arguments of `Applying.on_written` for each file, the marks whose messages have not
     come yet, and the reason if the disk has refused it, else ""."""
 
     files: list[tuple[int, int]]

@@ -34,8 +34,8 @@ OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offse
 EDITED, AFTER, RELAY = "Mam-Edited", "Mam-After", "Mam-Relay"
 """Our headers: the operation that wrote the value, its machine, its relay (an id of the process, as a copied directory
 has a relay of the same machine), the time (nanoseconds since the epoch), the offset in a log (bytes), the value's
-revision on the former hub, for a file edited by hand the revision in its mark, and for values of one machine the newest
-shared revision that it had: what they refer to is not newer."""
+revision on the former hub, for a file edited by a person the revision in its mark, and for values of one machine the
+newest shared revision that it had: what they refer to is not newer."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
 PENDING = "Nats-Num-Pending"
@@ -46,7 +46,7 @@ BATCH = 1024
 BATCH_BYTES = 8 << 20
 FILLED_BY = (("messages", "msgs"), ("bytes", "bytes"))
 FORM = "writers"
-"""The form of the streams, with which their description begins; one hub of another form is made anew."""
+"""The form of the streams, with which their description begins; one hub of another form is made again."""
 
 NO_RESPONDERS = "503"
 FAILED = (Error, OSError, asyncio.TimeoutError, ValueError)
@@ -105,7 +105,7 @@ class Hub:
     """The newest shared revision that this machine has or has stored."""
     relay: str = field(default_factory=lambda: secrets.token_hex(8))
     used: set[str] = field(default_factory=set)
-    """The streams that have values, or had some: of a hub that is made anew they may get some at any moment."""
+    """The streams that have values, or had some: of a hub that is made again they may get some at any moment."""
     tried_at: str | None = None
     """The minute in which it was last tried in vain to connect."""
     silent: frozenset[str] = frozenset()
@@ -198,9 +198,8 @@ class Hub:
         `Superseded`, and `HubUnreachable` if it was not stored or that is unknown.
 
         An answer may be lost after the value was stored. Then, and if another machine seems to have been faster, the
-        operation of the stored value tells whether it is ours. If it is an earlier edit of the same file by hand, whose
-        answer never arrived, it is replaced.
-        """
+        operation of the stored value tells whether it is ours. If it is an earlier edit of the same file written by a
+        person, whose answer never arrived, it is replaced."""
         if not is_acceptable(self.names.parse(self.names.stored(subject, self.machine)), data):
             raise HubUnreachable(TOO_LARGE)
         sent = {OP: op, MACHINE: self.machine, RELAY: self.relay, AFTER: str(self.shared_until), **headers}
@@ -320,7 +319,7 @@ class Hub:
                 await self._lost()
 
     async def _lost(self) -> None:
-        """Nobody answers although the connection stands: the hub has lost a stream. It is looked at as after a new
+        """Nobody answers although the connection is open: the hub has lost a stream. It is looked at as after a new
         connection, once in a while."""
         if time.monotonic() - self._lost_at > LOST_SECONDS:
             self._lost_at = time.monotonic()
@@ -444,7 +443,7 @@ class _Batch:
 def _stored(message: Msg) -> Stored | None:
     """Returns the value in an answer to a direct get; None if the answer is a status of the server.
 
-    Only the server's own headers tell them apart: it adds its headers after the publisher's, which may contain a
+    Only the server's own headers distinguish them: it adds its headers after the publisher's, which may contain a
     `Status`, or another subject."""
     headers = message.headers or {}
     if "Nats-Subject" not in headers or "Nats-Sequence" not in headers:  # "no responders" has the first

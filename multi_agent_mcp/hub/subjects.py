@@ -92,7 +92,7 @@ class Rule(Enum):
     """How the entities of a kind travel."""
 
     SHARED = "shared"
-    """Any machine changes them, by compare-and-set: a `SharedCollection`, also written by hand."""
+    """Any machine changes them, by compare-and-set: a `SharedCollection`, also written by a person."""
     STATE = "state"
     """Their agent's home changes them, and their newest state travels: a `Collection` by `agent_id`."""
     COPY = "copy"

@@ -243,7 +243,7 @@ class Attention(Service):
             )
 
     def questions_to(self, person: Agent) -> Iterator[Item]:
-        """Yields items for the questions to this person, and for overdue ones that the person is told of."""
+        """Yields items for the questions to this person, and for overdue ones that the person is notified of."""
         for question in self.questions.of_person(person.id):
             key = "overdue" if question.is_due(self.clock()) else "question"
             yield Item(
@@ -419,7 +419,7 @@ class Attention(Service):
                 )
 
     def _with_work(self, item: Item, looks: Mapping[str, PaneLook]) -> Item:
-        """The item, which says so if it is about a paused agent whose host works on, long after it was told."""
+        """The item, which says so if it is about a paused agent whose host works on, long after it was notified."""
         look = looks.get(item.agent_id or "") if item.kind in PAUSED else None
         told_long_ago = item.since is not None and not is_recent(item.since, self.clock(), STOPS_WITHIN)
         if look is None or look.state != BUSY or not told_long_ago:

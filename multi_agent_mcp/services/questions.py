@@ -159,7 +159,7 @@ class Questions(Service):
         return [question for question in self.open() if question.to_id == agent_id]
 
     def of_person(self, person_id: str) -> list[Question]:
-        """The open questions to a person, and the overdue ones that the person is told of, in the same order."""
+        """The open questions to a person, and the overdue ones that the person is notified of, in the same order."""
         owed, now = self.owed_by(person_id), self.clock()
         overdue = (question for question in self.open() if question.is_due(now) and question not in owed)
         return [*owed, *(question for question in overdue if self.effects.told_of_overdue(question) == person_id)]
@@ -250,10 +250,11 @@ def _sound_note(note: str | None) -> str | None:
     return note
 
 
-# What follows from questions: who is told, the asker's parked task, deadlines, circles (docs/protocol.md, Questions).
+# What follows from questions: who is notified, the asker's parked task, deadlines, circles (docs/protocol.md,
+# Questions).
 #
 # All of it follows from the questions' files, so that any process can carry on where another was killed. A settled
-# question stays where open ones lie until its asker is told; so whoever looks there sees all that is left to do.
+# question stays where open ones are until its asker is notified; so whoever looks there sees all that is left to do.
 
 QUESTION_CHARACTERS_SHOWN = 1_000
 """How much of a question its addressee's notification shows; `get_next_action` hands it out whole."""

@@ -173,7 +173,7 @@ def _unnumbered(shape: ChoiceShape, rows: Sequence[str]) -> _Choices | None:
 
 
 def _ends(shape: ChoiceShape, row: str) -> bool:
-    """Whether the row may stand below the choices."""
+    """Whether the row may be below the choices."""
     return not _inside(shape, row).strip() or shape.below.search(row) is not None
 
 
@@ -272,9 +272,9 @@ def answer(look: Look, dialog_id: str, key: str, read: Read = described) -> Answ
 
 
 def _expected(look: Look, dialog_id: str, read: Read) -> tuple[typing.Attempt, ShownDialog] | Answered:
-    """The dialog as shown at a moment when its window is settled; the refusal if it is not the one with this id.
+    """The dialog as shown at a moment when its window is still; the refusal if it is not the one with this id.
 
-    A window that never settles is refused, because tmux's conditions compare the words of rows, wherever they stand,
+    A window that is never still is refused, because tmux's conditions compare the words of rows, wherever they are,
     but neither blank rows nor colours.
     """
     end = time.monotonic() + SETTLE_SECONDS

@@ -1,7 +1,7 @@
 """Derives the fields of a profile from a program's screens, for `host learn` (docs/hosts.md, Learning a host); no I/O.
 
 Fails closed: only screens like those captured at rest count as idle. Edges, prefix and placeholders of the composer
-must match to the letter (except digits and widths), and a row below it that was never seen there makes the screen
+must match exactly (except digits and widths), and a row below it that was never seen there makes the screen
 `unknown`.
 """
 
@@ -153,7 +153,7 @@ Screens = Mapping[str, Sequence[Screen]]
 
 
 class Unlearnable(Exception):
-    """Raised when the states cannot be told apart by these screens."""
+    """Raised when the states cannot be distinguished by these screens."""
 
     def __init__(self, key: str) -> None:
         self.reason = Reason(key)

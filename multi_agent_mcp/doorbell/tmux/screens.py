@@ -143,7 +143,7 @@ def find_composer(shape: ComposerShape, screen: Screen) -> Composer | None:
             last = _last_row(shape, screen)
             return None if last is None else _composer(shape, screen, first, last, mode)
         if shape.frame is not None and opening is None:
-            return None  # the frame is broken: the cursor is in something that lies over the composer
+            return None  # the frame is broken: the cursor is in something that is over the composer
         if first != screen.cursor_y and shape.below.search(screen.rows[first]) and screen.rows[first].strip():
             return None  # a rule between the cursor and the prompt: the cursor is somewhere else
     return None
@@ -187,7 +187,7 @@ def _composer(shape: ComposerShape, screen: Screen, first: int, last: int, mode:
         solid = [up_to(edge, row) for row in screen.solid[first : last + 1]]
         typed = "\n".join(row[opening:] for row, opening in zip(solid, openings, strict=True)).strip(_BLANKS)
         if len(typed) == 1 and len(text) > 1 and screen.cursor_x == left:
-            typed = ""  # the drawn cursor stands on a placeholder's first letter, which is not faint then
+            typed = ""  # the drawn cursor is on a placeholder's first letter, which is not faint then
     lowest = max((row for row, part in enumerate(texts) if part.strip(_BLANKS)), default=0)
     return Composer(
         first=first,

@@ -301,7 +301,7 @@ def _mailbox(context: CheckContext, node: Node) -> Iterator[Finding]:
 
 
 def _unnamed(context: CheckContext, node: Node, kind: str, stem: str) -> Iterator[Finding]:
-    """Files by hand whose name is no id, which do not count, as no tool takes such a name. Each is to have the id in
+    """Files of people whose name is no id, which do not count, as no tool takes such a name. Each is to have the id in
     its header, if no other file has that: older lines of a task's history are stored under it."""
     workspace, collection = context.workspace, _collections(context)[kind]
     if collection.layout.is_name(f"{stem}.md"):
@@ -431,7 +431,7 @@ def signatures(context: CheckContext) -> Iterator[Finding]:
 
 
 def histories(context: CheckContext) -> Iterator[Finding]:
-    """Tasks whose older history is incomplete: a file that was cut off, or edited by hand."""
+    """Tasks whose older history is incomplete: a file that was cut off, or edited by a person."""
     for agent_id in context.workspace.tasks.partitions():
         for task in context.workspace.tasks.all(agent_id):
             if missing := len(task.history) - sum(1 for _ in task.history):

@@ -316,7 +316,7 @@ class DerivedNotices(Service):
         """As `applies`, with the directories that this depends on."""
         agents = self.workspace.registry.all()
         if notice.target_agent_id not in agents or (notice.sender_id or notice.target_agent_id) not in agents:
-            return Judgement(True, ())  # written by hand: it may name anything as an agent
+            return Judgement(True, ())  # written by a person: it may name anything as an agent
         if notice.action == AGENT_STUCK:
             return Judgement(self._is_stuck(notice), None)
         if (known := self._rules.get(notice.action or "")) is None:
@@ -490,7 +490,7 @@ def _ids_told_by(task: Task, *, handed_out: bool) -> set[str]:
 
 
 def _of_other_package(where: str) -> Rules:
-    """The rules of a kind of another package. Where one fails, nothing follows, and what was written stands."""
+    """The rules of a kind of another package. Where one fails, nothing follows, and what was written stays."""
 
     def guarded(rule: Following) -> Following:
         def of(entity: Any, agents: Mapping[str, Agent]) -> list[Notification | None]:

@@ -493,7 +493,7 @@ class Machines(Service):
         """The way to an agent's home; None if that is here, or no way is known."""
         home = self.workspace.elsewhere(self.workspace.registry.active().get(agent_id))
         way = self._known_ways().get(home or "")
-        if not isinstance(way, dict) or not _SSH_HOST.fullmatch(str(way.get("host"))):  # a hand may have written it
+        if not isinstance(way, dict) or not _SSH_HOST.fullmatch(str(way.get("host"))):  # a person may have written it
             return None
         return Way(str(way["host"]), str(way.get("root") or ""))
 

@@ -186,7 +186,7 @@ class Sessions(Service):
                 inbox.confirm(files)
 
     def bring_back(self, agent_id: str, files: Sequence[str]) -> None:
-        """Undoes `confirm`: the files lie where they were, marked read."""
+        """Undoes `confirm`: the files are where they were, marked read."""
         for inbox in (self.workspace.mailbox(agent_id), self.workspace.notices(agent_id)):
             if inbox.has_any(files):
                 inbox.unarchive(files)

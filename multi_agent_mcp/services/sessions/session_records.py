@@ -223,7 +223,7 @@ class Kept(NamedTuple):
 @dataclass(eq=False)
 class HandOffs(Service):
     """The hand-offs of one team. The directory of an agent holds those that count: its last one about each open task,
-    and its last one about none; the others lie in the archive."""
+    and its last one about none; the others are in the archive."""
 
     executions: Executions
     mail_search: MailSearch
@@ -439,7 +439,7 @@ class OwnerWaits(Service):
         return bool(answers) and self.release(reader.id, by=answers[0])
 
     def unlock(self, actor: Agent, owner: Agent, reason: str | None = None) -> dict[str, Any]:
-        """Releases the lock by hand, in emergencies, with a line in the audit log. Returns the answer, which says
+        """Releases the lock for a person, in emergencies, with a line in the audit log. Returns the answer, which says
         whether there was a lock."""
         require_text("reason", reason)
         if owner.role != "owner":

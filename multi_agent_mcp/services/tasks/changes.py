@@ -504,8 +504,8 @@ class Interrupting:
         self, actor: Agent, agent_id: str, action: str, task_id: str | None, reason: str | None
     ) -> Notification | None:
         """Implements `interrupt AGENT`: blocks or cancels the agent's task (the given one, else the one it works on),
-        or asks it to pause. An agent without a task is interrupted, too. Returns what the agent is told: None if its
-        task waited, and it had not heard of it."""
+        or asks it to pause. An agent without a task is interrupted, too. Returns the notification for the agent: None
+        if its task waited, and it had not heard of it."""
         reason = words_or_none("reason", reason)
         target = self._below(actor, agent_id)
         task = self._task(target, task_id)

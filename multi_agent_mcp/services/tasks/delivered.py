@@ -61,7 +61,7 @@ class DeliveredWork:
         try:
             known = {spec.name: facts[spec.name] for spec in fields(cls) if spec.name in facts}
             return cls(**{**known, "files": tuple(known.get("files", ()))})
-        except (TypeError, LookupError):  # by hand
+        except (TypeError, LookupError):  # written by a person
             return None
 
     def is_of(self, task: Task) -> bool:

@@ -200,7 +200,7 @@ class Deliveries(Service):
         return state_name(self.checks.records.note(found).commit, found.at, is_whole=True)
 
     def _not_committed(self, task: Task, found: DeliveredWork, change: Change) -> NotCommitted:
-        """Notes in the task that it was called done in vain; its superior is told after the second time."""
+        """Notes in the task that it was called done in vain; its superior is notified after the second time."""
         named, why = ", ".join(found.files), found.held_back
         task = self.workspace.tasks.update(
             task.id, lambda known: known.recorded(change, **{NOT_COMMITTED: list(found.files)})
@@ -570,7 +570,7 @@ def _delivered_at(task: Task) -> str | None:
 
 def _known(record: Record) -> dict[str, Any]:
     known = record.read()
-    return known if isinstance(known, dict) else {}  # else it is by hand
+    return known if isinstance(known, dict) else {}  # else a person wrote it
 
 
 def _head_of(task: Task) -> str:

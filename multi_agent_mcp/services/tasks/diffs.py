@@ -241,7 +241,7 @@ class Diffs(Service):
             cut = frozenset(
                 file.path for file, size in zip(files, facts["sizes"], strict=True) if size > len(parts[file.path])
             )
-        except (ValueError, TypeError, LookupError):  # there is none, or it was written by hand
+        except (ValueError, TypeError, LookupError):  # there is none, or it was written by a person
             raise InvalidArguments("nothing_to_show", task_id=task.id, status=task.status) from None
         in_order, protected = ordered(files, self._protected)
         return Difference(task.id, base, None, at, in_order, protected, parts=parts, cut=cut)
@@ -262,7 +262,7 @@ class Diffs(Service):
 
     @property
     def _project(self) -> Path:
-        """The working tree in which the session lies. Its objects are those of all worktrees, and its attributes count,
+        """The working tree in which the session is. Its objects are those of all worktrees, and its attributes count,
         not what an agent has written into those of its own."""
         if (tree := self._tree) is None:
             raise InvalidArguments("no_git", path=self.workspace.root.parent)

@@ -299,7 +299,7 @@ class Agents(Service):
 
     def require_key(self, agent_id: str) -> None:
         """Raises `InvalidSession` if the key that this process has proven for the agent was replaced: it is neither in
-        the key's file any more nor does its hash stand in `agents.json`. (An agent that moves to another machine has
+        the key's file any more nor is its hash in `agents.json`. (An agent that moves to another machine has
         another hash meanwhile.)"""
         proven, agent = self._proven.get(agent_id), self.all().get(agent_id)
         if proven is None or agent is None or is_passkey_of(agent, proven):

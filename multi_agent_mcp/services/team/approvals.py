@@ -51,7 +51,7 @@ class Approvals(Service):
     signatures: Signatures
 
     def look(self) -> Approval:
-        """The approval as it stands. Never raises: what cannot be read is not approved."""
+        """The approval as it is. Never raises: what cannot be read is not approved."""
         if (record := self._genuine(self.workspace.approval)) is None:
             return Approval("missing")
         try:

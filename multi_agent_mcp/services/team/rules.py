@@ -40,7 +40,7 @@ class AgentRules(Service):
         return tuple(dict.fromkeys(found))
 
     def sandbox(self, agent: Agent) -> str | None:
-        """The command around its host's: the approved one before that which stands there."""
+        """The command around its host's: the approved one before that which is there."""
         return next((rules.sandbox for rules in reversed(self.of(agent)) if rules.sandbox is not None), None)
 
     def held(self, agent: Agent) -> dict[str, Hold]:
@@ -58,6 +58,6 @@ class AgentRules(Service):
 
 
 def _is_there(sandbox: str) -> bool:
-    """Whether the program of a sandbox is on this machine; one that stands behind a placeholder is taken for it."""
+    """Whether the program of a sandbox is on this machine; one that is behind a placeholder is taken for it."""
     program = next((word for word in sandbox.split() if "=" not in word), "")
     return "{" in program or shutil.which(program) is not None

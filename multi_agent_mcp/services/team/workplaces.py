@@ -70,7 +70,7 @@ class Workplaces(Service):
         return found or {}
 
     def prompt(self, agent_id: str) -> str:
-        """What the agent is told of its place; "" without one."""
+        """What the agent is told about its place; "" without one."""
         if (place := self.of(agent_id)) is None:
             return ""
         key = "prompt.worktree" if self.commit_place(agent_id) is None else "prompt.worktree.committed"

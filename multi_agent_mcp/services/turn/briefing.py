@@ -78,7 +78,7 @@ if the whole is too long."""
 
 @dataclass(eq=False)
 class Briefings(Service):
-    """Briefs the agents of one team. The sections of the features stand between the task and the mail."""
+    """Briefs the agents of one team. The sections of the features are between the task and the mail."""
 
     snapshots: Snapshots
     delegations: Delegations
