@@ -225,17 +225,18 @@ class Binding:
         session.note_conversation(host, conversation)
         self._heard = (session, self._thread_id, {path: mtime}) if is_settled(mtime, looked_at) else None
 
-    def start_background(self) -> None:
-        """Starts watching and ringing, once. Called after the first answer: the imports needed would delay it, and a
-        host waits only a second (docs/protocol.md, Host life cycle)."""
+    def start_background(self) -> bool:
+        """Starts watching and ringing, once; returns whether it was not started yet. Called after the first answer: the
+        imports needed would delay it, and a host waits only a second (docs/protocol.md, Host life cycle)."""
         with self._mutex:
             if self.session is None or self._watch is not None:
-                return
+                return False
             self._watch = Watch(self.services.directories_of(self._agent_id or ""), self._directory_changed)
             if self._doorbell is not None:
                 self._doorbell.start()
             else:
                 self._start_watch(self._watch)
+            return True
 
     def note_thread(self, thread_id: object) -> None:
         """Records the thread that Codex sends with every call; `codex queue` needs it to wake the agent
@@ -269,12 +270,26 @@ class Binding:
         with self._mutex:
             if self._checking is None:
                 self._checking = Checking(self.services, self._agent_id or "", self._directory)
+                if not self._rings:
+                    self.start_background()
             return self._checking
+
+    def start_if_examined(self) -> None:
+        """As `start_background`, for a program that nobody rings, if a task of the agent is being examined. Else it is
+        started by what needs it: a delivery, a call that waits."""
+        if any(task.delivery for task in self.services.workspace.tasks.open(self._agent_id)):
+            self.start_background()
 
     def mailbox_was_read(self) -> None:
         """Wakes the doorbell's thread, because reading may make the next doorbell due."""
         if self._doorbell is not None:
             self._doorbell.wake()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a call waits in vain: the session was closed, or the program's main thread has ended, and Python
+        waits for its other threads."""
+        return self.changes.closed or not threading.main_thread().is_alive()
 
     def close(self, *, confirm: bool = True) -> None:
         """Ends the session and the doorbell, at the end of the process. With `confirm`, for a regular end, answers that

@@ -123,11 +123,14 @@ class Access:
         return open_session(self.root, self.session, notifier=self.recorder)
 
     def require_open(self) -> None:
-        """Raises `ValueError` for a team that is closed, or was opened before a fork."""
+        """Raises `ValueError` for a team that is closed, or was opened before a fork, and in another thread than the
+        main one once that has ended."""
         if self.is_closed:
             raise ValueError(f"the team {self.session} is closed")
         if not self.is_own:
             raise ValueError(f"the team {self.session} was opened by another process: open it again after a fork")
+        if not main_thread().is_alive() and current_thread() is not main_thread():
+            raise ValueError(f"the team {self.session} is closed: the program ends")
 
 
 class Agent(ToolMethods):
@@ -217,7 +220,7 @@ class Agent(ToolMethods):
         try:
             with refusals(services.texts):
                 binding.bind_process(self._id, None)
-                binding.start_background()
+                (binding.start_background if rings else binding.start_if_examined)()
         except BaseException:
             with suppress(Refusal, OSError):
                 binding.close(confirm=False)

@@ -326,6 +326,20 @@ def test_closing_ends_sessions_threads_and_waiting_calls(team: Team) -> None:
             use()
 
 
+def test_a_program_ends_although_another_thread_waits_in_a_call(team: Team) -> None:
+    text = program(
+        "import threading",
+        "def work():",
+        "    while True:",
+        "        print(team['worker-a'].get_next_action(timeout_seconds=600)['action'], flush=True)",
+        "threading.Thread(target=work).start()",
+        "while not team['worker-a']._unanswered: pass",
+    )
+    done = ran(sys.executable, "-c", text, str(team.path))
+    assert (done.stdout, "the program ends" in done.stderr) == ("wait\n", True), done.stderr
+    assert [session.state for session in sessions(team)] == ["ended"]
+
+
 def test_a_program_that_ends_without_closing_ends_its_sessions(team: Team) -> None:
     done = ran(sys.executable, "-c", program("team['admin'].get_unread_count()"), str(team.path))
     assert done.stderr == ""

@@ -117,9 +117,11 @@ def get_next_action(call: Call, timeout_seconds: Annotated[float, Field(ge=0, le
         remaining = deadline - time.monotonic()
         if action["action"] == "exit":
             return _briefed(call, action | {"instruction": call.how_to_exit()})
-        if action["action"] != "wait" or remaining <= 0 or changes.closed or call.interrupted():
+        if action["action"] != "wait" or remaining <= 0 or call.binding.is_over or call.interrupted():
             return _briefed(call, action)
         call.confirmation.give_turn()
+        if call.binding.start_background():
+            continue
         changes.wait(seen, min(remaining, LOOK_AGAIN_SECONDS))
 
 
