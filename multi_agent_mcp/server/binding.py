@@ -277,7 +277,8 @@ class Binding:
     def start_if_examined(self) -> None:
         """As `start_background`, for a program that nobody rings, if a task of the agent is being examined. Else it is
         started by what needs it: a delivery, a call that waits."""
-        if any(task.delivery for task in self.services.workspace.tasks.open(self._agent_id)):
+        tasks, _ = self.services.board.listed(None, self._agent_id, only_open=True)
+        if any(task.delivery for task in tasks):
             self.start_background()
 
     def mailbox_was_read(self) -> None:
