@@ -43,8 +43,8 @@ class Exchange(NamedTuple):
         return self.first, self.second
 
 
-class Letter(NamedTuple):
-    """The facts about a message that matter for loops. `alone`: it is not a copy of a broadcast."""
+class Part(NamedTuple):
+    """A message as a part of an exchange: what matters for loops. `alone`: it is not a copy of a broadcast."""
 
     id: str
     sender_id: str
@@ -53,7 +53,7 @@ class Letter(NamedTuple):
     alone: bool
 
     @classmethod
-    def of(cls, message: Message) -> Letter:
+    def of(cls, message: Message) -> Part:
         alone = "broadcast_id" not in message.metadata
         return cls(message.id, message.sender_id, message.created_at, Exchange.of(message), alone)
 
@@ -66,15 +66,15 @@ class Loop(NamedTuple):
     at: datetime
 
 
-def loop_in(letters: Sequence[Letter], changed_at: datetime | None, enough: int = LOOP_MESSAGES) -> Loop | None:
-    """The loop in which these letters of one exchange, oldest first, end, or None: `enough` of them to and fro within
+def loop_in(parts: Sequence[Part], changed_at: datetime | None, enough: int = LOOP_MESSAGES) -> Loop | None:
+    """The loop in which these parts of one exchange, oldest first, end, or None: `enough` of them to and fro within
     `LOOP_WINDOW`, all after the last change of a task of either agent (`changed_at`)."""
-    episode = list(letters)
-    for index, (before, after) in enumerate(pairwise(letters), 1):
+    episode = list(parts)
+    for index, (before, after) in enumerate(pairwise(parts), 1):
         if after.created_at - before.created_at > LOOP_WINDOW:
-            episode = list(letters[index:])
+            episode = list(parts[index:])
     if changed_at is not None:
-        episode = [letter for letter in episode if letter.created_at > changed_at]
+        episode = [part for part in episode if part.created_at > changed_at]
     for start, last in enumerate(episode[enough - 1 :]):
         some = episode[start : start + enough]
         if last.created_at - some[0].created_at <= LOOP_WINDOW and _goes_to_and_fro(some):
@@ -82,8 +82,8 @@ def loop_in(letters: Sequence[Letter], changed_at: datetime | None, enough: int 
     return None
 
 
-def _goes_to_and_fro(letters: Sequence[Letter]) -> bool:
-    written = Counter(letter.sender_id for letter in letters)
+def _goes_to_and_fro(parts: Sequence[Part]) -> bool:
+    written = Counter(part.sender_id for part in parts)
     return len(written) > 1 and min(written.values()) >= LOOP_ANSWERS
 
 

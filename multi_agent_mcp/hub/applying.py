@@ -225,7 +225,7 @@ class Applying:
                 return then + self._each(rest, partial(self._apply, restoring=restoring), until)
 
     def _put_in_archives(self, batch: Sequence[Stored]) -> list[Stored]:
-        """Applies the letters and notifications of a batch that were read, those of one inbox together; returns the
+        """Applies the messages and notifications of a batch that were read, those of one inbox together; returns the
         other values."""
         found, rest = defaultdict(list), []
         for stored in batch:

@@ -57,13 +57,13 @@ class PreparedMessages(NamedTuple):
         return len(self.missing) <= 1 and self.conversation_id is None
 
     @property
-    def letters(self) -> Letters:
+    def to_store(self) -> NewMessages:
         """The messages that are still to be stored."""
-        return Letters(tuple(self.missing), self.conversation_id)
+        return NewMessages(tuple(self.missing), self.conversation_id)
 
 
 @dataclass(frozen=True)
-class Letters:
+class NewMessages:
     """The mail of an operation: messages that differ only in `_OWN`, and the conversation they belong to."""
 
     messages: Sequence[Message]
@@ -80,7 +80,7 @@ class Letters:
         }
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any] | None) -> Letters | None:
+    def of(cls, facts: Mapping[str, Any] | None) -> NewMessages | None:
         """Raises as `Operation.of`."""
         if facts is None:
             return None
@@ -97,11 +97,11 @@ class Send(Operation):
     TAKES_ITSELF_BACK = True
     ONLY_MAIL = True
 
-    letters: Letters | None
+    letters: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(letters=Letters.of(facts["letters"]))
+        return cls(letters=NewMessages.of(facts["letters"]))
 
 
 @dataclass(eq=False)
@@ -116,15 +116,15 @@ class Outbox(Service):
         """Stores an operation's messages, as `put`."""
         return self.put(operation.letters, run)
 
-    def put(self, letters: Letters | None, run: Run) -> list[Message]:
+    def put(self, new: NewMessages | None, run: Run) -> list[Message]:
         """Stores the messages of an operation, if it has any, and returns them as stored. Again, for a sender that has
         died, it skips those already stored and rings for the others. Raises `StorageError`: then none was stored."""
-        if letters is None:
+        if new is None:
             return []
         if not run.again:
-            return self.store(letters.messages, letters.conversation_id)
-        lacking = [message for message in letters.messages if self._mailbox(message).find(message.id) is None]
-        stored = self.store(lacking, letters.conversation_id)
+            return self.store(new.messages, new.conversation_id)
+        lacking = [message for message in new.messages if self._mailbox(message).find(message.id) is None]
+        stored = self.store(lacking, new.conversation_id)
         self.announce(stored)
         return stored
 
@@ -215,7 +215,7 @@ class Messages(Service):
         if prepared.single:
             stored = self.outbox.store(prepared.missing, None)
         else:
-            stored = self.operations.run(Send(letters=prepared.letters))
+            stored = self.operations.run(Send(letters=prepared.to_store))
         return self.announced(prepared, stored)
 
     def applied(self) -> Mapping[type[Operation], Apply]:

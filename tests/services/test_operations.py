@@ -104,7 +104,7 @@ def test_a_rejection_with_remarks_of_a_killed_reviewer_is_mailed_once(
     task = services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, None)).task
     prepared = services.messages.compose(admin, Draft(content=reason, receiver_id=worker_a.id))
     change = Change(by=admin.id, at=NOON, reason=reason)
-    operation = GiveBack(task_id=task.id, change=change, letters=prepared.letters)
+    operation = GiveBack(task_id=task.id, change=change, letters=prepared.to_store)
     intent = began(services, operation)
     if is_done:
         services.task_changes.apply_giving_back(operation, Run(intent.id))
@@ -134,7 +134,7 @@ def test_an_intent_nobody_knows_or_can_read_stays_and_blocks_nobody(services: Se
 
 def test_a_broadcast_whose_first_copy_was_read_meanwhile_is_completed_without_a_second_one(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
-    began(services, Send(letters=prepared.letters))
+    began(services, Send(letters=prepared.to_store))
     services.outbox.store(prepared.messages[:1], None)
     box = services.workspace.mailbox(prepared.messages[0].receiver_id)
     box.mark_read([name for name, _ in box.unread()], services.clock())
@@ -188,7 +188,7 @@ def test_an_approval_that_was_cut_off_reaches_the_requester_once(services: Servi
 
 def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
-    intent = began(services, Send(letters=prepared.letters))
+    intent = began(services, Send(letters=prepared.to_store))
     doctor = services.doctor(lambda _: None)
     (finding,) = [item for item in doctor.examine() if item.check == "operations"]
     assert (finding.level, finding.subject) == ("problem", intent.id)

@@ -21,7 +21,7 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS, clipped
-from multi_agent_mcp.services.mail import Letters, MailSearch, Messages, Outbox, PreparedMessages, Sent
+from multi_agent_mcp.services.mail import MailSearch, Messages, NewMessages, Outbox, PreparedMessages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
 from multi_agent_mcp.session import Service
@@ -42,12 +42,12 @@ class BeginConversation(Operation):
     TAKES_ITSELF_BACK = True
 
     conversation: Conversation
-    letters: Letters | None
+    letters: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         conversation = from_text(Conversation, facts["conversation"])
-        return cls(conversation=conversation, letters=Letters.of(facts["letters"]))
+        return cls(conversation=conversation, letters=NewMessages.of(facts["letters"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +60,11 @@ class Say(Operation):
 
     conversation_id: str
     sender_id: str
-    letters: Letters | None
+    letters: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(**{**facts, "letters": Letters.of(facts["letters"])})
+        return cls(**{**facts, "letters": NewMessages.of(facts["letters"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +76,11 @@ class EndConversation(Operation):
     conversation_id: str
     by: str
     at: str
-    letters: Letters | None
+    letters: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(**{**facts, "letters": Letters.of(facts["letters"])})
+        return cls(**{**facts, "letters": NewMessages.of(facts["letters"])})
 
 
 ENDED = "ended"
@@ -130,7 +130,7 @@ class Conversations(Service):
             started_at=self.clock(),
         )
         prepared = self._prepared(initiator, conversation, Draft(content=first_words))
-        stored = self.operations.run(BeginConversation(conversation=conversation, letters=prepared.letters))
+        stored = self.operations.run(BeginConversation(conversation=conversation, letters=prepared.to_store))
         return conversation, self.messages.announced(prepared, stored)
 
     def applied(self) -> Mapping[type[Operation], Apply]:
@@ -181,7 +181,7 @@ class Conversations(Service):
             raise InvalidArguments("conversation_with", conversation_id=conversation.id, agent_id=other)
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
         prepared = self._prepared(sender, conversation, replace(draft, metadata=metadata))
-        operation = Say(conversation_id=conversation.id, sender_id=sender.id, letters=prepared.letters)
+        operation = Say(conversation_id=conversation.id, sender_id=sender.id, letters=prepared.to_store)
         return self.messages.announced(prepared, self.operations.run(operation))
 
     def apply_message(self, operation: Say, run: Run) -> list[Message]:
@@ -197,7 +197,7 @@ class Conversations(Service):
         ended = conversation.end(actor.id, now)
         require_text("final_message", final_words)
         prepared = self._last_message(actor, ended, final_words)
-        letters = prepared.letters if prepared is not None else None
+        letters = prepared.to_store if prepared is not None else None
         operation = EndConversation(conversation_id=ended.id, by=actor.id, at=format_time(now), letters=letters)
         _, stored = self.operations.run(operation)
         if prepared is not None:

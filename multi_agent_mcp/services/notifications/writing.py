@@ -18,8 +18,8 @@ from multi_agent_mcp.domain.loops import (
     LOOP_MESSAGES_ASKED_FOR,
     LOOP_WINDOW,
     Exchange,
-    Letter,
     Loop,
+    Part,
     common_superior,
     loop_in,
     loop_notice,
@@ -202,7 +202,7 @@ class Interrupts(Service):
 # Recent mail between two agents, by subject or conversation. Each file is read once, because nothing in it changes but
 # `read_at`.
 
-LETTERS_REMEMBERED = 1_000
+PARTS_REMEMBERED = 1_000
 BY_AGE = attrgetter("created_at", "id")
 
 
@@ -211,32 +211,32 @@ class RecentMail:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._known: dict[str, dict[str, Letter]] = {}
+        self._known: dict[str, dict[str, Part]] = {}
         """By receiver and file name."""
 
-    def since(self, moment: datetime, exchange: Exchange, receivers: Sequence[str]) -> list[Letter]:
+    def since(self, moment: datetime, exchange: Exchange, receivers: Sequence[str]) -> list[Part]:
         """The messages of the exchange since `moment` that are in these receivers' mailboxes, oldest first."""
-        found = (letter for agent_id in receivers for letter in self._received(agent_id, moment))
-        return sorted((letter for letter in found if letter.exchange == exchange and letter.alone), key=BY_AGE)
+        found = (part for agent_id in receivers for part in self._received(agent_id, moment))
+        return sorted((part for part in found if part.exchange == exchange and part.alone), key=BY_AGE)
 
-    def episode(self, moment: datetime, exchange: Exchange) -> list[Letter]:
+    def episode(self, moment: datetime, exchange: Exchange) -> list[Part]:
         """The exchange's messages since `moment` in both mailboxes, and those before without a gap of `LOOP_WINDOW`."""
-        found: list[Letter] = []
+        found: list[Part] = []
         while len(more := self.since(moment, exchange, exchange.agents)) > len(found):
             found, moment = more, min(moment, more[0].created_at) - LOOP_WINDOW
         return found
 
-    def _received(self, agent_id: str, moment: datetime) -> list[Letter]:
+    def _received(self, agent_id: str, moment: datetime) -> list[Part]:
         inbox, known = self._workspace.mailbox(agent_id), self._known.get(agent_id, {})
-        letters: dict[str, Letter] = {}
+        parts: dict[str, Part] = {}
         for directory, name in inbox.since(moment):
-            if (letter := known.get(name)) is not None:
-                letters[name] = letter
+            if (part := known.get(name)) is not None:
+                parts[name] = part
             elif (message := directory.load(name)) is not None:
-                letters[name] = Letter.of(message)
-        newest = sorted({**known, **letters})[-LETTERS_REMEMBERED:]
-        self._known[agent_id] = {name: letters.get(name) or known[name] for name in newest}
-        return list(letters.values())
+                parts[name] = Part.of(message)
+        newest = sorted({**known, **parts})[-PARTS_REMEMBERED:]
+        self._known[agent_id] = {name: parts.get(name) or known[name] for name in newest}
+        return list(parts.values())
 
 
 OWN_SHARE = LOOP_MESSAGES // 2
@@ -261,14 +261,14 @@ class Loops(Service):
         """Notifies both agents and their superior, once, if a message just stored is part of a loop. Never raises."""
         for message in messages:
             try:
-                letter = Letter.of(message)
+                part = Part.of(message)
                 if (
-                    letter.alone
-                    and self._has_sent_its_share(letter.exchange, letter.created_at)
-                    and self._is_judged_by(letter.sender_id, letter.exchange)
-                    and not any(map(self._is_person, letter.exchange.agents))
+                    part.alone
+                    and self._has_sent_its_share(part.exchange, part.created_at)
+                    and self._is_judged_by(part.sender_id, part.exchange)
+                    and not any(map(self._is_person, part.exchange.agents))
                 ):
-                    self._examine(letter.exchange, letter.sender_id)
+                    self._examine(part.exchange, part.sender_id)
             except Refusal as refusal:
                 logger.warning("whether %s goes round in circles is not known: %s", message.sender_id, refusal)
 

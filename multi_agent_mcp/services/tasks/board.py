@@ -24,7 +24,7 @@ from multi_agent_mcp.domain.task import (
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
 from multi_agent_mcp.services.answer_budget import clipped
-from multi_agent_mcp.services.mail import Letters, Messages, Sent
+from multi_agent_mcp.services.mail import Messages, NewMessages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft, require_choice, require_one_line, require_text
 from multi_agent_mcp.session import Service, Session
@@ -236,7 +236,7 @@ class CreateTasks(Operation):
     TAKES_ITSELF_BACK = True
 
     tasks: Sequence[Task]
-    letters: Letters | None = None
+    letters: NewMessages | None = None
     wait: OwnerWait | None = None
 
     @classmethod
@@ -244,7 +244,7 @@ class CreateTasks(Operation):
         wait = facts["wait"]
         return cls(
             tasks=[from_text(Task, text) for text in facts["tasks"]],
-            letters=Letters.of(facts["letters"]),
+            letters=NewMessages.of(facts["letters"]),
             wait=None if wait is None else from_text(OwnerWait, wait),
         )
 
@@ -346,7 +346,7 @@ class TaskCreation(Service):
             since=self.clock(),
         )
         brought = task.brought_by(prepared.messages[0].id)
-        operation = CreateTasks(tasks=[brought], letters=prepared.letters, wait=wait if waits else None)
+        operation = CreateTasks(tasks=[brought], letters=prepared.to_store, wait=wait if waits else None)
         stored = self.operations.run(operation)
         return SentTask(brought, self.messages.announced(prepared, stored), waits)
 
@@ -366,7 +366,7 @@ class TaskCreation(Service):
             self.workspace.tasks.add(task)
             return task, approvers
         prepared = self.messages.compose(requester, self._request(task, approvers[0]))
-        stored = self.operations.run(CreateTasks(tasks=[task], letters=prepared.letters))
+        stored = self.operations.run(CreateTasks(tasks=[task], letters=prepared.to_store))
         self.messages.announced(prepared, stored)
         return task, approvers
 

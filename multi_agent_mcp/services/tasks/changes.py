@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.reviews import reviews_by
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Change, Task, old_value, work_order
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
-from multi_agent_mcp.services.mail import Letters, Messages, Sent
+from multi_agent_mcp.services.mail import Messages, NewMessages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.tasks.board import require_sound
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
@@ -73,11 +73,11 @@ class GiveBack(TaskChange):
 
     KIND = "give_back"
 
-    letters: Letters | None
+    letters: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return super().of({**facts, "letters": Letters.of(facts["letters"])})
+        return super().of({**facts, "letters": NewMessages.of(facts["letters"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,11 @@ class DecideRequest(TaskChange):
     KIND = "decide_request"
 
     approve: bool
-    letters: Letters | None
+    letters: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return super().of({**facts, "letters": Letters.of(facts["letters"])})
+        return super().of({**facts, "letters": NewMessages.of(facts["letters"])})
 
 
 @dataclass(eq=False)
@@ -284,7 +284,7 @@ class TaskChanges(Service):
         prepared = self.messages.compose(
             actor, self._decision(task.decided(change, approve=approve), requester, reason)
         )
-        operation = DecideRequest(task_id=task.id, approve=approve, change=change, letters=prepared.letters)
+        operation = DecideRequest(task_id=task.id, approve=approve, change=change, letters=prepared.to_store)
         decided: Task
         decided, stored = self.operations.run(operation)
         self.messages.announced(prepared, stored)
@@ -315,7 +315,7 @@ class TaskChanges(Service):
             metadata={"task_id": task.id},
         )
         prepared = self.messages.compose(reviewer, draft)
-        operation = GiveBack(task_id=task.id, change=change, letters=prepared.letters)
+        operation = GiveBack(task_id=task.id, change=change, letters=prepared.to_store)
         given: Task
         given, stored = self.operations.run(operation)
         self.messages.announced(prepared, stored)
