@@ -36,8 +36,8 @@ NO_RULES = HostRules()
 
 
 class _Files(NamedTuple):
-    """The files that may be edited: of the paths, relative to the working tree, at or above a file, the last one tells
-    whether it is one. `is_all`: the patterns say no more than this; else they allow less."""
+    """The files that may be edited: of the paths, relative to the working tree, at or above a file, the longest one
+    tells whether it is one. `is_all`: the patterns say no more than this; else they allow less."""
 
     paths: Sequence[tuple[str, bool]]
     is_all: bool
@@ -70,28 +70,43 @@ def compiled(place: RulesPlace, rules: Sequence[Rules], tree: str, *, is_at_top:
 
 
 def _files(edits: Sequence[str], tree: str) -> _Files:
-    found: list[tuple[str, bool]] = []
+    """As `domain.matching.matches` has it: of the patterns that match a file's whole path (`src/**`) the last counts,
+    and only where there is none the last that matches a directory above it (`/src`)."""
+    whole: dict[str, bool] = {}
+    above: dict[str, bool] = {}
+    guessed: set[str] = set()
     is_all = True
     for pattern in edits:
         path, is_included = _plain(pattern), not pattern.startswith(EXCEPTION)
-        if path and not is_included and not pattern.endswith(("/", "*")) and Path(tree, path).is_dir():
-            path = None  # an exception without `/**` is not of what is in a directory
         is_all = is_all and path is not None
         if path is None and not is_included:
             continue
-        found = [one for one in found if not _is_within(one[0], path or "")]
-        found.append((path or "", is_included))
-    return _Files([one for one in found if one[1] or _above(found, one[0])], is_all)
+        if path is None or pattern.endswith("*"):
+            found = whole
+        else:
+            guessed |= set() if Path(tree, path).exists() else {path}
+            found = whole if Path(tree, path).is_file() or (is_included and path in guessed) else above
+        for other in [other for other in found if _is_within(other, path or "")]:
+            del found[other]
+        found[path or ""] = is_included
+
+    def is_covered(path: str, by: Mapping[str, bool]) -> bool:
+        return any(_is_within(path, other) for other in by if other != path)
+
+    paths = sorted({**{path: above[path] for path in above if not is_covered(path, whole)}, **whole}.items())
+    # whether it becomes a file or a directory is not known
+    is_all = is_all and not any(is_covered(path, whole) or is_covered(path, above) for path in guessed)
+    return _Files([one for one in paths if one[1] or _above(paths, one[0])], is_all)
 
 
 def _plain(pattern: str) -> str | None:
     """The path which, with all that is below it, is what a pattern matches; None if there is no one such path."""
     text = pattern.removeprefix(EXCEPTION)
-    if text.strip("/") in ("*", "**", "**/*"):
+    if text in ("*", "**", "/**", "**/*"):
         return ""
     if "/" not in text.rstrip("/"):
         return None  # at any depth
-    path = re.sub(r"/\*{0,2}\Z", "", text).strip("/")
+    path = text.removesuffix("/**").strip("/")
     return None if _PATTERN_SIGNS.search(path) else path
 
 

@@ -246,11 +246,11 @@ def test_a_host_that_cannot_say_all_of_a_rule_allows_more_and_is_not_said_to_enf
 
 def test_the_paths_of_patterns_are_what_the_patterns_match(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
-    names = ["/a", "a/**", "a/b/", "!a/b/**", "!/a/b", "/a/b/c", "**", "!a/**", "/*"]
+    names = ["/a", "a/**", "a/b/", "!a/b/**", "!/a/b", "/a/b/c", "**", "!a/**", "**/*"]
     files = ["a/x", "a/b/x", "a/b/c", "a/b/c/x", "x", "x/a"]
     for patterns in (list(some) for count in (1, 2, 3) for some in permutations(names, count)):
         found, is_allowed = host_rules._files(patterns, str(tmp_path)), matcher(patterns)
-        assert found.is_all == ("!/a/b" not in patterns)
+        assert found.is_all or "/a/b/c" in patterns  # which may become a file
         for file in files:
             above = [is_in for path, is_in in found.paths if not path or file == path or file.startswith(f"{path}/")]
             is_open = above[-1] if above else False
