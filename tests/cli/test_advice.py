@@ -810,6 +810,8 @@ ELSEWHERE: Mapping[str, str] = {
         *("error.host_not_configured", "host_config.then"),
     ),
     **by(f"{ON_WINDOWS}_a_host_without_our_server_helps", "repair.stuck_no_server"),
+    # the commands of the line above, which follows them
+    "up.unconfigured": "end_to_end/test_up.py::test_one_whose_server_does_not_come_is_not_ready",
     **by(
         "end_to_end/test_host_config.py::"
         "test_a_file_that_could_be_committed_is_named_with_the_line_that_has_git_ignore_it",
@@ -827,10 +829,6 @@ ELSEWHERE: Mapping[str, str] = {
     **by(
         "cli/test_answer.py::test_the_question_and_its_choices_are_shown_with_the_command_that_answers",
         *("answer.how", "attention:dialog", "repair.hooks_asked"),
-    ),
-    **by(
-        "cli/test_commands.py::test_the_name_of_a_host_alone_is_a_command_that_starts_it_with_our_server",
-        "up.unconfigured",
     ),
     **by(
         "cli/test_answer.py::test_keys_are_pressed_in_a_terminal_once_the_screen_was_shown_and_confirmed",

@@ -117,9 +117,11 @@ def test_a_window_is_opened_once_and_closed_after_the_logout_whoever_supervises(
 
 @pytest.mark.usefixtures("up")
 def test_a_command_that_dies_at_once_rests_doctor_says_so_and_it_is_tried_again(team: Team, terminal: Terminal) -> None:
-    registry = team.services.workspace.registry
-    command = registry.get("worker-a").command
-    registry.update("worker-a", command="false")
+    file = team.base / "team.yaml"
+    init = ("init", "--team", str(file))
+    written = file.read_text(encoding="utf-8")
+    file.write_text(written.replace(f"{{python}} {ACTOR}", "false"), encoding="utf-8")
+    assert team.run(*init).code == 0
     new_task(team)
 
     def failures() -> int:
@@ -133,7 +135,11 @@ def test_a_command_that_dies_at_once_rests_doctor_says_so_and_it_is_tried_again(
     assert finding["subject"] == "worker-a"
     assert "続けてすぐに終了しました" in finding["finding"]
     assert windows(terminal) == ["supervisor"]
-    registry.update("worker-a", command=command)
+    assert all(f"multi-agent-mcp {advised}" in finding["repair"] for advised in ("restart worker-a", "init"))
+    assert "Pane is dead (status 1" in team.run("restart", "worker-a", "--timeout", "5").stdout, "it shows why"
+    file.write_text(written, encoding="utf-8")
+    assert team.run(*init).code == 0
+    assert team.run("restart", "worker-a").code == 0
     wait_until(lambda: sessions(team), "the fixed command is started")
     assert team.services.missing_sessions.windows()[TASK].pane
     assert CHAT not in team.services.missing_sessions.windows()

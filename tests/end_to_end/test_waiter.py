@@ -61,8 +61,15 @@ def armed(team: Team) -> int | None:
 
 
 def test_the_waiter_wakes_on_new_mail_with_the_doorbells_line_and_is_armed_until_then(team: Team) -> None:
-    with waiter(team) as process:
+    def why_not() -> str | None:
+        team.services.workspace.registry.update("worker-a", host="claude")
+        (hook,) = (one for one in team.services.channels(team.services.agents.get("worker-a")) if one.name == "hook")
+        return hook.reason
+
+    assert why_not() == "no_hook"
+    with waiter(team) as process:  # as the files of `host-config claude`, and of `up`, have it started
         assert wait_until(lambda: armed(team), "it is armed") == process.pid
+        assert why_not() is None
         team.send("worker-b", "for somebody else")
         team.send("worker-a")
         _, err = process.communicate(timeout=60)

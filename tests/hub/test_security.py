@@ -380,13 +380,17 @@ def test_the_logs_of_another_machine_occupy_no_more_than_they_may(
 ) -> None:
     monkeypatch.setattr(applying_module, "LOGS_BYTES", 5 * BLOCK_BYTES)
     names = Names("0" * 32)
-    applying = Applying(
-        workspace=services.workspace,
-        names=names,
-        machine=DESK,
-        consequences=restoring._Nothing(),
-        on_written=lambda *_: None,
-    )
+
+    def relay() -> Applying:
+        return Applying(
+            workspace=services.workspace,
+            names=names,
+            machine=DESK,
+            consequences=restoring._Nothing(),
+            on_written=lambda *_: None,
+        )
+
+    applying = relay()
     parts = [
         Stored(names.log(LAPTOP, "audit", f"202601{day:02}"), day, {"Mam-Offset": "0", "Mam-Time": "1"}, b"x")
         for day in range(1, 10)
@@ -394,6 +398,11 @@ def test_the_logs_of_another_machine_occupy_no_more_than_they_may(
     applying.apply(parts, restoring=False)
     assert len(list(services.path.glob("audit/*.laptop.jsonl"))) == 5
     assert applying.full_of_logs == {LAPTOP}
+    for old in services.path.glob("audit/*.laptop.jsonl"):  # as `doctor` says, and the relay is started again
+        old.unlink()
+    applying = relay()
+    applying.apply(parts[:3], restoring=False)
+    assert (len(list(services.path.glob("audit/*.laptop.jsonl"))), applying.full_of_logs) == (3, set())
 
 
 @dataclass(frozen=True)

@@ -569,6 +569,9 @@ def test_join_that_is_interrupted_says_that_the_machine_has_joined(
             patch.setattr(owner, step, interrupted)
             done = CliRunner().invoke(app, arguments, env={"LC_ALL": "C"})
         assert (done.exit_code, f"{LAPTOP} has joined" in done.stderr, said in done.stderr) == (1, True, True)
+        if said == "relay --start":
+            assert command(laptop, *said.split()).returncode == 0
+            eventually(lambda: seen(laptop).exchange == "connected")
 
 
 def test_who_takes_part_already_is_told_what_to_run(tmp_path: Path) -> None:
