@@ -124,6 +124,14 @@ AS = click.option("--as", "acting", metavar="AGENT", help="Who you are (default:
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
+class OptionOf(click.Option):
+    """An option that is an optional folder's `feature`'s: without the folder no command has it."""
+
+    def __init__(self, *names: Any, feature: str, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.feature = feature
+
+
 class Id(click.ParamType[str]):
     """The type of an argument or option that takes an entity's id, or the beginning of one with or without its prefix,
     where that leaves one: `click.argument("task_id", type=Id("tsk"))`. The command gets the whole id, or what was given

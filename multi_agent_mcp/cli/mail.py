@@ -14,6 +14,7 @@ import click
 
 from multi_agent_mcp.cli.context import (
     Id,
+    OptionOf,
     SessionContext,
     delivery_lines,
     excerpt,
@@ -65,7 +66,9 @@ EVERYBODY = "all"
 @click.option(
     "--conversation", metavar="ID", type=Id("cnv"), help="Say it in this conversation; RECEIVER may be omitted."
 )
-@click.option("--when-idle", is_flag=True, help="Wait until the receiver is idle, then send it.")
+@click.option(
+    "--when-idle", cls=OptionOf, feature="free", is_flag=True, help="Wait until the receiver is idle, then send it."
+)
 @session_command(acting=True)
 def send(
     context: SessionContext,

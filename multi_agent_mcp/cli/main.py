@@ -20,7 +20,7 @@ from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.features import Features, attempted, load
 from multi_agent_mcp.features.at_hand import features_at_hand
-from multi_agent_mcp.features.ours import ALL, MACHINERY, SECTIONS
+from multi_agent_mcp.features.ours import ABSENT, ALL, MACHINERY, SECTIONS
 
 PROGRAM = "multi-agent-mcp"
 
@@ -92,9 +92,10 @@ def _features(context: click.Context) -> Features:
 
 
 def _reduced(command: click.Command, path: str, features: Features) -> click.Command:
-    """The command without what belongs to features that are off: parameters, which it is given as None, and commands
-    below it."""
+    """The command without what belongs to features that are off or not here: parameters, which it is given as None,
+    and commands below it."""
     reduced, lacks = copy(command), features.foreign("options", path)
+    lacks |= {str(one.name) for one in command.params if getattr(one, "feature", None) in ABSENT}
     reduced.params = [parameter for parameter in command.params if parameter.name not in lacks]
     if without := [parameter.name for parameter in command.params if parameter.name in lacks]:
         reduced.callback = partial(_callback(command), **dict.fromkeys(map(str, without)))

@@ -11,6 +11,7 @@ import click
 
 from multi_agent_mcp.cli.context import (
     Id,
+    OptionOf,
     SessionContext,
     delivery_line,
     delivery_lines,
@@ -413,7 +414,13 @@ def interrupt(context: SessionContext, agent: str, action: str, task: str | None
 
 @click.command()
 @click.argument("agent")
-@click.option("--tokens", type=click.IntRange(1), help="How many more tokens it may use, where its budget was used up.")
+@click.option(
+    "--tokens",
+    cls=OptionOf,
+    feature="usage",
+    type=click.IntRange(1),
+    help="How many more tokens it may use, where its budget was used up.",
+)
 @session_command(acting=True)
 def resume(context: SessionContext, agent: str, tokens: int | None) -> None:
     """Let a paused agent go on.

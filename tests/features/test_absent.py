@@ -86,6 +86,9 @@ async def test_work_is_handed_down_stopped_and_reported_without_its_folder(
     assert not {name for name, _ in gone.each("commands")} & {*listed}
     for name in {name for name, _ in gone.each("commands")}:
         assert copy.run(name).code == 2, name
+    for name, options in gone.each("options"):
+        said = copy.run(*name.split(), "--help").stdout
+        assert not [one for one in options if f"--{one.replace('_', '-')}" in said]
     async with AsyncExitStack() as stack:
         admin, of_admin = await stack.enter_async_context(copy.server("admin"))
         _, of_worker = await stack.enter_async_context(copy.server("worker-a"))
