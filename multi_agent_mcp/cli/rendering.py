@@ -355,13 +355,22 @@ def _console(width: int | None = None) -> Console:
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
-def print_diff(text: str) -> None:
-    """Prints unified text in a terminal, with colours. What a terminal would obey, or hide text by, is replaced; the
-    end of a line that is not only a line feed is to be seen."""
+COLOURED = 200_000
+"""So many characters of a diff get colours: the rest of a large one would take seconds."""
+
+
+def print_diff(text: str) -> bool:
+    """Prints unified text in a terminal, with colours up to a bound, and returns whether all of it has them. What a
+    terminal would obey, or hide text by, is replaced; the end of a line that is not only a line feed is to be seen."""
     from rich.syntax import Syntax
 
     shown = sanitize(text.removesuffix("\n").replace("\r\n", "␍\n"))
-    _console().print(Syntax(shown, "diff", theme="ansi_dark", background_color="default", word_wrap=True))
+    end = len(shown) if len(shown) <= COLOURED else shown.rfind("\n", 0, COLOURED) + 1 or COLOURED
+    first, rest = shown[:end].removesuffix("\n"), shown[end:]
+    _console().print(Syntax(first, "diff", theme="ansi_dark", background_color="default", word_wrap=True))
+    if rest:
+        sys.stdout.write(f"{rest}\n")
+    return not rest
 
 
 def since(start: datetime, at: datetime | None) -> str:

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from multi_agent_mcp.cli.context import Id, SessionContext, print_error, session_command
-from multi_agent_mcp.cli.rendering import column_table, is_terminal, print_diff
+from multi_agent_mcp.cli.rendering import column_table, is_terminal, print_diff, size_words
 from multi_agent_mcp.domain.proof import reason_with
+from multi_agent_mcp.system.git import REPOSITORY
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.tasks.diffs import Difference
     from multi_agent_mcp.system.diffs import ChangedFile
     from multi_agent_mcp.texts import Texts
+
+PLAIN = "100644"
+"""The mode of a file that is no program, link or submodule."""
 
 
 @click.command()
@@ -44,7 +48,8 @@ def diff(context: SessionContext, task_id: str, stat: bool, path: str | None) ->
     text, is_cut = found.text(None if path is None else files)
     context.has_answered = True
     if is_terminal():
-        print_diff(text.decode(errors="replace") or texts("task.diff_nothing"))
+        if not print_diff(text.decode(errors="replace") or texts("task.diff_nothing")):
+            print_error(texts("task.diff_plain", size=size_words(len(text))))
     else:
         sys.stdout.buffer.write(text)
         if not found.files:
@@ -109,9 +114,18 @@ def _path_words(found: Difference, file: ChangedFile, texts: Texts) -> str:
     is_binary = file.added is None and not file.submodule
     marks = {"diff_protected": file.path in found.protected, "diff_submodule": file.submodule, "diff_binary": is_binary}
     marks["diff_file_cut"] = file.path in found.cut
-    said = ", ".join(texts(f"task.{key}") for key, holds in marks.items() if holds)
+    said = ", ".join([*_mode_words(file, texts), *(texts(f"task.{key}") for key, holds in marks.items() if holds)])
     path = " → ".join(map(shown_path, file.paths))
     return f"{path} ({said})" if said else path
+
+
+def _mode_words(file: ChangedFile, texts: Texts) -> Iterator[str]:
+    """What kind of file it was and is, if that has changed, or if a new one is no plain file."""
+    was, now = (texts.word("task.mode", mode) if mode else None for mode in (file.old_mode, file.mode))
+    if was and now and was != now:
+        yield f"{was} → {now}"
+    elif was is None and now and file.mode not in (PLAIN, REPOSITORY):
+        yield now
 
 
 def _notes(found: Difference, is_cut: bool, texts: Texts) -> Iterator[str]:

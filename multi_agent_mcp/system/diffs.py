@@ -28,15 +28,17 @@ _DIFF = (
 _NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
 _PART = b"diff --git "
 _BLOCK = 1 << 16
+_NOTHING = "000000"
 TYPE_CHANGED = "T"
 """The status of a file that became a link, a submodule, or the other way round: its text has two parts."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChangedFile:
     """A file that differs: its path from the top of the repository, the letter of git-diff(1) for what happened (`A`
     added, `D` deleted, `M` changed, `R` renamed from `old_path`, `T` another type), the lines `added` and `removed`,
-    None for what is not text, and whether it is a submodule."""
+    None for what is not text, whether it is a submodule, and git's modes of it before and now, None where it is not
+    there."""
 
     path: str
     status: str
@@ -44,6 +46,8 @@ class ChangedFile:
     removed: int | None = None
     old_path: str | None = None
     submodule: bool = False
+    old_mode: str | None = None
+    mode: str | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -199,7 +203,7 @@ def _up_to(output: IO[bytes], most: int | None) -> tuple[bytes, bool]:
 def _parsed(fields: list[str]) -> Iterator[ChangedFile]:
     """The files in the output of `--raw --numstat -z`: first a line for each of them with its modes and status, then
     one with its numbers, in the same order."""
-    found: list[tuple[str, str | None, str, bool]] = []
+    found: list[tuple[str, str | None, str, list[str]]] = []
     each = iter(fields)
     counts = ""
     for facts in each:
@@ -209,12 +213,22 @@ def _parsed(fields: list[str]) -> Iterator[ChangedFile]:
         modes, status = facts[1:].split()[:2], facts.rpartition(" ")[2][:1]
         path = next(each)
         old, path = (path, next(each)) if status in ("R", "C") else (None, path)
-        found.append((path, old, status, REPOSITORY in modes))
-    for path, old, status, is_repository in found:
+        found.append((path, old, status, modes))
+    for path, old, status, modes in found:
         added, removed, _ = (*counts.split("\t", 2), "", "")[:3]
         if old is not None:
             next(each), next(each)
-        yield ChangedFile(path, status, _number(added), _number(removed), old, is_repository)
+        was, now = (None if mode == _NOTHING else mode for mode in modes)
+        yield ChangedFile(
+            path=path,
+            status=status,
+            added=_number(added),
+            removed=_number(removed),
+            old_path=old,
+            submodule=REPOSITORY in modes,
+            old_mode=was,
+            mode=now,
+        )
         counts = next(each, "")
 
 

@@ -65,7 +65,9 @@ def test_a_diff_is_bytes_in_a_pipe_and_a_rejection_names_its_lines(ask: Ask, run
     run("task", "status", task_id, "in_progress", "--as", "worker-a")
     assert run("task", "diff", task_id).stderr.startswith("multi-agent-mcp: it changes nothing\n")
     (place / "a.txt").write_bytes(b"\x1b[31mred\xff\r\n")
+    (place / "a.txt").chmod(0o755)
     (place / "new.txt").write_text("new\n")
+    (place / "way").symlink_to("a.txt")
     git("add", "-A", at=place)
     git("commit", "-qm", "second", at=place)
     assert run("task", "diff", task_id).stderr.startswith("multi-agent-mcp: not reported yet")
@@ -74,8 +76,11 @@ def test_a_diff_is_bytes_in_a_pipe_and_a_rejection_names_its_lines(ask: Ask, run
     printed = run("task", "diff", task_id)
     assert (printed.stdout_bytes, printed.stderr) == (plain, "")
     stat = run("task", "diff", task_id, "--stat").stdout.splitlines()
-    assert [line.split() for line in stat[1:3]] == [["+1", "−1", "a.txt"], ["+1", "−0", "new.txt"]]
-    assert stat[3] == "2 files changed: +2 −1"
+    kinds = ["a.txt (file → executable file)", "new.txt", "way (symbolic link)"]
+    assert [line.split(maxsplit=2) for line in stat[1:4]] == [
+        ["+1", f"−{int(n == 0)}", kind] for n, kind in enumerate(kinds)
+    ]
+    assert stat[4] == "3 files changed: +3 −1"
     found = ask("task", "diff", task_id, "--file", "new.txt")
     assert [file["path"] for file in found["files"]] == ["new.txt"]
     assert found["diff"].startswith("diff --git a/new.txt b/new.txt")

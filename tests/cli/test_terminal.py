@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
+from multi_agent_mcp.cli.rendering import print_diff
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.services.questions import Asking
@@ -173,3 +174,10 @@ def test_a_terminal_gets_the_newest_of_the_timeline_and_how_to_see_what_was_earl
     assert re.fullmatch(r"… \d+ earlier \(--all\)", said[0])
     assert "Dig hole 119" in " ".join(said)
     assert len(every) > len(said)
+
+
+def test_a_long_diff_is_printed_whole_and_its_beginning_in_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"+line {number} of many" for number in range(20_000)]
+    assert not print_diff("\n".join(lines))
+    assert [line.rstrip() for line in _COLOURS.sub("", capsys.readouterr().out).splitlines()] == lines
+    assert print_diff("+short\n")

@@ -110,7 +110,7 @@ def take(services: Services, messages: int) -> Picture:
     seen, parts = services.unchanged.get("watch", look, of=messages, good_for=GOOD_FOR)
     about = tuple((item.kind, item.agent_id, item.id) for item in items)
     states = services.unchanged.get("glance", partial(services.glances.of, items), of=about, good_for=GOOD_FOR)
-    merges = [*services.board.existing([task_id for state in states for task_id in state.tasks])]
+    merges = services.board.existing(task_id for state in states for task_id in state.tasks)
     return picture(replace(seen, at=services.clock()), items, parts, services.people, states, merges)
 
 

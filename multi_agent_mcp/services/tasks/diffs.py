@@ -64,6 +64,7 @@ class Difference:
                 "path": shown_path(file.path),
                 "old_path": file.old_path and shown_path(file.old_path),
                 "protected": file.path in self.protected,
+                "cut": file.path in self.cut,
             }
             for file in self.files
         ]

@@ -1,7 +1,7 @@
 // What a task changes: its files, folded, protected ones first; and what a reviewer remarks on their lines, until it is
 // sent with the rejection. All of it was written by an agent: it is only ever set as text.
 
-import { api, attempt, chip, copying, h, icon, query, t, visible } from "./core.js";
+import { api, attempt, chip, copying, h, icon, query, t, visible, word } from "./core.js";
 
 const known = new Map(); // task → {state, element}: an open file and a remark that is being written stay as they are
 const drafts = new Map(); // task → Map of `path:line` → text
@@ -39,7 +39,8 @@ function summary(diff) {
   const sum = (name) => diff.files.reduce((total, file) => total + (file[name] ?? 0), 0);
   return [h("p", { class: "marks" }, h("b", null, t("review.files", { n: diff.total })), counts({ added: sum("added"), removed: sum("removed") }),
     h("code", null, `${diff.base.slice(0, 10)}…${diff.commit?.slice(0, 10) ?? ""}`), !diff.at && chip("pending", t("review.unreported")),
-    !diff.at && diff.uncommitted > 0 && chip("pending", t("board.uncommitted", { count: diff.uncommitted })))];
+    !diff.at && diff.uncommitted > 0 && chip("pending", t("board.uncommitted", { count: diff.uncommitted }))),
+  diff.earlier > 0 ? h("p", { class: "hint" }, t("review.earlier", { n: diff.earlier })) : ""];
 }
 
 const counts = ({ added, removed }) => h("span", { class: "counts" }, h("ins", null, `+${added}`), " ", h("del", null, `−${removed}`));
@@ -50,12 +51,19 @@ function fileOf(task, file, one) {
   const path = file.old_path ? `${file.old_path} → ${file.path}` : file.path;
   const details = h("details", { class: `file kind-${file.status}` },
     h("summary", null, icon("unfold"), h("b", { class: "letter", title: t(`review.kind.${file.status}`) }, file.status), h("bdi", { class: "path" }, visible(path)),
-      file.protected && chip("pending", t("review.protected")), file.submodule && chip("kind", t("review.submodule")), !isText && !file.submodule && chip("kind", t("review.binary")),
+      file.protected && chip("pending", t("review.protected")), modes(file), file.cut && chip("pending", t("review.file_cut")), file.submodule && chip("kind", t("review.submodule")), !isText && !file.submodule && chip("kind", t("review.binary")),
       h("span", { class: "grow" }), isText && counts(file)), lines);
   details.addEventListener("toggle", () => {
     if (details.open && !lines.firstChild) attempt(async () => show(task, file, one, lines, await api(`/tasks/${task.task_id}/diff${query({ file: file.path })}`)));
   });
   return details;
+}
+
+// What kind of file it was and is, if that has changed, or if a new one is no plain file.
+function modes({ old_mode: was, mode: now }) {
+  const [before, after] = [was, now].map((mode) => mode && word("review.mode", mode));
+  if (before && after) return before !== after && chip("pending", `${before} → ${after}`);
+  return after && !["100644", "160000"].includes(now) && chip("pending", after);
 }
 
 const SAID = /^(?:diff --git |index |--- |\+\+\+ )/; // what the summary above has said already
@@ -75,7 +83,8 @@ function show(task, file, one, element, { text, cut }) {
     return kind === "about" ? h("div", { class: "row about" }, h("span"), h("code", null, line)) : rowOf(task, file, one, kind, at, line);
   });
   element.replaceChildren(...rows);
-  if (cut) element.append(h("p", { class: "hint cut" }, t("review.cut"), " ", copying(`multi-agent-mcp task diff ${task.task_id}`)));
+  if (file.cut) element.append(h("p", { class: "hint cut" }, t("review.cut_kept")));
+  else if (cut) element.append(h("p", { class: "hint cut" }, t("review.cut"), " ", copying(`multi-agent-mcp task diff ${task.task_id}`)));
 }
 
 const shown = (line) => visible(line.replace(/\r$/, "␍"));

@@ -68,6 +68,7 @@ def test_each_kind_of_change_is_named_and_has_its_own_text(services: Services, p
     (project / "moved.txt").write_text("".join(f"{number}\n" for number in range(100)))
     (project / "gone.txt").write_text("gone\n")
     (project / "typed.txt").write_text("a file\n")
+    (project / "run.sh").write_text("true\n")
     commit(project)
     place = Path(made(services).path)
     task = running(services)
@@ -75,6 +76,7 @@ def test_each_kind_of_change_is_named_and_has_its_own_text(services: Services, p
     (place / "gone.txt").unlink()
     (place / "typed.txt").unlink()
     (place / "typed.txt").symlink_to("a.txt")
+    (place / "run.sh").chmod(0o755)
     (place / "binary").write_bytes(bytes(range(256)))
     (place / "long.txt").write_text("".join(f"line {number}\n" for number in range(10_000)))
     inner = place / "inner"
@@ -91,6 +93,11 @@ def test_each_kind_of_change_is_named_and_has_its_own_text(services: Services, p
     assert kinds["binary"] == ("A", None, None, False)
     assert kinds["long.txt"] == ("A", None, 10_000, False)
     assert kinds["inner"][3]
+    modes = {file.path: (file.old_mode, file.mode) for file in found.files}
+    assert modes["run.sh"] == ("100644", "100755")
+    assert modes["typed.txt"] == ("100644", "120000")
+    assert modes["inner"] == (None, "160000")
+    assert modes["gone.txt"] == ("100644", None)
     for file in found.files:
         text = found.text([file])[0].decode()
         assert text.startswith("diff --git ")

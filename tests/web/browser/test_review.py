@@ -46,6 +46,7 @@ def delivered(services: Services) -> Task:
     (task,) = services.task_creation.create(services.agents.owner(), [new])
     services.task_changes.start(worker, task.id)
     (place / "login.py").write_text("def login(name):\n    <script>alert(1)</script>\n")
+    (place / "login.py").chmod(0o755)
     (place / NAME).parent.mkdir()
     (place / NAME).write_text("".join(f"line {number}\n" for number in range(40)))
     git(place, "add", "--force", "login.py", "src")
@@ -71,6 +72,7 @@ def test_a_review_shows_all_there_is_and_its_remarks_reach_the_author(
     files = sheet.locator(".file")
     expect(files).to_have_count(2)
     expect(files.first).to_contain_text("+2 −2")
+    expect(files.first).to_contain_text(f"{person.words('review.mode.100644')} → {person.words('review.mode.100755')}")
     files.first.locator("summary").click()
     line = files.first.locator(".row.added", has_text="<script>")
     line.locator("button").click()
@@ -116,3 +118,22 @@ def test_an_approval_whose_checks_run_again_says_so_where_it_waits(
     expect(row).to_contain_text(person.words("review.rechecking"))
     expect(row.locator('[data-mark="approve"]')).to_have_count(0)
     expect(person.open_card(TITLE)).to_contain_text(person.words("review.rechecking"))
+
+
+def test_what_was_not_kept_whole_of_a_report_from_a_shared_directory_is_said(team: Team, person: Person) -> None:
+    services, project = team.services, team.root.parent
+    git(project, "init", "-q", "-b", "main")
+    for key, value in {"user.name": "T", "user.email": "t@example.org"}.items():
+        git(project, "config", key, value)
+    git(project, "commit", "-q", "--allow-empty", "-m", "first")
+    services, worker = open_session(team.root, team.session), services.agents.get("worker-a")
+    new = NewTask(title=TITLE, assignee_id=worker.id, done_when=("review:owner",))
+    (task,) = services.task_creation.create(services.agents.owner(), [new])
+    services.task_changes.start(worker, task.id)
+    (project / "long.txt").write_text("line\n" * 300_000)
+    services.edits.note(worker.id, [str(project / "long.txt")], str(project))
+    services.deliveries.settle(services.deliveries.deliver(worker, task.id, "Long."))
+    file = person.open_card(TITLE).locator(".file")
+    expect(file).to_contain_text(person.words("review.file_cut"))
+    page_text = services.diffs.of(services.task_changes.get(task.id)).as_answer()
+    assert [one["cut"] for one in page_text["files"]] == [True]

@@ -57,6 +57,13 @@ def test_what_models_took_is_summed_up_priced_sorted_and_held_against_budgets(te
     page.locator("table.usage th button").last.click()
     expect(rows).to_contain_text([words("stats.total"), "m-2", "m-1"])
     expect(page.locator(".budgets .is-high")).to_contain_text("worker-a")
+    page.emulate_media(media="print", color_scheme="dark")
+    newcomer.leave_picture("stats-printed")
+    assert newcomer.look("paleTexts") == []
+    expect(page.locator("table.agents th").first).to_have_text(words("stats.agent"))
+    expect(page.locator("table.agents th button").first).to_be_visible()
+    expect(page.locator(".rail")).to_be_hidden()
+    page.emulate_media(media="screen")
 
 
 def test_what_is_named_in_a_chart_is_at_least_half_of_it(team: Team, newcomer: Person) -> None:
