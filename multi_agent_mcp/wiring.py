@@ -110,11 +110,29 @@ def made(where: str, **others: str) -> Any:
     return part(lambda services: _built(services, where, others))
 
 
+def of_session(name: str) -> Any:
+    return property(attrgetter(f"session.{name}"))
+
+
 def _built(services: Services, where: str, others: Mapping[str, str]) -> Any:
     kind = load(where)
     code = kind.__init__.__code__
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     return kind(**{name: attrgetter(others.get(name, name))(services) for name in names})
+
+
+class OfSession:
+    """What the session itself has."""
+
+    workspace: Workspace = of_session("workspace")
+    settings: Settings = of_session("settings")
+    texts: Texts = of_session("texts")
+    people: Texts = of_session("people")
+    clock: Callable[[], datetime] = of_session("clock")
+    contributions: Contributions = of_session("contributions")
+    root: Path = of_session("root")
+    path: Path = of_session("path")
+    machine: str | None = of_session("machine")
 
 
 class ByName:
@@ -209,7 +227,7 @@ class ByName:
 
 
 @dataclass(frozen=True)
-class Services(ByName):
+class Services(ByName, OfSession):
     """All services of one session directory. Created once per process."""
 
     session: Session
@@ -230,10 +248,6 @@ class Services(ByName):
     def __post_init__(self) -> None:
         self.session.contributions.service = partial(getattr, self)
 
-    @property
-    def contributions(self) -> Contributions:
-        return self.session.contributions
-
     @cached_property
     def notifier(self) -> Channel:
         """The channel that was passed in, else the channel chain."""
@@ -242,41 +256,6 @@ class Services(ByName):
         from multi_agent_mcp.doorbell.channels import default_chain  # most commands ring nobody
 
         return default_chain(self.workspace, self.settings, self.texts)
-
-    @property
-    def workspace(self) -> Workspace:
-        return self.session.workspace
-
-    @property
-    def settings(self) -> Settings:
-        return self.session.settings
-
-    @property
-    def texts(self) -> Texts:
-        return self.session.texts
-
-    @property
-    def people(self) -> Texts:
-        """The texts, including those for people only."""
-        return self.session.people
-
-    @property
-    def clock(self) -> Callable[[], datetime]:
-        return self.session.clock
-
-    @property
-    def root(self) -> Path:
-        return self.session.root
-
-    @property
-    def path(self) -> Path:
-        """The session's directory."""
-        return self.session.path
-
-    @property
-    def machine(self) -> str | None:
-        """This machine's name; None unless the session is shared."""
-        return self.session.machine
 
     def directories_of(self, agent_id: str) -> list[Path]:
         """The directories to watch for an agent: its mail, notifications, tasks and delegations, and the

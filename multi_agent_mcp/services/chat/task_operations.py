@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,6 @@ from multi_agent_mcp.session import Service
 if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
-
-
-Audit = Callable[..., None]
 
 
 @dataclass(eq=False)
