@@ -541,7 +541,7 @@ class Middleware:
         if call.unread is not None:
             return call.unread
         try:
-            return self.services.unread_mail_count(call.me.id)
+            return self.services.upkeep.unread_mail(call.me.id)
         except Refusal as refusal:
             logger.warning("unread mail could not be counted: %s", refusal)
             return 0

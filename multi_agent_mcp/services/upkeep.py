@@ -108,6 +108,10 @@ class Upkeep(Service):
                 self._known[agent_id, purpose] = found
         return pending
 
+    def unread_mail(self, agent_id: str) -> int:
+        """The number of unread messages. Checks the mailbox's directory, and files only if they changed."""
+        return len(self.workspace.mailbox(agent_id).unread())
+
     def newly_quarantined(self, agent_id: str) -> int:
         """The number of the agent's files quarantined since its last answer. Only a round that looked at its other
         directories can have found one there, but each call counts the mail."""
