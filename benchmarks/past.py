@@ -21,9 +21,10 @@ from typing import Any
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent, AgentSession, Execution
 from multi_agent_mcp.domain.entity import Entity, id8, new_id, new_message_id
+from multi_agent_mcp.domain.history import Change, History
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import Change, History, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.store.codec import as_text
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.workspace import Workspace

@@ -18,8 +18,9 @@ from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import Delivery
 from multi_agent_mcp.domain.entity import new_id, new_message_id
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.doorbell.tmux.client import pane_place
 from multi_agent_mcp.services.team import setup as teams

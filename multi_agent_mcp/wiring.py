@@ -38,11 +38,13 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
     from multi_agent_mcp.services.doctor.doctor import Doctor
-    from multi_agent_mcp.services.doctor.tree import Pruning
+    from multi_agent_mcp.services.doctor.pruning import Pruning
     from multi_agent_mcp.services.glance import Glances
-    from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch, Messages, Outbox
+    from multi_agent_mcp.services.mail import DeliveryTracking, Messages, Outbox
+    from multi_agent_mcp.services.mail_search import MailSearch
+    from multi_agent_mcp.services.notifications.loops import Loops
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
-    from multi_agent_mcp.services.notifications.writing import Interrupts, Loops, NoticeWriter
+    from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
@@ -148,7 +150,7 @@ class ByName:
     outbox: Outbox = made(".services.mail:Outbox", announce="doorbell.announce")
     tracking: DeliveryTracking = made(".services.mail:DeliveryTracking")
     lookup: Lookup = made(".services.search:Lookup")
-    mail_search: MailSearch = made(".services.mail:MailSearch")
+    mail_search: MailSearch = made(".services.mail_search:MailSearch")
     hand_offs: HandOffs = made(".services.sessions.session_records:HandOffs")
     owner_waits: OwnerWaits = made(".services.sessions.session_records:OwnerWaits")
     interrupts: Interrupts = made(".services.notifications.writing:Interrupts", writer="notice_writer")
@@ -201,7 +203,7 @@ class ByName:
     glances: Glances = made(".services.glance:Glances")
     recent_attention: RecentAttention = made(".services.attention:RecentAttention", examine="diagnosis.findings")
     unchanged: WhileUnchanged = made(".services.attention:WhileUnchanged")
-    pruning: Pruning = made(".services.doctor.tree:Pruning")
+    pruning: Pruning = made(".services.doctor.pruning:Pruning")
     panes: RemotePanes = made(".doorbell.tmux.notifier:RemotePanes", typist="pane_notifier")
     messages: Messages = made(".services.mail:Messages")
     sessions: Sessions = made(".services.sessions.agent_sessions:Sessions")
@@ -212,7 +214,7 @@ class ByName:
         writer="notice_writer",
         last_activity="sessions.last_activity",
     )
-    loops: Loops = made(".services.notifications.writing:Loops", writer="notice_writer")
+    loops: Loops = made(".services.notifications.loops:Loops", writer="notice_writer")
     notifications: Notifications = made(
         ".services.notifications.notifications:Notifications", derived="derived_notices", writer="notice_writer"
     )

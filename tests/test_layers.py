@@ -60,7 +60,7 @@ SERVICES = (
     ("answer_budget",),
     ("validation", "operations"),
     ("team",),
-    ("mail",),
+    ("mail", "mail_search"),
     ("sessions",),
     ("notifications",),
     ("questions",),

@@ -22,8 +22,9 @@ from benchmarks.wire import Server
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import new_id
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import AlreadyExists, InvalidStatusTransition
 from multi_agent_mcp.services.tasks.board import NewTask
 

@@ -37,7 +37,8 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.doctor.tree import Finding, Prunable, Pruning, Track
+    from multi_agent_mcp.services.doctor.pruning import Prunable, Pruning
+    from multi_agent_mcp.services.doctor.tree import Finding, Track
     from multi_agent_mcp.wiring import Services
 
 Answer = dict[str, Any]

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from multi_agent_mcp.domain.agent import WHOEVER, Agent, report_recipient
 from multi_agent_mcp.domain.entity import EPOCH, Readable
+from multi_agent_mcp.domain.history import QUESTION, Line, new_value, old_value
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.reviews import open_reviews
 from multi_agent_mcp.domain.task import (
@@ -20,12 +21,8 @@ from multi_agent_mcp.domain.task import (
     INTERRUPT,
     INTERRUPT_ACTIONS,
     INTERRUPTED,
-    QUESTION,
     WITH_ASSIGNEE,
-    Line,
     Task,
-    new_value,
-    old_value,
 )
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal

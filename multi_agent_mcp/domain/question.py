@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from multi_agent_mcp.domain.entity import EPOCH, ITEM, Identified
+from multi_agent_mcp.domain.history import QUESTION, Change, old_value
 from multi_agent_mcp.domain.notification import (
     ANSWER,
     ASKED,
@@ -23,7 +24,7 @@ from multi_agent_mcp.domain.notification import (
     Rules,
     derived_id,
 )
-from multi_agent_mcp.domain.task import QUESTION, Change, Task, history_entry, old_value
+from multi_agent_mcp.domain.task import Task, history_entry
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, QuestionClosed

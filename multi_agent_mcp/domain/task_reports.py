@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import Task
 
 _ASKED = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+(\S.*)$", re.MULTILINE)
 """An item of a task list (GitHub Flavored Markdown, Task list items)."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.proof import require_reviewers
-from multi_agent_mcp.domain.task import CLAIMABLE, UNASSIGNED, Change, Task, work_order
+from multi_agent_mcp.domain.task import CLAIMABLE, UNASSIGNED, Task, work_order
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import require_startable

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import WHOEVER
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.question import Question
-from multi_agent_mcp.domain.task import CLAIMABLE, Change, Task
+from multi_agent_mcp.domain.task import CLAIMABLE, Task
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.session import Service
 

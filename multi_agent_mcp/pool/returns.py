@@ -10,15 +10,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.slot import Slot
-from multi_agent_mcp.domain.task import Change, Task
 from multi_agent_mcp.domain.times import duration_words
 from multi_agent_mcp.errors import InvalidStatusTransition, Refusal
 from multi_agent_mcp.services.tasks.changes import TaskChange
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions

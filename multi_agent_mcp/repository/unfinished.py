@@ -12,13 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from multi_agent_mcp.domain.entity import EPOCH
-from multi_agent_mcp.domain.task import HEAD, Task, new_value, old_value
+from multi_agent_mcp.domain.history import HEAD, new_value, old_value
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.system.git import git, is_ancestor
 from multi_agent_mcp.system.working_tree import is_made, is_making
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
 
 
 class Stint(NamedTuple):

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified, entity_id
+from multi_agent_mcp.domain.history import NUMBER, History, numbered
 from multi_agent_mcp.domain.json_lines import newest_first
-from multi_agent_mcp.domain.task import NUMBER, History, Task, numbered, work_order
+from multi_agent_mcp.domain.task import Task, work_order
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.authority import (
     HUB,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from multi_agent_mcp.domain.agent import AgentSession, in_tree_order
 from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.times import parse_time, stamp
-from multi_agent_mcp.services.mail import MailSearch, delivery_steps
+from multi_agent_mcp.services.mail import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.merged_inboxes import Envelope, MergedInbox
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.services.mail_search import MailSearch
     from multi_agent_mcp.texts import Texts
 
 ARROWS_MAX = 2_000

@@ -9,7 +9,8 @@ from datetime import datetime
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
-from multi_agent_mcp.domain.task import FINAL, Task, new_value
+from multi_agent_mcp.domain.history import new_value
+from multi_agent_mcp.domain.task import FINAL, Task
 from multi_agent_mcp.domain.times import json_values, parse_time
 
 BETWEEN_MACHINES = frozenset({"machine", "on_hub_at", "came_at"})

@@ -14,8 +14,9 @@ from rich.console import Console
 from multi_agent_mcp.cli.rendering import ago
 from multi_agent_mcp.cli.watch import Part, meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent, OwnerWait
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.repository.reservation import FileEdit
 from multi_agent_mcp.repository.views import edit_row
 from multi_agent_mcp.services.attention import Item

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Change, Task
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Task
 from multi_agent_mcp.domain.task_reports import progressed, reported
 from multi_agent_mcp.errors import InvalidStatusTransition, NotProven, Unauthorized
 

@@ -13,8 +13,9 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.delivery import MANY, About, Delivery
 from multi_agent_mcp.domain.entity import new_id
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.validation import Draft

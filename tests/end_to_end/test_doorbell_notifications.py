@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from multi_agent_mcp.domain.entity import new_id
-from multi_agent_mcp.domain.task import Change
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import Pane, Team, Terminal, eventually, line, notice_line, wait_until
 from tests.end_to_end.test_waiter import armed, waiter

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.domain.task import Change, History, Task
+from multi_agent_mcp.domain.history import Change, History
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import Reason, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store.authority import ALONE, Authority, Shared, revision_of

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.entity import SessionName
+from multi_agent_mcp.domain.history import KEPT, Change, History
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.task import KEPT, Change, History, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.hub.applying import Applying
 from multi_agent_mcp.hub.restoring import PROCESSES, _Nothing, parted

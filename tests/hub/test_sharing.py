@@ -21,7 +21,7 @@ from nats.aio.client import Client
 
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent, report_recipient
-from multi_agent_mcp.domain.task import Change
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Refusal
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.administration import connected_once, shares_of

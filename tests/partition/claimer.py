@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.domain.task import Change
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidStatusTransition, QuestionClosed, StorageError
 from multi_agent_mcp.wiring import Services

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from multi_agent_mcp.domain.task import new_value, old_value
+from multi_agent_mcp.domain.history import new_value, old_value
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.hub.support import DESK, LAPTOP, SHED, Machines, eventually, machines

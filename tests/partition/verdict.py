@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from multi_agent_mcp.domain.task import NUMBER
+from multi_agent_mcp.domain.history import NUMBER
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.subjects import BY_DIRECTORY
 from tests.hub.support import Machine, Machines

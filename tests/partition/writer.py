@@ -18,7 +18,8 @@ from typing import Any
 
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent, Execution
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.questions import Asking

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.services.mail import MailSearch
+from multi_agent_mcp.services.mail_search import MailSearch
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread

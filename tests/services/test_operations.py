@@ -15,7 +15,8 @@ import pytest
 from multi_agent_mcp import pool, repository
 from multi_agent_mcp import services as all_services
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError
 from multi_agent_mcp.services.mail import Send
 from multi_agent_mcp.services.operations import Operation, Run

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from multi_agent_mcp.domain.history import new_value, old_value
 from multi_agent_mcp.domain.proof import PROVEN
-from multi_agent_mcp.domain.task import Task, new_value, old_value
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.system.git import git, is_ancestor
 from tests.soak.stage import Stage

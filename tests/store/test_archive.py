@@ -14,8 +14,9 @@ import pytest
 
 from multi_agent_mcp.domain.agent import AgentSession
 from multi_agent_mcp.domain.entity import session_name
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.notification import interrupt_of
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.shared_collection import Tasks
 from multi_agent_mcp.store.workspace import Workspace

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from multi_agent_mcp.domain.agent import AgentSession, Execution, OwnerWait
 from multi_agent_mcp.domain.entity import ITEM, Entity, as_json
+from multi_agent_mcp.domain.history import History
 from multi_agent_mcp.domain.message import Conversation, Delegation, Message
 from multi_agent_mcp.domain.notification import Notification
-from multi_agent_mcp.domain.task import History, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.repository.reservation import Reservation
 from multi_agent_mcp.store.codec import Document, Unreadable, codec, parse, render
 from multi_agent_mcp.texts import catalogue

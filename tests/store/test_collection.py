@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import from_timestamp, now
 from multi_agent_mcp.errors import InvalidStatusTransition, StorageError, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of

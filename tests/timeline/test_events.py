@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from multi_agent_mcp.domain.task import Change, History, Task
+from multi_agent_mcp.domain.history import Change, History
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.timeline.events import OTHERS, Bar, StatusPeriod, Timeline, bars_of
 

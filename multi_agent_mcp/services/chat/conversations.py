@@ -21,7 +21,7 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS, clipped
-from multi_agent_mcp.services.mail import MailSearch, Messages, NewMessages, Outbox, PreparedMessages, Sent
+from multi_agent_mcp.services.mail import Messages, NewMessages, Outbox, PreparedMessages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
 from multi_agent_mcp.session import Service
@@ -31,6 +31,7 @@ from multi_agent_mcp.texts import beginning
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.services.mail_search import MailSearch
     from multi_agent_mcp.services.team.agents import Agents
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
 from multi_agent_mcp.services.chat.conversations import Conversations, is_conversational
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
 

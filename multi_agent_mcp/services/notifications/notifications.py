@@ -17,6 +17,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.domain.entity import age, new_id
+from multi_agent_mcp.domain.history import old_value
 from multi_agent_mcp.domain.notification import (
     CHAT_NOTICE,
     CHECK_CHAT,
@@ -44,7 +45,7 @@ from multi_agent_mcp.domain.notification import (
 )
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
 from multi_agent_mcp.domain.stuck import AGENT_STUCK
-from multi_agent_mcp.domain.task import UNASSIGNED, WITH_ASSIGNEE, Task, old_value
+from multi_agent_mcp.domain.task import UNASSIGNED, WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.text import quoted_lines
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import ContentTooLarge, Refusal, StorageError

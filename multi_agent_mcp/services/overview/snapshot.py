@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.domain.stuck import Stuck
-    from multi_agent_mcp.services.mail import DeliveryTracking, MailSearch
+    from multi_agent_mcp.services.mail import DeliveryTracking
+    from multi_agent_mcp.services.mail_search import MailSearch
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions

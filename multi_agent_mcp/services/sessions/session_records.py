@@ -40,7 +40,7 @@ from multi_agent_mcp.trace import current
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.mail import MailSearch
+    from multi_agent_mcp.services.mail_search import MailSearch
     from multi_agent_mcp.services.team.agents import Signatures
 
 

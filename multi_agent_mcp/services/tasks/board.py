@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from multi_agent_mcp.domain.agent import WHOEVER, Agent, OwnerWait
 from multi_agent_mcp.domain.entity import age, entity_id, new_id
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.proof import applicable, require_conditions, require_reviewers
 from multi_agent_mcp.domain.task import (
     FINAL,
     TASK_PRIORITIES,
     TASK_STATUSES,
     TITLE_CHARACTERS,
-    Change,
     Task,
     require_no_cycle,
     status_order,

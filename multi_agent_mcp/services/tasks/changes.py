@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from multi_agent_mcp.domain.agent import WHOEVER, Agent, is_superior, nearest_superior, report_recipient
 from multi_agent_mcp.domain.entity import entity_id, new_id
+from multi_agent_mcp.domain.history import Change, old_value
 from multi_agent_mcp.domain.notification import TASK_WITHDRAWN, Notification
 from multi_agent_mcp.domain.proof import has_remarks, require_reviewers
 from multi_agent_mcp.domain.question import parked_by
 from multi_agent_mcp.domain.reviews import reviews_by
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Change, Task, old_value, work_order
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, work_order
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail import Messages, NewMessages, Sent

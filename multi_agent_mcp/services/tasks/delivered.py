@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.task import Line, Task, new_value, old_value
+from multi_agent_mcp.domain.history import Line, new_value, old_value
 from multi_agent_mcp.domain.text import one_line, sanitize
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
@@ -26,6 +26,7 @@ from multi_agent_mcp.system.git import NO_HOOKS, GitFailed, git, is_ancestor
 from multi_agent_mcp.system.working_tree import uncommitted
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.team.workplaces import Workplaces
 
 logger = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import report_recipient
 from multi_agent_mcp.domain.entity import plain_value
+from multi_agent_mcp.domain.history import Change, new_value, old_value
 from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id, review_requests_of
 from multi_agent_mcp.domain.patterns import matcher
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in, state_name
 from multi_agent_mcp.domain.reviews import open_reviews, reviews_by
-from multi_agent_mcp.domain.task import Change, Task, new_value, old_value
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import (
     InvalidArguments,
@@ -38,6 +38,7 @@ from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail import Sent
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run

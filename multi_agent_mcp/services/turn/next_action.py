@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.domain.agent import ANY_TASK, Agent
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.message import Message, is_report
 from multi_agent_mcp.domain.notification import words_with
 from multi_agent_mcp.domain.question import parked_by
-from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Change, Task
+from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, UNASSIGNED, WITH_ASSIGNEE, Task
 from multi_agent_mcp.domain.task_reports import completed
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubUnreachable, InvalidStatusTransition, TaskNotFound

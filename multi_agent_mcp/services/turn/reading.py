@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import age, entity_id
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.message import Message, is_report
-from multi_agent_mcp.domain.task import Change, Task, checklist_item
+from multi_agent_mcp.domain.task import Task, checklist_item
 from multi_agent_mcp.domain.task_reports import progressed, reported
 from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, MessageNotFound, NotProven, Refusal, TaskNotFound
 from multi_agent_mcp.services.answer_budget import UNLIMITED, AnswerBudget, Slice, cut, pack

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from multi_agent_mcp.domain.task import KEPT, Change, Task
+from multi_agent_mcp.domain.history import KEPT, Change
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.wiring import Services

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import new_value
+from multi_agent_mcp.domain.history import new_value
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services

@@ -13,7 +13,7 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import new_id
 from multi_agent_mcp.domain.proof import Receipt
-from multi_agent_mcp.services.doctor.tree import Prunable
+from multi_agent_mcp.services.doctor.pruning import Prunable
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock

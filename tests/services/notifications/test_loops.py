@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.loops import Exchange
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import stamp
-from multi_agent_mcp.services.notifications.writing import RecentMail
+from multi_agent_mcp.services.notifications.loops import RecentMail
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.wiring import Services

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Change, Task
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import TASK_STATUSES, TRANSITIONS, Task
 from multi_agent_mcp.errors import (
     AgentNotFound,
     InvalidArguments,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.domain.task import UNASSIGNED, Change, Task
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import UNASSIGNED, Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidId, Refusal, TaskNotFound, Unauthorized
 from multi_agent_mcp.services.tasks.board import BATCH_MAX, NewTask
 from multi_agent_mcp.wiring import Services

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.proof import reason_with
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, InvalidStatusTransition, NotProven, Unauthorized
 from multi_agent_mcp.services.tasks.checks import Verdict
 from multi_agent_mcp.services.turn.reading import Query

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.history import Change, History
 from multi_agent_mcp.domain.message import Message, public_key
-from multi_agent_mcp.domain.task import Change, History
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.wiring import Services
 from tests.services.support import by_hand, mail, read, send

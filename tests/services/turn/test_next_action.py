@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Change, Task
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_reports import progressed
 from multi_agent_mcp.errors import (
     ContentTooLarge,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Change
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.repository import edit_log
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.wiring import Services
