@@ -12,7 +12,7 @@ import pytest
 from multi_agent_mcp.services.team.setup import Team as Roster
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.texts import catalogue
-from tests.end_to_end.chat_support import entities, interrupted, new_task, shape, task_of
+from tests.end_to_end.chat_support import interrupted, new_task, shape, task_of
 from tests.end_to_end.support import NO_NOTICE, NOTICE, Agent, Team, Terminal, eventually, line
 from tests.end_to_end.test_tools import MAY_CALL
 
@@ -402,58 +402,6 @@ class TestTasksFromChat:
             assert await handed_out(working) == made["task_id"]
             assert (await working.call("report_completed", result="success"))["status"] == "done"
 
-    async def test_a_pending_delegation_is_shown_to_the_admin_and_to_a_new_assignee(self, team: Team) -> None:
-        async with (
-            team.server("worker-a", "--purpose", "task") as before,
-            team.server("worker-b", "--purpose", "task") as after,
-            team.server("admin", "--purpose", "task") as admin,
-        ):
-            await delegated(team, before)
-            (task,) = team.services.workspace.tasks.open("worker-a")
-            await admin.call("assign_task", task_id=task.id, assignee_id="worker-b")
-            for agent in (admin, after):
-                (waiting,) = (await agent.call("get_task_conversations", task_id=task.id))["conversations"]
-                assert (waiting["conversation_id"], waiting["status"]) == (None, "pending")
-
-    async def test_every_error_is_as_documented_and_changes_nothing(self, managed_team: Team) -> None:
-        mine = new_task(managed_team, "mine", "worker-frontend-01", by="manager-dev")
-        others = new_task(managed_team, "others", "worker-qa-01", by="owner")
-        hierarchy = "この操作には上位者からの依頼が必要です。依頼者: {} は上位者ではありません。"
-        refusals: list[tuple[str, str, str, str | None]] = [
-            (mine.id, "worker-qa-01", "unauthorized", hierarchy.format("worker-qa-01")),
-            (mine.id, "worker-frontend-01", "unauthorized", hierarchy.format("worker-frontend-01")),
-            (mine.id, "stranger", "agent_not_assigned_to_project", None),
-            (mine.id, "nobody", "agent_not_found", None),
-            ("tsk_000000000000", "nobody", "agent_not_found", None),
-            ("tsk_000000000000", "manager-dev", "task_not_found", None),
-            ("../x", "manager-dev", "invalid_id", None),
-        ]
-        permission = {
-            "start_task_from_chat": "自分に割り当てられたタスクのみ開始できます。タスク担当者: worker-qa-01",
-            "update_task_from_chat": "このタスクの修正権限がありません",
-        }
-        async with managed_team.server("worker-frontend-01", "--purpose", "chat") as worker:
-            before = entities(managed_team)
-            for tool, extra in (("start_task_from_chat", {}), ("update_task_from_chat", {"title": "x"})):
-                listed = [*refusals, (others.id, "manager-dev", "unauthorized", permission[tool])]
-                for task_id, requester, code, message in listed:
-                    answer = await worker.answer(tool, task_id=task_id, requester_id=requester, **extra)
-                    assert answer["error"] == code, (tool, task_id, requester)
-                    assert answer["success"] is False
-                    assert message is None or answer["message"] == message
-            for arguments in (
-                {},
-                {"status": "sleeping"},
-                {"priority": "loud"},
-                {"blocked_reason": "no status"},
-                {"title": " "},
-            ):
-                given = {"task_id": mine.id, "requester_id": "manager-dev", **arguments}
-                assert await worker.refused("update_task_from_chat", **given) == "invalid_arguments"
-            done = {"task_id": mine.id, "requester_id": "manager-dev", "status": "done"}
-            assert await worker.refused("update_task_from_chat", **done) == "invalid_status_transition"
-            assert entities(managed_team) == before
-
 
 class TestTellingTheTaskSession:
     """Chat notifications: `notify_task_session`, `_chat_notification`, `get_conversation_messages`."""
@@ -547,56 +495,6 @@ class TestTellingTheTaskSession:
         for limit in (0, -1, 100_000):
             wrong = {"conversation_id": conversation_id, "limit": limit}
             assert await worker.refused("get_conversation_messages", **wrong) == "invalid_arguments"
-
-    async def test_only_participants_look_in_join_in_and_end_and_what_has_ended_is_over(self, team: Team) -> None:
-        services = team.services
-        worker, admin = (services.agents.get(name) for name in ("worker-a", "admin"))
-        conversation, _ = services.conversations.begin(worker, admin, "private")
-        async with (
-            team.server("worker-b", "--purpose", "task") as looking,
-            team.server("worker-b", "--purpose", "chat") as stranger,
-            team.server("worker-a", "--purpose", "chat") as chat,
-        ):
-            before = entities(team)
-            theirs = {"conversation_id": conversation.id}
-            assert await looking.refused("get_conversation_messages", **theirs) == "not_participant"
-            assert await looking.refused("send_message", content="me too", **theirs) == "not_participant"
-            assert await stranger.refused("end_conversation", **theirs) == "not_participant"
-            assert await stranger.refused("notify_task_session", **theirs) == "not_participant"
-            for tool, agent in (
-                ("get_conversation_messages", looking),
-                ("end_conversation", stranger),
-                ("notify_task_session", stranger),
-            ):
-                assert await agent.refused(tool, conversation_id="cnv_000000000000") == "conversation_not_found"
-                assert await agent.refused(tool, conversation_id="../../x") == "invalid_id"
-            long = {**theirs, "message": "x" * 1001}
-            assert await chat.refused("notify_task_session", **long) == "content_too_large"
-            assert await chat.refused("notify_task_session", priority="loud", **theirs) == "invalid_arguments"
-            assert await chat.refused("notify_task_session", related_task_id="x", **theirs) == "invalid_id"
-            assert entities(team) == before
-            await chat.call("end_conversation", **theirs)
-            assert await chat.refused("send_message", content="one more", **theirs) == "conversation_not_active"
-            assert await chat.refused("end_conversation", **theirs) == "conversation_not_active"
-
-    async def test_nobody_talks_to_themselves_to_nobody_or_to_another_team(self, managed_team: Team) -> None:
-        async with (
-            managed_team.server("manager-dev", "--purpose", "task") as task_session,
-            managed_team.server("manager-dev", "--purpose", "chat") as chat,
-        ):
-            for target, code in (
-                ("manager-dev", "invalid_arguments"),
-                ("nobody", "agent_not_found"),
-                ("stranger", "agent_not_assigned_to_project"),
-                ("../x", "invalid_id"),
-            ):
-                given = {"target_agent_id": target, "purpose": "p"}
-                assert await task_session.refused("delegate_to_chat_session", **given) == code
-                words = {"target_agent_id": target, "initial_message": "hello"}
-                assert await chat.refused("start_conversation", **words) == code
-            assert await task_session.refused("get_task_conversations") == "task_not_found"
-            missing = {"target_agent_id": "owner", "initial_message": "x", "delegation_id": "dlg_000000000000"}
-            assert await chat.refused("start_conversation", **missing) == "delegation_not_found"
 
 
 async def test_a_task_and_a_chat_session_of_one_agent_live_side_by_side_with_the_tools_of_their_purpose(

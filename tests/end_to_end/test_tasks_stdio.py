@@ -342,16 +342,6 @@ class TestSelfStatus:
         both = await asking.refused("get_execution_log", execution_id=execution_id, tail=2, offset=3)
         assert both == "invalid_arguments"
 
-    async def test_a_list_that_is_cut_still_says_how_many_there_are(self, team: Team) -> None:
-        for number in range(30):
-            new_task(team, f"{number} " + "x" * 480)
-        async with team.server("worker-a") as worker:
-            answer = await worker.call("get_my_tasks", limit=25)
-            assert (answer["truncated"], answer["total_count"]) == (True, 30)
-            assert len(answer["tasks"]) < 25
-            for bad in ({"limit": 0}, {"limit": 100_000}, {"status": "sleeping"}):
-                assert await worker.refused("get_my_tasks", **bad) == "invalid_arguments"
-
     async def test_notifications_that_do_not_fit_are_told_next_time(self, team: Team) -> None:
         async with team.server("worker-a") as worker:
             for number in range(12):
@@ -560,57 +550,6 @@ class TestWaiting:
             await worker.gone()
         (session,) = team.services.workspace.sessions.all("worker-a")
         assert session.state == "ended"
-
-
-async def test_tasks_are_planned_requested_and_handed_over_by_their_tools(team: Team) -> None:
-    async with team.server("admin") as admin, team.server("worker-a") as worker:
-        batch = await admin.call(
-            "create_tasks_batch",
-            tasks=[
-                {"local_id": "api", "title": "API", "assignee_id": "worker-a"},
-                {"local_id": "ui", "title": "UI", "assignee_id": "worker-a", "dependencies": ["api"]},
-            ],
-        )
-        api, ui = (batch["local_id_to_real_id"][name] for name in ("api", "ui"))
-        assert (batch["task_count"], [item["task_id"] for item in batch["tasks"]]) == (2, [api, ui])
-        assert task_of(team, ui).dependencies == (api,)
-        before = entities(team)
-        bad = {"tasks": [{"title": "fine"}, {"title": "bad", "dependencies": ["nowhere"]}]}
-        assert await admin.refused("create_tasks_batch", **bad) == "task_not_found"
-        cycle = [{"local_id": one, "title": one, "dependencies": [other]} for one, other in ("ab", "ba")]
-        assert await admin.refused("create_tasks_batch", tasks=cycle) == "invalid_arguments"
-        assert entities(team) == before
-        refused = await worker.answer("update_task_status", task_id=ui, status="in_progress")
-        assert refused["error"] == "invalid_status_transition"
-        assert api in refused["message"]
-        forbidden = await worker.answer("update_task_status", task_id=api, status="done")
-        assert (forbidden["error"], forbidden["message"]) == (
-            "invalid_status_transition",
-            f"タスク '{api}' のステータスを todo から done へは変更できません。"
-            "変更できるのは: in_progress, backlog, blocked, cancelled",
-        )
-        moved = await worker.call("update_task_status", task_id=api, status="in_progress")
-        assert (moved["previous_status"], moved["new_status"]) == ("todo", "in_progress")
-        assert await at_work(worker) == api
-        given = await admin.call("assign_task", task_id=ui, assignee_id=None)
-        assert (given["assignee_id"], given["previous_assignee_id"]) == (None, "worker-a")
-        requested = await worker.call("request_task", title="Tidy up", description="the attic", priority="low")
-        assert (requested["approval_status"], requested["approvers"]) == ("pending", ["admin", "owner"])
-        review = await admin.call("get_next_action")
-        assert (review["action"], review["tasks"][0]["task_id"]) == ("review", requested["task_id"])
-        decided = await admin.call("approve_task_request", task_id=requested["task_id"], approve=True)
-        assert decided["approval_status"] == "approved"
-        assert await worker.refused("assign_task", task_id=api, assignee_id=None) == "unauthorized"
-
-
-async def test_both_ways_of_reporting_tell_the_superior_once(team: Team) -> None:
-    new_task(team)
-    async with team.server("worker-a") as worker:
-        task_id = await at_work(worker)
-        await worker.call("report_task_completion", task_id=task_id, status="completed", message="all of it")
-        await worker.call("report_completed", result="success", summary="all of it")
-    (mail,) = team.mailbox("admin")
-    assert (mail.message_type, mail.content) == ("task_complete", "all of it")
 
 
 def test_the_owner_does_everything_from_the_command_line(team: Team) -> None:

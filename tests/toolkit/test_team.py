@@ -447,7 +447,7 @@ def test_nothing_loads_until_it_is_used(team: Team) -> None:
     package, names, opened, called = map(str.split, ran(sys.executable, "-c", text, str(team.path)).stdout.splitlines())
     assert package == ["multi_agent_mcp"]
     assert {name for name in names if name.startswith("multi_agent_mcp.")} == {
-        *(f"multi_agent_mcp.{name}" for name in ("config", "environment", "errors", "texts", "trace")),
+        *(f"multi_agent_mcp.{name}" for name in ("config", "environment", "errors", "texts")),
         *(f"multi_agent_mcp.toolkit{name}" for name in ("", ".team", ".agent", ".methods")),
     }
     heavy = {"mcp", "mcp_types", "pydantic", "asyncio", "watchdog", "libtmux", "nacl", "click", "starlette"}
