@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
-from typing import Any, ClassVar, NewType, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, NewType, Self, TypeVar
 
-from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.domain.times import format_time, parse_time
 from multi_agent_mcp.errors import InvalidId
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,6 +60,34 @@ class Readable(Identified):
     def mark_settled(self, at: datetime) -> Self:
         """The entity as over at `at`: nobody has to be handed it any more."""
         return self.mark_read(at)
+
+
+R = TypeVar("R", bound=Readable)
+
+
+class Mark(NamedTuple):
+    """How something readable is marked where its agent is at home: when it was read (None: it is unread), whether only
+    because its cause was over, and whether it lies in the archive although what it is would stay."""
+
+    read_at: datetime | None
+    settled: bool = False
+    over: bool = False
+
+    def on(self, entity: R) -> R:
+        """The entity with this mark."""
+        is_settled = self.settled and self.read_at is not None
+        return entity.mark_settled(self.read_at) if is_settled else entity.mark_read(self.read_at)  # type: ignore[arg-type]
+
+    @property
+    def words(self) -> str:
+        """The mark as text, "" if it is unread."""
+        time = "" if self.read_at is None else format_time(self.read_at)
+        return " ".join([time, *(["settled"] if self.settled else []), *(["over"] if self.over else [])]).strip()
+
+    @classmethod
+    def parse(cls, words: str) -> Mark:
+        time, *said = words.split() or [""]
+        return cls(parse_time(time), "settled" in said, "over" in said)
 
 
 def assembled(entity_type: type[E], values: Mapping[str, Any]) -> E:

@@ -44,6 +44,9 @@ ASKED, ANSWER, OVERDUE, DEADLOCK = "question", "answered", "question_overdue", "
 CIRCLE = "circle_suspected"
 """The action of the notifications of a circle that leads through leases or tasks."""
 PAUSING = ("pause", "resume")
+TOLD_APART = frozenset({"agent_stuck", "reservation_conflict", "reservation_ended", "edit_overlap", "resume"})
+"""The actions of notifications that several machines may make under one id, each in its own words: they tell what each
+has seen. All others with an id of their cause say the same wherever they are made."""
 BETWEEN_SESSIONS = frozenset({"delegation", "check_chat", "task_assigned", "task_updated"})
 """The actions of notifications that, if an agent caused them itself, come from one of its sessions to the other."""
 

@@ -188,7 +188,8 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
         await make_streams(client, names, successor, first=position + GAP)
         put_back = ((key, *found) for key, found in written.items())
         for key, data, was in chain(_sent_values(workspace, written), put_back):
-            await _put(client, names.stored(names.shared(key), machine), data, machine, was)
+            subject, at = names.stored(names.shared(key), machine), _changed_at(workspace, key)
+            await _put(client, subject, data, machine, was, at)
         return len(written)
     except FAILED as error:
         raise HubUnreachable from error
@@ -267,6 +268,13 @@ def _shared_values(workspace: Workspace) -> Iterator[tuple[str, bytes, int]]:
         yield f"{LINE}.{name}", line, 0
 
 
-async def _put(client: Client, subject: str, data: bytes, machine: str, was: int) -> None:
-    headers = {OP: secrets.token_hex(8), MACHINE: machine, TIME: str(time.time_ns()), WAS: str(was)}
+def _changed_at(workspace: Workspace, key: str) -> int:
+    """Returns when the value's file was last changed, which decides in which month of the archive it lies."""
+    kind, _, name = key.partition(".")
+    known = BY_NAME[kind].collection(workspace).changed_at(name) if kind in BY_NAME else None
+    return time.time_ns() if known is None else int(known)
+
+
+async def _put(client: Client, subject: str, data: bytes, machine: str, was: int, at: int) -> None:
+    headers = {OP: secrets.token_hex(8), MACHINE: machine, TIME: str(at), WAS: str(was)}
     await administer(client, subject, data, headers=headers)

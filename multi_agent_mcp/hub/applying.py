@@ -17,25 +17,24 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.entity import EPOCH, Identified, Readable, entity_id
+from multi_agent_mcp.domain.entity import EPOCH, Identified, Mark, Readable, entity_id
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
-from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.message import Conversation, Message
+from multi_agent_mcp.domain.notification import TOLD_APART, Notification
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time, now, parse_time
-from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
+from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, InvalidId, StorageError
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.sizes import is_acceptable
-from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, RELAY, TIME, WAS, Stored
+from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, OVER, RELAY, TIME, WAS, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
 from multi_agent_mcp.store.authority import digest8, revision_of
 from multi_agent_mcp.store.codec import Unreadable, codec, parse
@@ -144,7 +143,7 @@ BULK, TOGETHER = 16, 32
 at all that are here is worth it."""
 LOGS_BYTES, BLOCK_BYTES = 512 << 20, 4096
 """The most that the logs of one machine occupy on another one's disk, and the least that a file does."""
-HAND_OFF = "hnd"
+HAND_OFF, DELEGATION = "hnd", "dlg"
 EARLY_MAX = 50_000
 PASSED_OVER_MAX = 100
 NAME_BYTES = 255
@@ -157,7 +156,7 @@ _OUR_FILE = re.compile(r"[^/\0.][^/\0]*\.md")
 _DAY = re.compile(r"\d{8}")
 _EXECUTION = re.compile(r"exec_[0-9a-f]{12}")
 Then = Callable[[], None]
-Marks = dict[Path, datetime | None]
+Marks = dict[Path, Mark]
 
 
 class Consequences(Protocol):
@@ -189,15 +188,20 @@ class Applying:
     on_written: Callable[[int, int], object]
     """Called for each file written here, with the hash of its signature and the time (nanoseconds since the epoch)."""
     early: dict[str, str] = field(default_factory=dict)
-    """The marks of messages that have not come yet, as another machine's stream may be ahead: the time of reading, ""
-    for none, by `{kind}/{owner}/{name}`."""
+    """The marks of messages that have not come yet, as another machine's stream may be ahead, in words, by
+    `{kind}/{owner}/{name}`."""
     relay: str = ""
     """The id of the relay, whose own values are here."""
     left: list[Stored] = field(default_factory=list)
     full_of_logs: set[str] = field(default_factory=set)
     """The machines whose logs have reached `LOGS_BYTES` here: nothing is added to them."""
     _logs: dict[str, int] = field(default_factory=dict)
-    _marks: dict[tuple[str, str, str], datetime | None] = field(default_factory=dict)
+    _marks: dict[tuple[str, str, str], Mark] = field(default_factory=dict)
+    standing: set[Own] = field(default_factory=set)
+    """The notifications of others under whose name one that was made here stands: the hub is to have that, too."""
+    _is_noticed: bool = False
+    _perhaps_over: dict[str, None] = field(default_factory=dict)
+    """The tasks and delegations about which something has come that may let them leave for the archive."""
     _passed_over: int = 0
     _gaps: list[str] = field(default_factory=list)
     _by_hand: Marks = field(default_factory=dict)
@@ -222,7 +226,22 @@ class Applying:
             with ExitStack() as together:
                 for collection in self._with_many(rest) if restoring else ():
                     together.enter_context(collection.accepting_together())
-                return then + self._each(rest, partial(self._apply, restoring=restoring), until)
+                then += self._each(rest, partial(self._apply, restoring=restoring), until)
+            self._put_away_what_is_over()
+            return then
+
+    # A task stays among those that are open until its agent's notification is here, a delegation until its conversation
+    # has ended. Both may come in either order, on a machine that joins by two processes at once: each of these looks
+    # after it has written, so that one of them sees what both have.
+    def _put_away_what_is_over(self) -> None:
+        while self._perhaps_over:
+            found = next(iter(self._perhaps_over))
+            with suppress(InvalidId, Unreadable):
+                if found.startswith("tsk_"):
+                    self.workspace.tasks.put_away(found)
+                elif (delegation := self.workspace.delegations.find(found)) is not None:
+                    self.workspace.retire_delegation(delegation)
+            del self._perhaps_over[found]
 
     def _put_in_archives(self, batch: Sequence[Stored]) -> list[Stored]:
         """Applies the messages and notifications of a batch that were read, those of one inbox together; returns the
@@ -230,7 +249,8 @@ class Applying:
         found, rest = defaultdict(list), []
         for stored in batch:
             what = self.names.parse(stored.subject)
-            if isinstance(what, Own) and self._marks.get((subjects.MARKS.get(what.kind, ""), *what[2:])) is not None:
+            mark = self._marks.get((subjects.MARKS.get(what.kind, ""), *what[2:])) if isinstance(what, Own) else None
+            if isinstance(what, Own) and mark is not None and mark.read_at is not None:
                 found[what.kind, what.owner].append(stored)
             else:
                 rest.append(stored)
@@ -285,7 +305,7 @@ class Applying:
         marks = (self._mark_of(what) for what in map(self.names.parse, (stored.subject for stored in came)))
         waited = {key: self.early[key] for key in marks if key in self.early}
         for key, at in {**waited, **early}.items():
-            if self._mark(*key.split("/", 2), at=parse_time(at)):
+            if self._mark(*key.split("/", 2), mark=Mark.parse(at)):
                 self.early.pop(key, None)
             else:
                 self._keep_early(key, at)
@@ -343,7 +363,8 @@ class Applying:
             logger.warning("more values are passed over")
 
     def _note(self, written: Signature) -> None:
-        self.on_written(hash(written), time.time_ns())
+        if not self._is_noticed:
+            self.on_written(hash(written), time.time_ns())
 
     def is_of_unknown(self, stored: Stored) -> bool:
         """Returns whether a value is of an agent that is not known here, and would be passed over."""
@@ -415,7 +436,7 @@ class Applying:
         if what is None or (what.machine == self.machine and stored.headers.get(RELAY) == self.relay):
             return []
         if what.kind in (subjects.MESSAGE, subjects.NOTIFICATION):  # also those that a copy of this directory has sent
-            then = self._arrival(what, stored)
+            then = self._arrival(what, stored, restoring=restoring)
             return [] if restoring else then
         if what.machine == self.machine and not restoring:
             return []
@@ -446,17 +467,21 @@ class Applying:
         if there and parse(there).header.get("agent_id") not in (agent_id, None):
             raise Unreadable("misplaced", name="id", value=what.name, owner=what.owner)
         self.workspace.files.replace(path, stored.data, modified=_time(stored))
+        if OVER in stored.headers and what.kind == HAND_OFF:
+            kept = self.workspace.hand_offs(what.owner)
+            if (entity := kept.home.load(name)) is not None:
+                kept.put_away(name, entity, self.workspace.files.move)
 
-    def _true_marks(self, batch: Sequence[Stored]) -> dict[tuple[str, str, str], datetime | None]:
-        """Returns the times of reading in this batch, by the mark's kind, owner and name, so that an item that was read
-        within the batch is written only once."""
-        found: dict[tuple[str, str, str], datetime | None] = {}
+    def _true_marks(self, batch: Sequence[Stored]) -> dict[tuple[str, str, str], Mark]:
+        """Returns the marks in this batch, by their kind, owner and name, so that an item that was read within the
+        batch is written only once."""
+        found: dict[tuple[str, str, str], Mark] = {}
         for stored in batch:
             what = self.names.parse(stored.subject)
             if isinstance(what, Own) and what.kind in subjects.MARKS.values():
                 with suppress(Exception):  # it is skipped when it is applied
                     if self._is_home(what.machine, what.owner):
-                        found[what[1:]] = _read_at(stored)
+                        found[what[1:]] = mark_in(stored)
         return found
 
     def _shared(self, key: str, stored: Stored) -> list[Then]:
@@ -471,6 +496,8 @@ class Applying:
 
     def _entity(self, kind: str, name: str, stored: Stored) -> list[Then]:
         collection = self._known(kind, Rule.SHARED).collection(self.workspace)
+        if kind == DELEGATION:
+            self._perhaps_over[name] = None
         is_own = stored.headers.get(MACHINE) == self.machine
         if is_own and _is_there(collection.find(entity_id(kind, name)), stored):
             return []  # the process that wrote it probably holds the lock
@@ -478,23 +505,28 @@ class Applying:
         written = collection.accept(
             entity_id(kind, name), stored.shared, _time(stored), was=_number(stored, WAS), edited=edited
         )
+        if isinstance(written, Conversation) and written.status == "ended" and written.delegation_id is not None:
+            self._perhaps_over[str(written.delegation_id)] = None
         if isinstance(written, Question):
             return [self.consequences.questions_changed]
         return [lambda: self.consequences.task_changed(written)] if isinstance(written, Task) else []
 
-    def _arrival(self, what: Own, stored: Stored) -> list[Then]:
+    def _arrival(self, what: Own, stored: Stored, *, restoring: bool) -> list[Then]:
         is_mail, name, inbox = what.kind == subjects.MESSAGE, _file(what.name), self._inbox(what.kind, what.owner)
         mark = (subjects.MARKS[what.kind], what.owner, what.name)
         if is_mail:
             self._require_no_replay(what, name, decoded(inbox, name, stored))
             make_way(inbox, name, stored)
+        elif self._has_rival(inbox, name, stored, restoring=restoring):
+            self.standing.add(what)
+            return []
         early = self.early.get(key := self._mark_of(what))
-        known = self._marks.get(mark) if mark in self._marks or early is None else parse_time(early)
+        known = self._marks.get(mark) if mark in self._marks or early is None else Mark.parse(early)
         entity = inbox.accept(name, stored.data, _time(stored), known)
         self.early.pop(key, None)
         if entity is None:
             if early is not None:  # it was written by a process that did not have the mark
-                inbox.accept_read(name, parse_time(early))
+                inbox.accept_mark(name, Mark.parse(early))
             if is_mail and OF_A_CONVERSATION in stored.data:  # or by one that was killed before it made the copy
                 self._copy(decoded(inbox, name, stored))
             return []
@@ -502,6 +534,8 @@ class Applying:
             self._merged.add(mark)
         if is_mail:
             self._copy(entity)
+        elif isinstance(entity, Notification) and entity.task_id is not None and entity.interrupts:
+            self._perhaps_over[entity.task_id] = None
         return [partial(self._tell, what, entity)] if self._is_mine(what) else []
 
     def _require_no_replay(self, what: Own, name: str, message: Readable) -> None:
@@ -511,6 +545,26 @@ class Applying:
             return
         if not any(self._is_home(what.machine, each) for each in (message.sender_id, what.owner)):
             raise Unreadable("misplaced", name="id", value=message.id, owner=file_name(message))
+
+    def _has_rival(self, inbox: Inbox[Any], name: str, stored: Stored, *, restoring: bool) -> bool:
+        """Returns whether a notification of this id that was made here stands, and not the hub's. Where the hub's does,
+        its mark is sent from here again."""
+        theirs = decoded(inbox, name, stored)
+        if not isinstance(theirs, Notification) or theirs.action not in TOLD_APART:
+            return False
+        if restoring and not inbox.has(theirs):
+            return False  # see `without_rivals`
+        self._is_noticed = True
+        try:
+            return inbox.stands_against(name, theirs, _time(stored))
+        finally:
+            self._is_noticed = False
+
+    def without_rivals(self) -> None:
+        """Removes notifications that do not stand, as another one of their id does, which came together. Raises
+        `StorageError`."""
+        for agent_id in self.workspace.registry.active():
+            self.workspace.notices(agent_id).without_rivals(TOLD_APART)
 
     def _tell(self, what: Own, entity: Any) -> None:
         """Records the arrival of an item for an agent of this machine, and triggers the ring."""
@@ -535,8 +589,8 @@ class Applying:
     def _state(self, what: Own, stored: Stored, *, restoring: bool) -> None:
         """Applies a value that only the agent's home writes."""
         if what.kind in subjects.MARKS.values():
-            if not self._mark(*what[1:], at=(at := _read_at(stored)), restoring=restoring):
-                self._keep_early("/".join(what[1:]), format_time(at) if at is not None else "")
+            if not self._mark(*what[1:], mark=(mark := mark_in(stored)), restoring=restoring):
+                self._keep_early("/".join(what[1:]), mark.words)
         elif what.kind in BY_NAME:
             collection = BY_NAME[what.kind].collection(self.workspace)
             collection.accept_copy(entity_id(what.kind, what.name), stored.data, what.owner, _time(stored))
@@ -545,19 +599,23 @@ class Applying:
             self.workspace.files.replace(path, stored.data, durable=False)
         elif what.kind == subjects.WAIT:
             waits, name = self.workspace.owner_waits, f"{parse_agent_id(what.owner)}.md"
+            if what.name != "-":  # one that was released
+                waits, name = self.workspace.released_waits, _file(f"{what.name}.md")
+                if not what.name.endswith(f"_{what.owner}"):
+                    raise Unreadable("misplaced", name="id", value=what.name, owner=what.owner)
             if stored.data:
                 waits.replace(name, codec(waits.codec.entity_type).decode(stored.data))
             else:
                 waits.remove(name, sync=True)
 
-    def _mark(self, kind: str, owner: str, name: str, *, at: datetime | None, restoring: bool = True) -> bool:
+    def _mark(self, kind: str, owner: str, name: str, *, mark: Mark, restoring: bool = True) -> bool:
         """Marks a message or notification as read; returns whether it is there. If it is a person's, what is there may
         have been saved since, and may not be what was read: see `marks_by_hand`."""
         inbox = self._inbox(kind, owner)
         if not restoring and (found := inbox.hot.load(_file(name))) is not None and is_by_hand(name, found):
-            self._by_hand[Path("ipc", owner, name)] = at
+            self._by_hand[Path("ipc", owner, name)] = mark
             return True
-        return inbox.accept_read(_file(name), at)
+        return inbox.accept_mark(_file(name), mark)
 
     def _keep_early(self, key: str, at: str) -> None:
         self.early[key] = at
@@ -600,9 +658,10 @@ def _file(name: str) -> str:
     return name
 
 
-def _read_at(stored: Stored) -> datetime | None:
-    """Returns the time of reading in a mark. Raises `ValueError`, `LookupError` or `TypeError`."""
-    return parse_time(json.loads(stored.data)["read_at"])
+def mark_in(stored: Stored) -> Mark:
+    """Returns the mark that a value is. Raises `ValueError`, `LookupError` or `TypeError`."""
+    said = json.loads(stored.data)
+    return Mark(parse_time(said["read_at"]), said.get("settled") is True, said.get("over") is True)
 
 
 def _number(stored: Stored, header: str) -> int | None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TypeVar
 
 from nats.aio.msg import Msg
 
+from multi_agent_mcp.domain.entity import Mark
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub.applying import OF_A_CONVERSATION, Applying, Disk, Marks, Then
 from multi_agent_mcp.hub.publishing import Noticing
@@ -335,6 +335,7 @@ class Following:
                 raise HubUnreachable  # all that there is has to be known
             self.progress.begin(states)
             await self.noticing.note_changed(0.0)  # before values are received
+        is_restoring = any(map(self.progress.is_restoring, states))
         self.hub.recognised = True
         await self._reach(states, connection)
         await self.look_at_files()  # if nothing was scanned yet: all files not written by this relay
@@ -342,6 +343,8 @@ class Following:
         if connection != self._connections:
             return
         self.synchronised = True
+        if is_restoring:
+            await self._in_applier(self.applying.without_rivals)
         self._do_soon(self.applying.at_home())
         self._on_news()
 
@@ -564,8 +567,8 @@ class Following:
             self._do_soon(then)
             for subject in gaps:
                 await self._fill(subject)
-            for path, read_at in marks.items():
-                await self._mark_by_hand(path, read_at)
+            for path, mark in marks.items():
+                await self._mark_by_hand(path, mark)
         return left
 
     def _turn(self, batch: Sequence[Stored], *, restoring: bool) -> tuple[list[Then], list[str], Marks, list[Stored]]:
@@ -574,9 +577,9 @@ class Following:
         then = self.applying.apply(batch, restoring=restoring, until=time.monotonic() + TURN_SECONDS)
         return then, self.applying.gaps_to_fill(), self.applying.marks_by_hand(), self.applying.left
 
-    async def _mark_by_hand(self, path: Path, read_at: datetime | None) -> None:
+    async def _mark_by_hand(self, path: Path, mark: Mark) -> None:
         try:
-            await self.publishing.mark_by_hand(path, read_at)
+            await self.publishing.mark_by_hand(path, mark)
         except (InvalidArguments, Unreadable) as error:
             logger.warning("%s is not marked: %.300r", path, error)
 
@@ -604,7 +607,9 @@ class Following:
             self.hub.shared_until = max(self.hub.shared_until, last.sequence)
         for stored in batch:
             what = self.hub.names.parse(stored.subject)
-            if isinstance(what, Own) and what.kind in (MESSAGE, NOTIFICATION):
+            if what in self.applying.standing:
+                self.applying.standing.discard(what)
+            elif isinstance(what, Own) and what.kind in (MESSAGE, NOTIFICATION):
                 self.publishing.came(what.kind, what.owner, what.name)
         async with self._moved:
             self._moved.notify_all()

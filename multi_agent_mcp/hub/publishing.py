@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,19 +16,20 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from multi_agent_mcp.domain.entity import Readable, is_name
+from multi_agent_mcp.domain.entity import Mark, Readable, is_name
+from multi_agent_mcp.domain.notification import TOLD_APART
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.applying import decoded, is_by_hand, name_of_its_own, says
+from multi_agent_mcp.hub.applying import HAND_OFF, decoded, is_by_hand, mark_in, name_of_its_own, says
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.sizes import EDITS_BYTES
-from multi_agent_mcp.hub.stream import OFFSET, TIME, Hub, Stored
+from multi_agent_mcp.hub.stream import OFFSET, OVER, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, Kind, Names, Rule, directories
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
-from multi_agent_mcp.store.directory import QUARANTINE
-from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.store.directory import ARCHIVE, QUARANTINE
+from multi_agent_mcp.store.inbox import Inbox, precedence
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_events import TreeWatch
 from multi_agent_mcp.system.file_status import RACY_NS, modified_at, signature
@@ -138,8 +139,8 @@ class Publishing:
         if by_hand and known is not None and decoded(inbox, name, known) != entity.mark_read(None):
             await asyncio.sleep(SETTLE_SECONDS)
             its_mark = await self.hub.last_of_any(subjects.READ, owner, name)
-            read_at = None if its_mark is None else parse_time(json.loads(its_mark.data)["read_at"])
-            await asyncio.to_thread(self._give_way, inbox, path, found, known, read_at)
+            mark = Mark(None) if its_mark is None else mark_in(its_mark)
+            await asyncio.to_thread(self._give_way, inbox, path, found, known, mark)
             return
         if by_hand and (complete := inbox.hot.codec.encode(entity)) != data:
             await asyncio.to_thread(self._complete, inbox, path, found, complete)
@@ -165,11 +166,13 @@ class Publishing:
             return  # it is noticed again
         if not is_here and _is_copied(inbox, path.name, entity):
             return  # the mark of the file that was put back counts
-        mark = "" if entity.read_at is None else format_time(entity.read_at)
-        if mark != self._known[key]:
+        mark = inbox.mark_of(self.workspace.path / path, entity)
+        if mark.words != self._known[key]:
             subject = self.names.own(self.machine, subjects.MARKS[kind], path.parts[1], path.name)
-            await self._put(subject, json.dumps({"read_at": mark or None}).encode(), modified)
-            self._remember(key, mark)
+            time = None if mark.read_at is None else format_time(mark.read_at)
+            said = {"read_at": time, **{name: True for name in ("settled", "over") if getattr(mark, name)}}
+            await self._put(subject, json.dumps(said).encode(), modified)
+            self._remember(key, mark.words)
 
     def _is_back(self, path: Path, entity: Readable) -> bool:
         """Returns whether a person has put a message back into the mailbox of this machine's agent. It was read, so
@@ -190,28 +193,26 @@ class Publishing:
                 inbox.mark_read([name], None)
             return is_back
 
-    async def mark_by_hand(self, path: Path, read_at: datetime | None) -> None:
+    async def mark_by_hand(self, path: Path, mark: Mark) -> None:
         """Marks the hub's message under this name as read at home, unless what is here is another one by now: that
         gives way, and is sent. Raises `HubUnreachable`, `StorageError`, `Unreadable`."""
         owner, name = path.parts[1:]
         inbox = self.workspace.mailbox(owner)
         while (found := _read(self.workspace, path)) is not None:
             known = await self.hub.last_of_any(subjects.MESSAGE, owner, name)
-            if known is None or await asyncio.to_thread(self._give_way, inbox, path, found, known, read_at):
+            if known is None or await asyncio.to_thread(self._give_way, inbox, path, found, known, mark):
                 return
-        await asyncio.to_thread(inbox.accept_read, name, read_at)
+        await asyncio.to_thread(inbox.accept_mark, name, mark)
 
-    def _give_way(
-        self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], known: Stored, read_at: datetime | None
-    ) -> bool:
-        """Puts the message that the hub has under this name, read at this time if it was, in the place of a
+    def _give_way(self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], known: Stored, mark: Mark) -> bool:
+        """Puts the message that the hub has under this name, marked as it is at home, in the place of a
         hand-written one. That is renamed, so that it is noticed under its new name, unless it is the same one: it says
         the same, and the other one is unread, or it was put back here by its reader's own machine. Returns False,
         having done nothing, if the file has changed since it was `found`."""
         files, whole, is_home = self.workspace.files, self.workspace.path / path, self._is_home(path.parts[1])
         mine, theirs = inbox.hot.decode(found[0], path.stem, found[1] / 1e9), decoded(inbox, path.name, known)
         is_there = mine.mark_read(None) == theirs
-        is_same = is_there or (says(mine) == says(theirs) and (is_home or read_at is None))
+        is_same = is_there or (says(mine) == says(theirs) and (is_home or mark.read_at is None))
         its_own = whole.with_name(name_of_its_own(path.name, inbox.hot.codec.encode(mine)))
         with files.locks.held(inbox.lock):
             if _read(self.workspace, path) != found:
@@ -226,7 +227,7 @@ class Publishing:
                 entity = theirs.mark_read(mine.read_at if is_same and is_home else None)
                 files.replace(whole, inbox.hot.codec.encode(entity), modified=int(known.headers[TIME]))
         if not (is_same and is_home):
-            inbox.accept_read(path.name, read_at)
+            inbox.accept_mark(path.name, mark)
         return True
 
     def _complete(self, inbox: Inbox[Any], path: Path, found: tuple[bytes, int], complete: bytes) -> None:
@@ -240,8 +241,13 @@ class Publishing:
         self, kind: str, owner: str, name: str, data: bytes, modified: int, known: Stored | None
     ) -> datetime | None:
         """Stores a message or notification unless the hub has it; returns the time when the hub accepted it from this
-        machine, None if it is another machine's. `known` is the hub's value, if it was asked for."""
-        subject = self.names.own(self.machine, kind, owner, name)
+        machine, None if it is another machine's. `known` is the hub's value, if it was asked for: of two notifications
+        that two machines have made, both are sent if this one stands (see `Inbox.stands_against`)."""
+        subject, notices = self.names.own(self.machine, kind, owner, name), self.workspace.notices(owner)
+        if known is not None and known.subject != subject and kind == subjects.NOTIFICATION:
+            mine = notices.hot.decode(data, name.removesuffix(".md"), modified / 1e9)
+            is_apart = mine.action in TOLD_APART
+            known = None if is_apart and precedence(mine) < precedence(decoded(notices, name, known)) else known
         if known is not None:  # another machine's, or sent before this relay began
             return parse_time(known.at) if known.subject == subject else None
         with suppress(Superseded):  # the hub has it
@@ -267,22 +273,29 @@ class Publishing:
 
     async def _known_mark(self, kind: str, owner: str, name: str) -> str:
         found = await self.hub.last(self.names.own(self.machine, subjects.MARKS[kind], owner, name))
-        return "" if found is None else json.loads(found.data)["read_at"] or ""
+        return "" if found is None else mark_in(found).words
 
     async def _publish_own(self, path: Path, kind: str) -> None:
         """Publishes the newest state of a file that only the agent's home writes."""
-        owner, stem = (path.parts[1], path.stem) if kind != subjects.WAIT else (path.stem, "-")
+        owner, stem = (path.parts[1], path.stem) if kind != subjects.WAIT else _of_wait(path)
         found = _read(self.workspace, path)
-        if (found is None) if kind != subjects.WAIT else len(path.parts) != 2:
+        is_gone = found is None and (kind != subjects.WAIT or (stem != "-" and not self._stands_again(owner)))
+        if is_gone:  # what was pruned stays elsewhere
             return
         is_copy = kind in BY_NAME and BY_NAME[kind].rule is Rule.COPY
         if not self._is_home(str(parse(found[0]).header.get("agent_id")) if is_copy and found else owner):
             return
         data, modified = found or (b"", time.time_ns())
         key = f"{path.parts[0]}/{owner}/{stem}"  # the same before and after it is archived
-        if self._known.get(key) != digest8(data):
-            await self._put(self.names.own(self.machine, kind, owner, stem), data, modified)
-            self._remember(key, digest8(data))
+        over = {OVER: "1"} if kind == HAND_OFF and ARCHIVE in path.parts else {}  # which its content does not say
+        state = digest8(data) + "".join(over)
+        if self._known.get(key) != state:
+            await self._put(self.names.own(self.machine, kind, owner, stem), data, modified, more=over)
+            self._remember(key, state)
+
+    def _stands_again(self, owner: str) -> bool:
+        """Returns whether an Owner waits: a wait that has left the archive was not pruned then."""
+        return os.path.lexists(self.workspace.path / "owner_wait" / f"{owner}.md")
 
     async def _publish_edits(self, path: Path) -> None:
         """Publishes an agent's last edits, whole lines of them: no more is needed to see that others edit a file."""
@@ -306,7 +319,7 @@ class Publishing:
             self._remember(str(path), str(int(last.headers[OFFSET]) + len(last.data)) if last is not None else "0")
         offset, whole = int(self._known[str(path)]), self.workspace.path / path
         for chunk in self.workspace.files.blocks(whole, offset, CHUNK_BYTES):
-            await self._put(subject, chunk, modified_at(whole), offset=offset)
+            await self._put(subject, chunk, modified_at(whole), more={OFFSET: str(offset)})
             offset += len(chunk)
             self._remember(str(path), str(offset))
 
@@ -337,9 +350,15 @@ class Publishing:
             self.workspace.registry.push(agent_id, self._first)
 
     async def _put(
-        self, subject: str, data: bytes, modified: int, *, expected: int | None = None, offset: int | None = None
+        self,
+        subject: str,
+        data: bytes,
+        modified: int,
+        *,
+        expected: int | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> None:
-        headers = {TIME: str(modified)} if offset is None else {TIME: str(modified), OFFSET: str(offset)}
+        headers = {TIME: str(modified), **(more or {})}
         await self.hub.put(subject, data, secrets.token_hex(8), headers, expected=expected)
 
     def _is_home(self, agent_id: str) -> bool:
@@ -365,6 +384,13 @@ class Publishing:
 def _mail_key(path: Path) -> str:
     """Returns the key of a mail file, which is the same before and after it is archived."""
     return f"{path.parts[0]}/{path.parts[1]}/{path.name}"
+
+
+def _of_wait(path: Path) -> tuple[str, str]:
+    """Returns the Owner whose wait is in this file, and its name on the hub: "-" for the one that stands."""
+    if ARCHIVE not in path.parts:
+        return path.stem, "-"
+    return path.stem.split("_", 3)[-1], path.stem  # `{date}_{time}_{id8}_{owner}`
 
 
 def _archived(inbox: Inbox[Any], name: str) -> Path | None:

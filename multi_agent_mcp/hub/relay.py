@@ -123,11 +123,20 @@ class Relay:
             raise HubUnreachable("shut_out")
         self.following.require()
 
-    async def put(self, key: str, revision: int, data: bytes, was: int | None = None, *, edited: bool = False) -> int:
-        """Stores a shared value in place of this revision (0: none) and returns the new one; `was` and `edited` as in
-        `Authority`. Raises as `Hub.put`, and `HubReplaced`."""
+    async def put(
+        self,
+        key: str,
+        revision: int,
+        data: bytes,
+        was: int | None = None,
+        *,
+        edited: bool = False,
+        at: int | None = None,
+    ) -> int:
+        """Stores a shared value in place of this revision (0: none) and returns the new one; `was`, `edited` and `at`
+        as in `Authority`. Raises as `Hub.put`, and `HubReplaced`."""
         self.require()
-        stamp, op = {TIME: str(time.time_ns())}, secrets.token_hex(8)
+        stamp, op = {TIME: str(time.time_ns() if at is None else at)}, secrets.token_hex(8)
         if was is not None:
             stamp[WAS] = str(was)
         if edited:
@@ -408,8 +417,8 @@ class RelayAuthority:
     def require(self) -> None:
         self._relay().require()
 
-    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
-        return self._wait(self._relay().put(key, 0, data, was))
+    def create(self, key: str, data: bytes, was: int | None = None, at: int | None = None) -> int | None:
+        return self._wait(self._relay().put(key, 0, data, was, at=at))
 
     def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
         return self._wait(self._relay().put(key, revision, data, edited=edited))

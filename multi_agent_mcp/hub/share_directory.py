@@ -192,7 +192,8 @@ class RelayClient:
     def require(self) -> None:
         self.ask(op="require")
 
-    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
+    def create(self, key: str, data: bytes, was: int | None = None, at: int | None = None) -> int | None:  # noqa: ARG002
+        # `at` is left out: only the relay itself sends what was there before.
         return self._revision(op="create", key=key, data=data.decode(), was=was)
 
     def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:  # noqa: ARG002

@@ -31,15 +31,15 @@ from multi_agent_mcp.store.authority import TOO_LARGE, Shared, Superseded
 logger = logging.getLogger(__name__)
 
 OP, MACHINE, TIME, OFFSET, WAS = "Mam-Op", "Mam-Machine", "Mam-Time", "Mam-Offset", "Mam-Was"
-EDITED, AFTER, RELAY = "Mam-Edited", "Mam-After", "Mam-Relay"
+EDITED, AFTER, RELAY, OVER = "Mam-Edited", "Mam-After", "Mam-Relay", "Mam-Over"
 """Our headers: the operation that wrote the value, its machine, its relay (an id of the process, as a copied directory
 has a relay of the same machine), the time (nanoseconds since the epoch), the offset in a log (bytes), the value's
-revision on the former hub, for a file edited by a person the revision in its mark, and for values of one machine the
-newest shared revision that it had: what they refer to is not newer."""
+revision on the former hub, for a file edited by a person the revision in its mark, for values of one machine the newest
+shared revision that it had (what they refer to is not newer), and that its file lies in the archive."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
 PENDING = "Nats-Num-Pending"
-NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, AFTER, RELAY, PENDING)
+NEEDED = (OP, MACHINE, TIME, OFFSET, WAS, EDITED, AFTER, RELAY, OVER, PENDING)
 WRONG_SEQUENCE, NOT_FOUND, NO_STREAM, TOO_MANY = 10071, 10037, 10059, 10167
 REQUEST_SECONDS, LOST_SECONDS, BUSY_SECONDS = 2.0, 10.0, 0.02
 BATCH = 1024
@@ -259,9 +259,13 @@ class Hub:
 
     async def last_of_any(self, kind: str, owner: str, name: str) -> Stored | None:
         """Returns the value that any machine has of this kind and name, the one stored first if several have; None if
-        none has. Raises `HubUnreachable`."""
-        asked = [self.names.own("*", kind, owner, name, lane=lane) for lane in LANES]
-        found = await asyncio.gather(*(self.last(each) for each in asked if self.names.stream_of(each) in self.used))
+        none has. What has no leader is not asked (`silent`). Raises `HubUnreachable`."""
+        asked, lanes = [self.names.own("*", kind, owner, name, lane=lane) for lane in LANES], self.used - self.silent
+        try:
+            found = await asyncio.gather(*(self.last(each) for each in asked if self.names.stream_of(each) in lanes))
+        except HubUnreachable:
+            await self._lost()
+            raise
         return min(filter(None, found), key=lambda stored: stored.at or "", default=None)
 
     async def at(self, stream: str, sequence: int) -> Stored | None:

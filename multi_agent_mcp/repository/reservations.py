@@ -269,9 +269,12 @@ class Reservations(Service):
         with suppress(ReservationNotFound):  # its file has not come from another machine yet
             self.kept.update(other.id, lambda found: found.asked_for_by(new.agent_id))
         key, cause = ("refused", new.agent_id) if is_refused else ("both", new.id)
-        self._tell(RESERVATION_CONFLICT, other, other.agent_id, new.agent_id, self._words(key, new), cause)
+        at = max(other.created_at, new.created_at)  # each of two machines may tell of the other's
+        self._tell(RESERVATION_CONFLICT, other, other.agent_id, new.agent_id, self._words(key, new), cause, at=at)
         if not is_refused:
-            self._tell(RESERVATION_CONFLICT, new, new.agent_id, other.agent_id, self._words(key, other), other.id)
+            self._tell(
+                RESERVATION_CONFLICT, new, new.agent_id, other.agent_id, self._words(key, other), other.id, at=at
+            )
 
     def _words(self, key: str, one: Reservation) -> str:
         values = {"name": self._name_of(one.agent_id), "patterns": shown_patterns(one.patterns)}

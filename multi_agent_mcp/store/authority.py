@@ -57,9 +57,10 @@ class Authority(Protocol):
     def require(self) -> None:
         """Raises `HubUnreachable` when shared values cannot be changed now."""
 
-    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:
+    def create(self, key: str, data: bytes, was: int | None = None, at: int | None = None) -> int | None:
         """Creates a value and returns its revision (None: this authority has none). `was` is its revision on a former
-        hub. Raises `Superseded` if there is a value."""
+        hub, `at` the time of its last change, if that was before (nanoseconds since the epoch). Raises `Superseded` if
+        there is a value."""
 
     def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
         """Replaces the value of this revision, or deletes it if `data` is empty; returns the new revision. `edited`:
@@ -85,7 +86,7 @@ class Alone:
     def require(self) -> None:
         pass
 
-    def create(self, key: str, data: bytes, was: int | None = None) -> int | None:  # noqa: ARG002
+    def create(self, key: str, data: bytes, was: int | None = None, at: int | None = None) -> int | None:  # noqa: ARG002
         return None
 
     def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:  # noqa: ARG002

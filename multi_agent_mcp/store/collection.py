@@ -419,6 +419,13 @@ class Collection(Generic[E]):
             if located is not None and located.directory is located.partition.home:
                 located.partition.put_away(self.layout.name(entity_id), located.entity, self.files.move)
 
+    def put_away(self, entity_id: str) -> None:
+        """Moves an entity to the archive if it is over, and what it waited for there is done since."""
+        with self.files.locks.held(self._lock(entity_id)):
+            located = self.locate(entity_id)
+            if located is not None and located.directory is located.partition.home:
+                self._put_away(located.partition, self.layout.name(entity_id), located.entity)
+
     def settle(self, partition: str) -> None:
         """Moves to the archive what is over and was left where it is by a process that was killed, or ended by a
         person. Never raises: the next call tries again."""

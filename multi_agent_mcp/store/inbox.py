@@ -23,7 +23,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from multi_agent_mcp.domain.entity import Readable, age, id8
+from multi_agent_mcp.domain.entity import Mark, Readable, age, id8
 from multi_agent_mcp.domain.times import format_time, parse_time, stamp
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.archive import (
@@ -213,21 +213,25 @@ class Inbox(Generic[R]):
         month = month_of(entity.created_at)
         return any(map(os.path.exists, (f"{self.path}/{name}", f"{self.path}/{ARCHIVE}/{month}/{name}")))
 
-    def accept(self, name: str, data: bytes, modified: int, read_at: datetime | None = None) -> R | None:
-        """Stores a file of another machine under its name, its bytes unchanged except for `read_at`, with which it
+    def accept(self, name: str, data: bytes, modified: int, mark: Mark | None = None) -> R | None:
+        """Stores a file of another machine under its name, its bytes unchanged except for the mark, with which it
         belongs in the archive, unless it is in force; returns None if it exists already, here or there. An empty file
         does not count: a power cut has left it from an earlier attempt (`Files.in_bulk`)."""
         entity = self.hot.decode(data, name.removesuffix(".md"), modified / 1e9)
         month = f"{self.path}/{ARCHIVE}/{month_of(entity.created_at)}"
         accepted: dict[str, _Accepted[R]] | None = getattr(self._this_thread, "accepted", None)
-        if name in (accepted or ()) or any(map(_has_bytes, (f"{self.path}/{name}", f"{month}/{name}"))):
+        if any(map(_has_bytes, (f"{self.path}/{name}", f"{month}/{name}"))):
             return None
-        if read_at is None:
+        if accepted is not None and (known := accepted.get(name)) is not None:
+            if precedence(known.entity) <= precedence(entity):
+                return None
+            known.scratch.unlink(missing_ok=True)
+        if mark is None or mark.read_at is None:
             self.files.replace(self.path / name, data, modified=modified)
             return None if self._remove_copy(name, data, month) else entity
-        entity = entity.mark_read(read_at)
-        marked = _marked_read(data, read_at) or self.hot.codec.encode(entity)
-        if self._standing.stays(entity):
+        entity = mark.on(entity)
+        marked = (None if mark.settled else _marked_read(data, mark.read_at)) or self.hot.codec.encode(entity)
+        if self._standing.stays(entity) and not mark.over:
             self.files.replace(self.path / name, marked, modified=modified)
             return entity
         self._put_away(self._ended_by([(name, entity)]))
@@ -384,24 +388,57 @@ class Inbox(Generic[R]):
         if archived is not None and not (self.path / name).exists():
             self.files.move(archived, self.path / name)
 
-    def accept_read(self, name: str, at: datetime | None) -> bool:
-        """Sets `read_at` to its value on the agent's own machine, and moves the file to the archive; with None, back
-        from there. Returns whether there is such a file. Takes the lock."""
+    def accept_mark(self, name: str, mark: Mark) -> bool:
+        """Marks a file as it is on the agent's own machine, and moves it to the archive; if it is unread there, back
+        from the archive. Returns whether there is such a file. Takes the lock."""
         with self.files.locks.held(self.lock):
-            if at is None:
+            if mark.read_at is None:
                 self._unarchive(name)
             for directory in self.directories():
                 loaded = directory.load_with_status(name) if (directory.path / name).exists() else None
                 if loaded is not None:
                     entity, status = loaded
-                    if entity.read_at != at:
-                        entity = entity.mark_read(at)
-                        if not self._replaced(directory, name, entity, status):
-                            return True  # the other one is noticed
-                    if directory is self.hot and at is not None and not self._standing.stays(entity):
-                        self._put_away([(name, entity)])
+                    if (marked := mark.on(entity)) != entity and not self._replaced(directory, name, marked, status):
+                        return True  # the other one is noticed
+                    is_read = mark.read_at is not None
+                    if directory is self.hot and is_read and (mark.over or not self._standing.stays(marked)):
+                        self._put_away([(name, marked)])
                     return True
             return False
+
+    def mark_of(self, path: Path, entity: R) -> Mark:
+        """Returns the mark of a file here, or in the archive."""
+        is_over = path.parent != self.path and self._standing.stays(entity)
+        return Mark(entity.read_at, bool(getattr(entity, "settled", None)), is_over)
+
+    # Of a notification that follows from what all machines know each may write one of its own, while they do not hear
+    # of each other. The same one stands everywhere in the end: the earlier, and of two at one time the one whose text
+    # comes first.
+    def stands_against(self, name: str, theirs: R, modified: int) -> bool:
+        """Returns whether what is here under this id stands, if another machine has made `theirs`, of this name, under
+        it, too. If it does not, theirs is in its place afterwards, with its mark. Takes the lock."""
+        with self.files.locks.held(self.lock):
+            for path, mine in self.find_all(lambda entity: _is_rival(entity, theirs), like=theirs.id):
+                if path.name == name and mine.mark_read(None) == theirs:
+                    continue
+                if precedence(mine) < precedence(theirs):
+                    return True
+                marked = self.hot.codec.encode(self.mark_of(path, mine).on(theirs))
+                self.files.replace(path.with_name(name), marked, modified=modified)
+                if path.name != name:
+                    self.files.remove(path, sync=True)
+            return False
+
+    def without_rivals(self, actions: Collection[str]) -> None:
+        """Removes those of several files with one id and one of these actions that do not stand."""
+        bearers: dict[str, list[Path]] = {}
+        for directory in self.directories():
+            for name in filter(OUR_NAME.fullmatch, directory.names()):
+                bearers.setdefault(name[DIGITS], []).append(directory.path / name)
+        for paths in (paths for paths in bearers.values() if len(paths) > 1):
+            for found in map(self._at, map(self.within, paths)):
+                if found is not None and getattr(found[1], "action", None) in actions:
+                    self.stands_against(found[0].name, found[1].mark_read(None), modified_at(found[0]))
 
     def _referred(self, references: Iterable[str], *, unread_too: bool = False) -> list[tuple[str, R, int]]:
         """Returns names, entities and inodes of the files that these references name, as far as they are marked read at
@@ -490,7 +527,7 @@ class Inbox(Generic[R]):
             for directory, name in self.likely(named, thorough=True, fresh=fresh)
             if (entity := directory.load(name)) is not None and entity.id == named
         )
-        return min(bearers, key=_precedence, default=None)
+        return min(bearers, key=lambda item: precedence(item[1]), default=None)
 
     def find_all(self, wanted: Callable[[R], bool], like: str) -> list[tuple[Path, R]]:
         """Returns paths and entities that `wanted` accepts (the copies of a broadcast), among those whose id begins
@@ -733,7 +770,10 @@ def _is_same(one: Readable, other: Readable) -> bool:
     return repr(one.mark_read(None)) == repr(other.mark_read(None))
 
 
-def _precedence(item: tuple[Path, R]) -> tuple[datetime, str]:
+def _is_rival(mine: Readable, theirs: Readable) -> bool:
+    return mine.id == theirs.id and getattr(mine, "action", None) == getattr(theirs, "action", None)
+
+
+def precedence(entity: Readable) -> tuple[datetime, str]:
     """Returns a sort key that does not change when the file is marked read or archived: its time, then its content."""
-    _, entity = item
     return entity.created_at, repr(entity.mark_read(None))

@@ -108,7 +108,8 @@ class SharedCollection(Collection[E]):
                 self._share_again(located)
             elif not self._is_as_marked(located.entity):
                 try:
-                    agreed = self._agreed(self._known(located.entity), located.entity, is_edited=True)
+                    known = self._known(located.entity)
+                    agreed = self._agreed(known, located.entity, is_edited=True, at=_changed_at(located))
                     with suppress(FileChanged):  # it is saved again and will be pushed again
                         self._write(located, agreed, guarded=True)
                 except Superseded as newer:
@@ -131,6 +132,11 @@ class SharedCollection(Collection[E]):
                 if current is not None:
                     self._take_over(entity_id, current, None)
 
+    def changed_at(self, entity_id: str) -> int | None:
+        """Returns when an entity's file was last changed, in nanoseconds since the epoch; None if there is none."""
+        located = self.locate(entity_id, known=True)
+        return None if located is None else _changed_at(located)
+
     def shared_values(self) -> Iterator[tuple[str, bytes, int]]:
         """Yields every entity as it is sent: its key, its bytes, and the revision in its mark."""
         found = map(self._settled, self.all())
@@ -150,15 +156,15 @@ class SharedCollection(Collection[E]):
                 self._set_aside(located)
                 return self._write(located, agreed)
 
-    def _agreed(self, before: E | None, after: E, *, is_edited: bool = False) -> E:
-        """Returns the changed value with its new mark, once the authority has accepted it in place of `before`. Raises
-        `Superseded`."""
+    def _agreed(self, before: E | None, after: E, *, is_edited: bool = False, at: int | None = None) -> E:
+        """Returns the changed value with its new mark, once the authority has accepted it in place of `before`. `at`
+        as in `Authority.create`. Raises `Superseded`."""
         if not self.is_shared or (after == before and not is_edited):
             return after
         after = self._settled(after)
         data = self._payload(after)
         if before is None:
-            revision = self.authority.create(self._key(after), data)
+            revision = self.authority.create(self._key(after), data, at=at)
         else:
             revision = self.authority.swap(self._key(after), self._base(before), data, edited=is_edited)
         return after if revision is None else marked(after, Shared(revision, data))
@@ -175,7 +181,7 @@ class SharedCollection(Collection[E]):
         data = self._payload(entity)
         self._share_all_of(entity)
         with suppress(Superseded, FileChanged):
-            revision = self.authority.create(self._key(entity), data, revision_of(entity))
+            revision = self.authority.create(self._key(entity), data, revision_of(entity), _changed_at(located))
             if revision is not None:
                 self._write(located, marked(entity, Shared(revision, data)), guarded=True)
 
@@ -224,6 +230,10 @@ class SharedCollection(Collection[E]):
 
     def _key(self, entity: E) -> str:
         return f"{self.kind}.{entity.id}"
+
+
+def _changed_at(located: Location[E]) -> int | None:
+    return None if located.signature is None else located.signature[0]
 
 
 LINE = "line"

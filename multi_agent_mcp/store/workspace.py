@@ -331,9 +331,12 @@ class Workspace:
     def retire_delegations(self, agent_id: str) -> None:
         """Moves the agent's delegations whose conversation has ended to the archive."""
         for delegation in self.delegations.open(agent_id):
-            talk = self.conversations.find(delegation.reserved_id) if delegation.reserved_id is not None else None
-            if talk is not None and talk.status == "ended":
-                self.delegations.retire(delegation.id)
+            self.retire_delegation(delegation)
+
+    def retire_delegation(self, delegation: Delegation) -> None:
+        talk = self.conversations.find(delegation.reserved_id) if delegation.reserved_id is not None else None
+        if talk is not None and talk.status == "ended":
+            self.delegations.retire(delegation.id)
 
     @cached_property
     def questions(self) -> SharedCollection[Question]:

@@ -191,11 +191,13 @@ class Machines:
     def __getitem__(self, name: str) -> Machine:
         return self.members[name]
 
-    def begin(self) -> None:
+    def begin(self, before: Callable[[Machine], object] = lambda _: None) -> None:
+        """Makes the desk; calls `before` with it before it is shared."""
         desk = self.members[DESK] = Machine(DESK, self.base / DESK)
         agents = (Agent(id="owner", role="owner", type="human"), Agent(id="admin", role="admin", parent_id="owner"))
         create_session(desk.root, SESSION, Team(agents), self.language)
         add_missing(desk.services.agents, Team(agents))
+        before(desk)
         desk.sharing.begin(DESK, f"{self.host}:{self.port}")
         desk.start()
 
@@ -229,7 +231,7 @@ class Machines:
 
     def complete(self) -> None:
         """Waits until every machine knows every agent."""
-        everybody = {agent for name in self.members for agent in HOMES[name]}
+        everybody = {agent for name in self.members for agent in HOMES.get(name, ())}
         for machine in self.members.values():
             eventually(lambda machine=machine: everybody <= set(machine.services.agents.all()))  # type: ignore[misc]
 

@@ -6,14 +6,14 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
-from multi_agent_mcp.domain.entity import SessionName
+from multi_agent_mcp.domain.entity import Mark, SessionName
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import format_time, stamp
@@ -51,12 +51,12 @@ def test_a_letter_that_comes_twice_at_once_unread_and_read_lies_in_one_place(inb
         letter, both = message(number), Barrier(2)
         name, data = file_name(letter), inbox.hot.codec.encode(letter)
 
-        def accept(read_at: datetime | None, name: str = name, data: bytes = data, both: Barrier = both) -> None:
+        def accept(mark: Mark | None, name: str = name, data: bytes = data, both: Barrier = both) -> None:
             both.wait()
-            inbox.accept(name, data, time.time_ns(), read_at)
+            inbox.accept(name, data, time.time_ns(), mark)
 
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(accept, (None, NOON)))
+            list(pool.map(accept, (None, Mark(NOON))))
     unread = {path.name for path in inbox.path.glob("*.md")}
     assert not unread & {Path(path).name for path in archived(inbox)}
 
@@ -71,7 +71,7 @@ def test_a_pause_that_comes_read_is_in_force_until_its_resumption_comes(files: F
     with notices.accepting_together() if together else nullcontext():
         for notice, in_force in ((pause, [pause.mark_read(NOON)]), (resumption, [])):
             data = notices.hot.codec.encode(notice)
-            assert notices.accept(file_name(notice), data, time.time_ns(), NOON) == notice.mark_read(NOON)
+            assert notices.accept(file_name(notice), data, time.time_ns(), Mark(NOON)) == notice.mark_read(NOON)
             assert [found for _, found in notices.in_force()] == in_force
             assert notices.unread(fresh=True) == []
     assert len(list((notices.path / "archive").rglob("*.md"))) == 2
@@ -119,9 +119,9 @@ def test_another_machines_mail_is_read_when_that_machine_says_so(files: Files) -
     inbox.deliver(message(1))
     inbox.mark_read([file_name(message(1))], NOON)
     assert unread_ids(inbox) == set()
-    inbox.accept_read(file_name(message(1)), NOON)
+    inbox.accept_mark(file_name(message(1)), Mark(NOON))
     assert archived(inbox) == [f"archive/2026-11/{file_name(message(1))}"]
-    inbox.accept_read(file_name(message(1)), None)
+    inbox.accept_mark(file_name(message(1)), Mark(None))
     assert (unread_ids(inbox), archived(inbox)) == ({message(1).id}, [])
 
 
@@ -284,7 +284,7 @@ def seen(inbox: Inbox[Message]) -> dict[str, Message]:
     return {name: entity for name, _ in inbox.unread(fresh=True) if (entity := inbox.hot.load(name)) is not None}
 
 
-MARKING = pytest.mark.parametrize("marking", ["mark_read", "settle", "accept_read"])
+MARKING = pytest.mark.parametrize("marking", ["mark_read", "settle", "accept_mark"])
 
 
 def mark(inbox: Inbox[Message], marking: str, read: dict[str, Message]) -> None:
@@ -293,7 +293,7 @@ def mark(inbox: Inbox[Message], marking: str, read: dict[str, Message]) -> None:
     elif marking == "settle":
         inbox.settle(read, NOON)
     else:
-        assert inbox.accept_read("n.md", NOON)
+        assert inbox.accept_mark("n.md", Mark(NOON))
 
 
 def test_a_letter_put_in_the_place_of_one_that_was_read_stays_unread(inbox: Inbox[Message]) -> None:

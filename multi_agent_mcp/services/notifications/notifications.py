@@ -228,6 +228,10 @@ class DerivedNotices(Service):
         concerned.update(name for task in tasks for name in self._former_reviewers(task))
         for agent_id in concerned & self.workspace.registry.active().keys():
             self.settle(agent_id, about={task.id for task in tasks})
+        if self.workspace.authority.here is not None:  # else when the agent's next session begins
+            with suppress(Refusal):  # other machines have archived it
+                for task in (task for task in tasks if task.final):
+                    self.workspace.tasks.put_away(task.id)
         self._follow_any_questions()
 
     def _follow_any_questions(self) -> None:
