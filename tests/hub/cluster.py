@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nats.errors import Error
 
@@ -92,6 +93,29 @@ class Cluster:
             return int(answer["cluster"]["leader"].removeprefix("server"))
         except (Error, LookupError):
             return None
+        finally:
+            await client.close()
+
+    def keep_on_one(self, stream: str) -> int:
+        """Has a stream kept by one server alone, which is returned: while that is dead, the stream has no leader."""
+        asyncio.run(self._keep_on_one(stream))
+        return self.leader(stream)
+
+    async def _keep_on_one(self, stream: str) -> None:
+        client = await connected_once(self.urls, self.seed, None, "admin")
+
+        async def ask(call: str, request: bytes = b"") -> dict[str, Any]:
+            answer: dict[str, Any] = json.loads(
+                (await client.request(f"$JS.API.STREAM.{call}.{stream}", request, 5)).data
+            )
+            assert "error" not in answer, answer
+            return answer
+
+        try:
+            config = (await ask("INFO"))["config"]
+            await ask("UPDATE", json.dumps({**config, "num_replicas": 1}).encode())
+            while (await ask("INFO"))["cluster"].get("replicas"):
+                await asyncio.sleep(0.1)
         finally:
             await client.close()
 

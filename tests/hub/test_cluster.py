@@ -183,6 +183,43 @@ def test_a_server_that_tells_of_the_past_is_not_taken_for_an_older_hub(pair: Pai
     assert [machine.sharing.status()["replaced"] for machine in (pair.desk, pair.laptop)] == [False, False]
 
 
+def test_a_stream_without_a_leader_stops_only_what_its_machine_writes(pair: Pair) -> None:
+    """That of the laptop's mail is on one server, which dies: the desk's mail and all shared changes go on, also what
+    is noticed as a file and sent after a look whether anybody else has it."""
+    desk, laptop, cluster = pair.desk, pair.laptop, pair.cluster
+    names = laptop.sharing.membership.names
+    stream = names.stream_of(names.own(LAPTOP, "msg", "admin"))
+    assert stream != (there := desk.sharing.membership.names).stream_of(there.own(DESK, "msg", "admin"))
+    send(laptop, "worker-a", "admin", "before")
+    eventually(lambda: desk.has("admin", "before"))
+    holder = cluster.keep_on_one(stream)
+    cluster.kill(holder)
+    try:
+        pair.leader  # of what all share: another one is elected  # noqa: B018
+        eventually(lambda: send(laptop, "worker-a", "admin", "waits")[0] == "queued")
+        task_id = changed_in_spite(desk)
+        eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+        eventually(lambda: send(desk, "admin", "worker-a", "goes on")[0] == "stored")
+        eventually(lambda: laptop.has("worker-a", "goes on"))
+        (desk.path / "ipc" / "worker-a" / "by hand.md").write_text("---\nsender_id: admin\n---\n\nby hand")
+        eventually(lambda: laptop.has("worker-a", "by hand"))
+        assert not desk.has("admin", "waits")
+    finally:
+        cluster.start(holder)
+    eventually(lambda: desk.has("admin", "waits"))
+    found = [item.content for item in desk.services.workspace.mailbox("admin").history()]
+    assert found.count("waits") == sum(
+        item.content == "waits" for item in laptop.services.workspace.mailbox("admin").history()
+    )
+
+
+def changed_in_spite(machine: Machine) -> str:
+    """Adds a task as soon as the shared stream has a leader; returns its id."""
+    made: list[str] = []
+    eventually(lambda: succeeded(lambda: made.append(new_task(machine, "admin", "goes on"))))
+    return made[-1]
+
+
 def test_doctor_says_how_a_hub_of_ones_own_must_sync(pair: Pair) -> None:
     for machine in (pair.desk, pair.laptop):
         eventually(partial(says_how_to_sync, machine))
