@@ -23,6 +23,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 
+from multi_agent_mcp.domain.message import Delegation
+from multi_agent_mcp.domain.notification import Notification
+from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub import administration, restoring, sharing
 from multi_agent_mcp.hub import applying as applying_module
@@ -32,7 +35,7 @@ from multi_agent_mcp.hub.server import Server, accounts, configuration, new_seed
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Token, join, with_lane
 from multi_agent_mcp.hub.stream import Hub, Stored
-from multi_agent_mcp.hub.subjects import SLOTS, Names, slot_of
+from multi_agent_mcp.hub.subjects import BY_NAME, SLOTS, Names, slot_of
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
@@ -296,8 +299,12 @@ def test_a_joined_machine_ends_what_all_share(two: Machines) -> None:
     talk = services.conversations.begin(admin, owner, "which colour?")[0].id
     task_id, question = task_for(desk, "admin"), services.questions.ask(admin, Asking(question="blue?"), None).id
     held = services.reservations.reserve(admin, ["src/"], minutes=5)[0].id
+    delegation = Delegation(id="dlg_00000000beef", agent_id="admin", target_agent_id="owner")
+    workspace.delegations.add(delegation)
+    claim = b"---\nagent_id: owner\npatterns: [all/]\ncreated_at: '2026-01-01T00:00:00.000000Z'\n---\n"
     at = "2026-01-01T00:00:00.000000Z"
     said = {
+        f"dlg.{delegation.id}": {"status": "taken", "taken_by": "ses_theirs"},
         f"tsk.{task_id}": {"status": "cancelled"},
         f"cnv.{talk}": {"status": "ended", "ended_at": at},
         f"qst.{question}": {"status": "withdrawn", "closed_at": at},
@@ -316,6 +323,14 @@ def test_a_joined_machine_ends_what_all_share(two: Machines) -> None:
     eventually(lambda: workspace.conversations.get(talk).status == "ended")
     eventually(lambda: question not in {each.id for each in services.questions.open()})
     eventually(lambda: held not in {each.id for each in services.reservations.open()})
+    eventually(lambda: workspace.delegations.get(delegation.id).taken_by == "ses_theirs")
+    history = b"---\ntitle: Theirs\nstatus: done\nhistory:\n- {at: '2026-01-01T00:00:00.000000Z', by: owner}\n---\n"
+    publishes(laptop, (names.shared("rsv.rsv_00000000beef"), claim), (names.shared(f"tsk.{task_id}"), history))
+    eventually(lambda: workspace.tasks.get(task_id).status == "done")
+    assert [line.get("by") for line in workspace.tasks.get(task_id).history] == ["owner"]
+    assert workspace.collection(BY_NAME["rsv"].of_feature).get("rsv_00000000beef").agent_id == "owner"
+    publishes(laptop, (names.shared(f"tsk.{task_id}"), b""))
+    eventually(lambda: workspace.tasks.find(task_id) is None)
 
 
 def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
@@ -327,6 +342,11 @@ def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
     task = b"".join(line for line in path.read_bytes().splitlines(True) if not line.startswith(b"hub: "))
     agent = {"role": "worker", "type": "ai", "parent_id": "admin", "machine": DESK, "name": "A name"}
     notice = b"---\nid: ntf_00000000beef\nagent_id: admin\ntype: status_change\n---\n"
+    overlap = b"---\nid: ntf_000000010000\naction: edit_overlap\ncreated_at: '%b-01-01T00:00:00.000000Z'\n---\n"
+    ours = replace(
+        Notification(id="ntf_000000010000", action="edit_overlap", target_agent_id="admin"), created_at=now()
+    )
+    assert desk.services.notice_writer.put_first(ours)
     publishes(
         two[LAPTOP],
         (names.shared(f"tsk.{task_id}"), task.replace(b"title: Build", b"title: Theirs")),
@@ -337,6 +357,10 @@ def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
         (names.own(LAPTOP, "ntf", "admin", "20260101_000000_00000000.md"), notice),
         (names.own(LAPTOP, "ses", "added", "ses_00000000beef"), b"---\nagent_id: added\n---\n"),
         (names.log(LAPTOP, "exec", "added/exec_00000000beef"), b"line\n"),
+        (names.own(LAPTOP, "ntf", "admin", "20260101_000000_00000001.md"), overlap % b"1970"),
+        (names.shared("agent.keyed"), json.dumps({**agent, "machine": "off", "public_key": "theirs"}).encode()),
+        *((names.own(LAPTOP, kind, "added", name), data) for kind, name, data in of_agents_there()),
+        (names.log(LAPTOP, "audit", "20260102"), b"{}\n"),
     )
     services, log = desk.services, desk.path / "executions/added/logs/exec_00000000beef.log"
     try:  # what is shared, one machine's values and its logs are streams of their own: none waits for another
@@ -348,9 +372,24 @@ def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
         assert any(item.id == "ntf_00000000beef" for item in services.workspace.notices("admin").history())
         assert [item.id for item in services.workspace.sessions.all("added")] == ["ses_00000000beef"]
         eventually(lambda: log.exists() and log.read_text() == "line\n")
+        (found,) = [item for item in services.workspace.notices("admin").history() if item.id == ours.id]
+        assert found.created_at.year == 1970
+        assert services.agents.get("keyed").public_key == "theirs"
+        for name in ("exec_00000000beef.md", "20260101_000000_00000000.md"):
+            eventually(lambda name=name: [*desk.path.glob(f"[eh]*/added/**/{name}")])  # type: ignore[misc]
+        for name in ("owner_wait/added.md", ".edits/added.jsonl", "audit/20260102.laptop.jsonl"):
+            eventually(lambda name=name: (desk.path / name).exists())  # type: ignore[misc]
     finally:
         publishes(two[LAPTOP], (names.shared("settings"), b'{"language": "en"}'))
         eventually(lambda: two[DESK].services.settings.language == "en")
+
+
+def of_agents_there() -> Iterator[tuple[str, str, bytes]]:
+    """What a machine may say of an agent at home there, but for its mail."""
+    yield "exec", "exec_00000000beef", b"---\nagent_id: added\n---\n"
+    yield "hnd", "20260101_000000_00000000", b"---\nagent_id: added\n---\n\nwords"
+    yield "wait", "-", b"---\nowner_id: added\n---\n"
+    yield "edits", "-", b"{}\n"
 
 
 def test_a_record_of_an_agent_is_taken_as_it_was_written_but_under_no_id_that_differs_in_case(two: Machines) -> None:
