@@ -67,11 +67,13 @@ R = TypeVar("R", bound=Readable)
 
 class Mark(NamedTuple):
     """How something readable is marked where its agent is at home: when it was read (None: it is unread), whether only
-    because its cause was over, and whether it lies in the archive although what it is would stay."""
+    because its cause was over, whether it lies in the archive although what it is would stay, and whether it does not
+    lie there yet, as it was handed out and that is not confirmed."""
 
     read_at: datetime | None
     settled: bool = False
     over: bool = False
+    held: bool = False
 
     def on(self, entity: R) -> R:
         """The entity with this mark."""
@@ -82,12 +84,17 @@ class Mark(NamedTuple):
     def words(self) -> str:
         """The mark as text, "" if it is unread."""
         time = "" if self.read_at is None else format_time(self.read_at)
-        return " ".join([time, *(["settled"] if self.settled else []), *(["over"] if self.over else [])]).strip()
+        return " ".join([time, *self.said]).strip()
+
+    @property
+    def said(self) -> list[str]:
+        """What is so besides the time, in words."""
+        return [name for name in ("settled", "over", "held") if getattr(self, name)]
 
     @classmethod
     def parse(cls, words: str) -> Mark:
         time, *said = words.split() or [""]
-        return cls(parse_time(time), "settled" in said, "over" in said)
+        return cls(parse_time(time), "settled" in said, "over" in said, "held" in said)
 
 
 def assembled(entity_type: type[E], values: Mapping[str, Any]) -> E:

@@ -250,7 +250,7 @@ class Applying:
         for stored in batch:
             what = self.names.parse(stored.subject)
             mark = self._marks.get((subjects.MARKS.get(what.kind, ""), *what[2:])) if isinstance(what, Own) else None
-            if isinstance(what, Own) and mark is not None and mark.read_at is not None:
+            if isinstance(what, Own) and mark is not None and mark.read_at is not None and not mark.held:
                 found[what.kind, what.owner].append(stored)
             else:
                 rest.append(stored)
@@ -661,7 +661,7 @@ def _file(name: str) -> str:
 def mark_in(stored: Stored) -> Mark:
     """Returns the mark that a value is. Raises `ValueError`, `LookupError` or `TypeError`."""
     said = json.loads(stored.data)
-    return Mark(parse_time(said["read_at"]), said.get("settled") is True, said.get("over") is True)
+    return Mark(parse_time(said["read_at"]), *(said.get(name) is True for name in ("settled", "over", "held")))
 
 
 def _number(stored: Stored, header: str) -> int | None:

@@ -170,7 +170,7 @@ class Publishing:
         if mark.words != self._known[key]:
             subject = self.names.own(self.machine, subjects.MARKS[kind], path.parts[1], path.name)
             time = None if mark.read_at is None else format_time(mark.read_at)
-            said = {"read_at": time, **{name: True for name in ("settled", "over") if getattr(mark, name)}}
+            said = {"read_at": time, **dict.fromkeys(mark.said, True)}
             await self._put(subject, json.dumps(said).encode(), modified)
             self._remember(key, mark.words)
 

@@ -231,7 +231,7 @@ class Inbox(Generic[R]):
             return None if self._remove_copy(name, data, month) else entity
         entity = mark.on(entity)
         marked = (None if mark.settled else _marked_read(data, mark.read_at)) or self.hot.codec.encode(entity)
-        if self._standing.stays(entity) and not mark.over:
+        if mark.held or (self._standing.stays(entity) and not mark.over):
             self.files.replace(self.path / name, marked, modified=modified)
             return entity
         self._put_away(self._ended_by([(name, entity)]))
@@ -389,8 +389,8 @@ class Inbox(Generic[R]):
             self.files.move(archived, self.path / name)
 
     def accept_mark(self, name: str, mark: Mark) -> bool:
-        """Marks a file as it is on the agent's own machine, and moves it to the archive; if it is unread there, back
-        from the archive. Returns whether there is such a file. Takes the lock."""
+        """Marks a file as it is on the agent's own machine, and moves it to the archive if it lies there; if it is
+        unread there, back from the archive. Returns whether there is such a file. Takes the lock."""
         with self.files.locks.held(self.lock):
             if mark.read_at is None:
                 self._unarchive(name)
@@ -400,16 +400,18 @@ class Inbox(Generic[R]):
                     entity, status = loaded
                     if (marked := mark.on(entity)) != entity and not self._replaced(directory, name, marked, status):
                         return True  # the other one is noticed
-                    is_read = mark.read_at is not None
-                    if directory is self.hot and is_read and (mark.over or not self._standing.stays(marked)):
+                    is_over = mark.over or not (mark.held or self._standing.stays(marked))
+                    if directory is self.hot and mark.read_at is not None and is_over:
                         self._put_away([(name, marked)])
                     return True
             return False
 
     def mark_of(self, path: Path, entity: R) -> Mark:
         """Returns the mark of a file here, or in the archive."""
-        is_over = path.parent != self.path and self._standing.stays(entity)
-        return Mark(entity.read_at, bool(getattr(entity, "settled", None)), is_over)
+        is_here, stays = path.parent == self.path, self._standing.stays(entity)
+        is_settled = bool(getattr(entity, "settled", None))
+        is_held = is_here and entity.read_at is not None and not stays
+        return Mark(entity.read_at, is_settled, over=stays and not is_here, held=is_held)
 
     # Of a notification that follows from what all machines know each may write one of its own, while they do not hear
     # of each other. The same one stands everywhere in the end: the earlier, and of two at one time the one whose text
