@@ -7,6 +7,7 @@ from benchmarks.rows import (
     calls,
     console,
     doorbell,
+    floods,
     joining,
     machines,
     mailboxes,
@@ -235,7 +236,20 @@ ROWS: tuple[Row, ...] = (
         title="1 000 messages written offline -> all on another machine after the return",
         measure=machines.queued,
         unit="s",
+        at_most=3,
+    ),
+    Row(
+        name="machines-all",
+        title="a message to 220 agents on 20 machines -> each has it at home",
+        measure=machines.to_many,
+        unit="s",
         at_most=5,
+    ),
+    Row(
+        name="machines-many",
+        title="send -> the file on another machine, among 20 machines, beside among two, median",
+        measure=machines.across_many,
+        at_most=3,
     ),
     Row(
         name="machines-flood",
@@ -243,6 +257,13 @@ ROWS: tuple[Row, ...] = (
         measure=machines.flood,
         unit="s",
         at_most=2,
+    ),
+    Row(
+        name="machines-floods",
+        title="a machine floods in many ways -> others' letters / task changes, medians; worst part of 2 s / 4 s",
+        measure=floods.floods,
+        unit="of the bound",
+        at_most=1,
     ),
     Row(
         name="machines-join",

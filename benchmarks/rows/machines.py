@@ -17,6 +17,7 @@ from benchmarks.bench import Bench
 from benchmarks.durable import durable_write
 from benchmarks.table import Finding
 from benchmarks.timing import in_turns, ms, processor_seconds, seconds
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import id8
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.hub.administration import connected_once
@@ -30,6 +31,7 @@ from tests.hub.test_security import as_machine
 TIMES = 60
 KILOBYTE = b"x" * 1000
 QUEUED = 1000
+MACHINES, AGENTS = 20, 11
 IDLE_SECONDS = 20.0
 FLOOD_LETTER_SECONDS = 0.5
 FLOWS = 20
@@ -97,6 +99,50 @@ def queued(bench: Bench) -> Finding:
         eventually(lambda: mailbox.exists() and _count(mailbox) >= QUEUED)
         took = time.perf_counter() - began
         return Finding(took, f"{took:.1f} s")
+
+
+def to_many(bench: Bench) -> Finding:
+    """A broadcast to 220 agents on 20 machines: from the call until each has it at home."""
+    with _many(bench) as made:
+        services, homes = made[DESK].services, _homes(made)
+        began = time.perf_counter()
+        sent = services.messages.send(services.agents.get("admin"), Draft(content=KILOBYTE.decode()))
+        called, part = time.perf_counter() - began, id8(sent.message_id)
+        eventually(lambda: all(_holds(mailbox, part) for mailbox in homes))
+        took = time.perf_counter() - began
+        return Finding(took, f"{len(homes)} receivers {took:.1f} s, the call {called:.1f} s")
+
+
+def across_many(bench: Bench) -> Finding:
+    """From the call of `send` until the file is at its receiver's home, among 20 machines beside among two."""
+    with _many(bench) as made, _two(bench) as two:
+        measured, least = in_turns(TIMES, lambda: _across(made, "m19-1"), lambda: _across(two, "worker-a"))
+    return Finding(measured / least, ms(measured), ms(least))
+
+
+def _across(made: Machines, receiver: str) -> float:
+    services = made[DESK].services
+    home = made[services.agents.get(receiver).machine or ""]
+    began = time.perf_counter()
+    sent = services.messages.send(services.agents.get("admin"), Draft(content=KILOBYTE.decode(), receiver_id=receiver))
+    _spin(lambda: _holds(home.path / "ipc" / receiver, id8(sent.message_id)))
+    return time.perf_counter() - began
+
+
+@contextmanager
+def _many(bench: Bench) -> Iterator[Machines]:
+    """Twenty machines with eleven agents each."""
+    with machines(bench.place(), *(f"m{number}" for number in range(1, MACHINES)), delay=None) as made:
+        for name, machine in made.members.items():
+            for number in range(AGENTS):
+                machine.services.agents.add(Agent(id=f"{name}-{number}", parent_id="admin"))
+        for machine in made.members.values():
+            eventually(lambda machine=machine: len(machine.services.agents.all()) >= MACHINES * AGENTS + 2)  # type: ignore[misc]
+        yield made
+
+
+def _homes(made: Machines) -> list[Path]:
+    return [made[name].path / "ipc" / f"{name}-{number}" for name in made.members for number in range(AGENTS)]
 
 
 def relay_memory(bench: Bench) -> Finding:
