@@ -595,7 +595,7 @@ class RecentAttention(Service):
         self._panes = PanesSeen()
         self._looks = Memory()
         self._examining = Lock()
-        self._findings: tuple[Finding, ...] = ()
+        self._findings: tuple[Finding, ...] = ()  # no `Memory`: whoever asks gets the last ones, and does not wait
         self._examined_at: datetime | None = None
 
     def of(self, person: Agent, *, good_for: timedelta = GOOD_FOR) -> list[Item]:

@@ -268,6 +268,7 @@ class QuestionEffects(Service):
     _told: set[str] = field(default_factory=set, init=False)
     _parked: set[str] = field(default_factory=set, init=False)
     _seen: Mapping[Directory[Any], int] | None = field(default=None, init=False)
+    """The versions of the directories when all questions were followed; as `DerivedNotices` notes it, no `Memory`."""
     _seen_agents: Mapping[str, Agent] | None = field(default=None, init=False)
     _next_deadline: datetime | None = field(default=None, init=False)
 

@@ -28,7 +28,10 @@ class Stillness:
     """That nothing is to be done for an agent, and what is `pending` for it, with what both depend on: the modification
     times `seen`, the team as it was, and the time `until` which no deadline passes. `works`: an execution of the agent
     runs. There are no intents, and no files that features see to, while `empty` are the modification times where they
-    are; None: there may be. `pause`: the pause that the agent has read and that lasts."""
+    are; None: there may be. `pause`: the pause that the agent has read and that lasts.
+
+    No `Memory` keeps it: which directories it depends on is found while it is made, and a part of it, `empty`, may be
+    over before the rest."""
 
     pending: Pending
     seen: Mapping[str, int]

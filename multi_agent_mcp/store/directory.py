@@ -1,8 +1,8 @@
 """The entity files of one directory: leniently read, set aside when unreadable, written whole, and indexed in memory.
 
 An index is trusted as long as the directory's own modification time stays the same; see `file_status.is_settled`.
-Otherwise all files are examined, and those whose signature has changed are read again. A hot directory holds what is
-open, so it is small.
+Otherwise all files are examined, and those whose signature has changed are read again: so it is made of the one before,
+which no `Memory` would keep. A hot directory holds what is open, so it is small.
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ class Usage(Service):
             logger.info("the usage could not be updated: %s", refusal)
 
     def has_news(self) -> bool:
-        """Whether a host may have written something since the last call in this process: a few stat(2)."""
+        """Whether a host may have written something since the last call in this process: a few stat(2). It tells a
+        change, and keeps no value as a `Memory` does."""
         before, self._signs = self._signs, self._look()
         return self._counts and before != self._signs
 
