@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.host_config import HostConfigurations
-    from multi_agent_mcp.services.attention import WhileUnchanged
     from multi_agent_mcp.services.doctor.tree import Finding
     from multi_agent_mcp.services.notifications.notifications import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.team.agents import Agents, Signatures
+    from multi_agent_mcp.services.unchanged import WhileUnchanged
 
 
 @dataclass(eq=False)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.hooks.answers import Hooks, ToolCalls
     from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.answer_budget import AnswerBudget
-    from multi_agent_mcp.services.attention import Attention, RecentAttention, WhileUnchanged
+    from multi_agent_mcp.services.attention import Attention, RecentAttention
     from multi_agent_mcp.services.chat.conversations import Conversations, HumanConversations
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.chat.task_operations import ChatTaskOperations
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.turn.next_action import NextAction
     from multi_agent_mcp.services.turn.reading import Reading, Reports
     from multi_agent_mcp.services.turn.reminders import Reminders
+    from multi_agent_mcp.services.unchanged import WhileUnchanged
     from multi_agent_mcp.services.upkeep import Upkeep
     from multi_agent_mcp.session import Session
     from multi_agent_mcp.settings import Settings
@@ -202,7 +203,7 @@ class ByName:
     )
     glances: Glances = made(".services.glance:Glances")
     recent_attention: RecentAttention = made(".services.attention:RecentAttention", examine="diagnosis.findings")
-    unchanged: WhileUnchanged = made(".services.attention:WhileUnchanged")
+    unchanged: WhileUnchanged = made(".services.unchanged:WhileUnchanged")
     pruning: Pruning = made(".services.doctor.pruning:Pruning")
     panes: RemotePanes = made(".doorbell.tmux.notifier:RemotePanes", typist="pane_notifier")
     messages: Messages = made(".services.mail:Messages")

@@ -70,7 +70,7 @@ SERVICES = (
     ("overview",),
     ("turn",),
     ("doctor",),
-    ("upkeep",),
+    ("upkeep", "unchanged"),
     ("attention",),
     ("glance",),
 )

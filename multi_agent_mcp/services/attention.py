@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import heapq
 import shlex
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.reviews import open_reviews
 from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LIFELESS, LOGIN, PaneLook
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import is_recent
-from multi_agent_mcp.errors import Refusal, StorageError
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.services.doctor.tree import PROBLEM, Finding
 from multi_agent_mcp.services.overview.snapshot import (
@@ -34,9 +34,10 @@ from multi_agent_mcp.services.overview.snapshot import (
     Machines,
 )
 from multi_agent_mcp.services.questions import Questions, as_answer
+from multi_agent_mcp.services.unchanged import GOOD_FOR, WhileUnchanged
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.settings import readable_settings
-from multi_agent_mcp.system.file_status import Memory, TreeState, signature_of
+from multi_agent_mcp.system.file_status import Memory
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.dialog import Dialog
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.overview.supervision import Supervision
-    from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.limited import LimitedAgents
@@ -521,56 +521,6 @@ def _words_of(state: str, dialog: Dialog | None) -> str | None:
 
 def _is_news(finding: Finding) -> bool:
     return finding.level == PROBLEM and finding.check not in TOLD_BY_OTHERS
-
-
-# Views that are asked for again and again are computed once while nothing changes (docs/protocol.md, Attention).
-
-T = TypeVar("T")
-
-GOOD_FOR = timedelta(seconds=10)
-"""How long a value may be shown although nothing changed: time itself makes agents stuck and mail late."""
-LEFT_OUT = frozenset(
-    {
-        *(".locks", ".tmp", ".index", ".hooks", ".console", ".listed", ".search", ".usage", ".edits"),
-        *("dashboard", "audit", ".supervisor"),
-    }
-)
-"""What changes without any view telling of it; for the supervisor's directory see `WhileUnchanged`."""
-GROWING = frozenset({".doorbell", ".share"})
-
-
-class WhileUnchanged(Service):
-    """Values by name, each kept while the session's files and the processes of its agent sessions stay as they were,
-    and for `GOOD_FOR` at most. The record of the looks at panes counts by what was seen: it is written again every few
-    seconds, and all that it says is when."""
-
-    def __init__(self, session: Session, sessions: Sessions) -> None:
-        super().__init__(session)
-        self._tree = TreeState(session.workspace.path, left_out=LEFT_OUT, growing=GROWING)
-        self._sessions = sessions
-        self._memory = Memory()
-        self._locks: dict[str, Lock] = {}
-
-    def get(self, name: str, make: Callable[[], T], *, of: Hashable = None, good_for: timedelta = GOOD_FOR) -> T:
-        """The value of this name: the one that is kept, or a new one from `make`. It depends on the session's files, on
-        running processes, and on `of`. Of several threads at once, one makes it."""
-        with self._locks.setdefault(name, Lock()):
-            return self._memory.get(self._state(of), make, key=name, clock=self.clock, good_for=good_for)
-
-    def _state(self, of: Hashable) -> Hashable:
-        files = self._tree.now()
-        if files is None:
-            return None
-        return files, of, self._supervised(), *(session.id for session in self._sessions.everywhere())
-
-    def _supervised(self) -> Hashable:
-        """What the supervisor has noted: the files of its windows, and what it saw in panes."""
-        record = self.workspace.pane_looks.read()
-        seen = {name: value for name, value in record.items() if name != "at"} if isinstance(record, dict) else record
-        looks, windows = self.workspace.pane_looks.path, list[str]()
-        with suppress(StorageError):
-            windows = [name for name in self.workspace.files.names(looks.parent) if name != looks.name]
-        return repr(seen), *((name, signature_of(looks.parent / name)) for name in windows)
 
 
 # Attention for a process that shows it continuously in any number of windows: reading the panes and examining the

@@ -96,8 +96,8 @@ class DerivedNotices(Service):
     last_activity: Callable[[str], datetime | None]
     """The time of an agent's last call."""
     _looked_at: dict[str, dict[Directory[Any], int]] = field(default_factory=dict, init=False)
-    """By agent, the versions of the directories at the last `repair`. That it was done is no value, which a `Memory` could
-    keep; and which directories count is known only from their tasks."""
+    """By agent, the versions of the directories at the last `repair`. That it was done is no value for a `Memory`; and
+    which directories count is known only from the tasks."""
     _written: set[str] = field(default_factory=set, init=False)
     _checked: dict[str, dict[str, Checked]] = field(default_factory=dict, init=False)
     _checked_for: Mapping[str, Agent] | None = field(default=None, init=False)
