@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.doorbell.channel import Channel
+    from multi_agent_mcp.features import Features
     from multi_agent_mcp.hub.relay import Relay
 
 
@@ -136,8 +137,16 @@ def open_session(
             raise
         settings, unread = readable_settings(workspace.settings_path), [refusal]
     features, wrong = chosen(settings.features, settings.switched)
-    texts = Texts(settings.language, texts_of(features, settings.language)) | catalogue(settings.language)
-    return Services(Session(workspace, settings, texts, clock, features, (*unread, *wrong)), notifier)
+
+    def with_features(features: Features) -> Services:
+        texts = Texts(settings.language, texts_of(features, settings.language)) | catalogue(settings.language)
+        return Services(Session(workspace, settings, texts, clock, features, (*unread, *wrong)), notifier)
+
+    services = with_features(features)
+    if "proof" not in features and services.approvals.keep_proof():  # nobody but a person switches it off
+        rest = {name: value for name, value in settings.features.items() if name != "proof"}
+        return with_features(chosen(rest, settings.switched)[0])
+    return services
 
 
 def require_features(services: Services, wanted: Any) -> None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 HOOK_SECONDS = 10
 AGENT = "MULTI_AGENT_MCP_AGENT"
+STATEMENT = "MULTI_AGENT_MCP_STATEMENT"
+"""Names the file of an agent's statement for Gemini CLI."""
 IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "PreCompact")
 _START = re.compile(rb"""(\S+?)["',\s]+-m["',\s]+multi_agent_mcp\b""")
@@ -83,6 +85,7 @@ def values(
         "hook_milliseconds": HOOK_SECONDS * 1000,
         "version": __version__,
         "permission": "{}",
+        "context_files": [*_context_files(), f"${STATEMENT}"],
         **rules.values,
     }
     places = (host.configuration.statement, host.configuration.rules)
@@ -98,6 +101,20 @@ def values(
             found["hook_options"] = _hook_options(found["hook_anyone"])
             found["developer_option"] = _developer_option(statement)
     return found
+
+
+def _context_files() -> list[str]:
+    """Returns the names of context files that Gemini CLI's person has chosen at home, which those of a directory
+    replace."""
+    chosen: Any = None
+    with suppress(ValueError, StorageError, AttributeError):  # with comments, or none of its form: its own default
+        text = (read_external(_gemini_home() / "settings.json") or b"{}").decode()
+        chosen = json.loads(text).get("context", {}).get("fileName")
+    return [chosen] if isinstance(chosen, str) else list(map(str, chosen or ["GEMINI.md"]))
+
+
+def _gemini_home() -> Path:
+    return home_of("GEMINI_CLI_HOME", "~") / ".gemini"
 
 
 def _of_codex(key: str) -> Any:
@@ -296,6 +313,7 @@ def _merged(old: Any, wanted: Any, where: str) -> Any:
             **{key: merge(old[key], value, key) if key in old else value for key, value in wanted.items()},
         }
     if isinstance(wanted, list) and where not in ("args", "command"):
+        old = [old] if where == "fileName" and isinstance(old, str) else old
         if not isinstance(old, list):
             raise Unmergeable("no_list", name=where)
         return [*old, *(item for item in wanted if item not in old)]
@@ -475,7 +493,7 @@ class HostConfigurations(Service):
         """Returns the configuration of a host for one agent: in the files of a directory, or for None in the agent's
         own files (or command-line options). For a host that reads only its directory, None is the current one."""
         known, template = hosts()[host], hosts()[host].configuration
-        statement = self._statement(known, agent_id) if directory is None else ""
+        statement = "" if directory is not None or template.is_of_directory else self._statement(known, agent_id)
         place = template.statement
         agent = self.workspace.registry.all().get(agent_id)
         rules = self.rules(known, agent) if directory is None and agent is not None else NO_RULES
@@ -515,7 +533,7 @@ class HostConfigurations(Service):
         words = SERVER_FILE if known is None or self.brings_settings(agent) else used.configuration.words
         words = _words(words, used.configuration.statement if statement else None, rules)
         filling = values(used, self.workspace, agent.id, statement, rules)
-        self._write_rules(used, agent, filling, rules)
+        self._write_others(used, agent, filling, rules)
         return str(filled(words, filling))
 
     def brings_settings(self, agent: Agent) -> bool:
@@ -544,10 +562,14 @@ class HostConfigurations(Service):
         tree = tree_of(f"{works_in}/x") or works_in
         return compiled(place, self._rules_of(agent), tree, is_at_top=tree == works_in)
 
-    def _write_rules(self, host: Host, agent: Agent, filling: Mapping[str, Any], rules: HostRules) -> None:
-        """Writes the files of the host's own settings for rules; those of OpenCode are among its `own`."""
-        place = host.configuration.rules
-        for name, content in place.own.items() if place is not None and rules.words else ():
+    def _write_others(self, host: Host, agent: Agent, filling: Mapping[str, Any], rules: HostRules) -> None:
+        """Writes the agent's files beside its configuration: of its rules, and of its statement where the host has its
+        configuration from a directory."""
+        place, stated = host.configuration.rules, host.configuration.statement
+        files = {**(place.own if place is not None and rules.words else {})}
+        if stated is not None and stated.named and filling["statement"]:
+            files |= stated.own
+        for name, content in files.items():
             path = own_file(self.workspace, agent.id, name)
             HostConfiguration(host.name, (HostFile(path, whole(filled(content, filling))),), "").write(self._backups)
 
@@ -571,7 +593,11 @@ class HostConfigurations(Service):
             variable: _lengthened(variable, own_file(self.workspace, agent.id, name).parent)
             for variable, name in (place.directories if place is not None else {}).items()
         }
-        return {variable: str(own_file(self.workspace, agent.id, name)) for variable, name in own} | directories
+        named = {
+            variable: os.path.relpath(own_file(self.workspace, agent.id, name).absolute(), _gemini_home())
+            for variable, name in (place.named if place is not None else {}).items()
+        }
+        return {variable: str(own_file(self.workspace, agent.id, name)) for variable, name in own} | directories | named
 
     def missing_settings(self, agent: Agent) -> str | None:
         """Returns the command to run before `{mcp_config}` can work, or None. What a host reads only in its directory

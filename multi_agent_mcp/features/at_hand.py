@@ -37,9 +37,24 @@ def features_at_hand(arguments: Sequence[str]) -> Features:
 
     try:
         settings = read_settings(Path(path))
-        return chosen(settings.features, settings.switched)[0]
+        features = chosen(settings.features, settings.switched)[0]
+        if "proof" in features or not _keeps_proof(path):
+            return features
+        return chosen({**settings.features, "proof": "on"}, settings.switched)[0]
     except Refusal:
         return ALL
+
+
+def _keeps_proof(path: str) -> bool:
+    """Whether what was approved has proof on. Nothing is verified here: this is about which commands there are."""
+    import json
+
+    from multi_agent_mcp.features.chosen import has_proof
+
+    try:
+        return has_proof(json.loads(_own_bytes(f"{os.path.dirname(path)}/approved.json"))["content"])  # noqa: PTH120
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def _settings_path(arguments: Sequence[str]) -> str | None:

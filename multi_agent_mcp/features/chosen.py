@@ -49,6 +49,13 @@ def chosen(given: Any, switched: Collection[str] = ()) -> tuple[Features, tuple[
     return _of(off, switched, added), tuple(wrong)
 
 
+def has_proof(approved: Mapping[str, Any]) -> bool:
+    """Whether proof is on in the settings that were approved."""
+    features = approved.get("features")
+    value = features.get("proof", "on") if isinstance(features, Mapping) else "on"
+    return "proof" in chosen({"proof": value})[0]
+
+
 def _of(off: Collection[str], switched: Collection[str], added: Sequence[Feature] = ()) -> Features:
     is_off = {one.name: one.name in off or bool(one.switch and one.switch not in switched) for one in OURS}
     on, left_out = (tuple(one for one in OURS if is_off[one.name] is wanted) for wanted in (False, True))

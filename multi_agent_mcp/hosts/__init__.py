@@ -33,16 +33,18 @@ _DIRECTORY = Path(__file__).parent
 
 
 class StatementPlace(NamedTuple):
-    """The field `configuration.statement`: the `words`, files of the agent (`own`), and variables whose list of
-    directories, parted by commas, is lengthened (`directories`) by which the host gets the statement beside its
-    person's own instructions. A command with one of the words `not_beside` has instructions that ours would replace: it
-    gets none. `start` goes before the command of a person."""
+    """The field `configuration.statement`: the `words`, files of the agent (`own`), variables whose list of
+    directories, parted by commas, is lengthened (`directories`), and variables that name a file relative to the host's
+    home (`named`) by which the host gets the statement beside its person's own instructions. A command with one of the
+    words `not_beside` has instructions that ours would replace: it gets none. `start` goes before the command of a
+    person."""
 
     words: str = ""
     own: Mapping[str, Any] = {}
     directories: Mapping[str, str] = {}
     not_beside: Sequence[str] = ()
     start: str = ""
+    named: Mapping[str, str] = {}
 
 
 class RulesPlace(NamedTuple):

@@ -719,6 +719,7 @@ ELSEWHERE: Mapping[str, str] = {
         "pool/test_leases.py::test_people_see_which_leases_are_waited_for_and_end_a_command",
         *("attention:lease", "attention:circle", "error.no_such_lease"),
     ),
+    "error.no_persons_key": "services/tasks/test_gate.py::test_without_a_persons_key_an_approval_made_elsewhere_counts",
     "attention:checks_changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
     "task.checks_changed": "cli/test_repository.py::test_why_follows_a_line_to_task_agent_and_who_asked",
     "checks.state.changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",

@@ -51,6 +51,8 @@ def say(root: Path, features: object) -> None:
     path = root / "demo" / "session.yaml"
     settings = {**yaml.safe_load(path.read_text(encoding="utf-8")), "features": features}
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    for approved in ("approved.json", ".checks/approved/last.json"):  # as if nothing had been approved
+        (root / "demo" / approved).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -257,3 +259,17 @@ def test_the_names_of_features_in_team_yaml_are_judged_before_anything_is_made(t
 
 def test_an_optional_feature_is_a_record_like_the_others() -> None:
     assert all(isinstance(feature, Feature) for feature in OURS)
+
+
+def test_proof_that_was_approved_as_on_is_switched_off_by_a_person_alone(services: Services) -> None:
+    services.workspace.settings_path.write_text("language: en\ndone_when: [review]\n")
+    services.approvals.approve()
+    services.workspace.settings_path.write_text("done_when: []\nfeatures: {proof: off, timeline: off}\n")
+    opened = open_session(services.root, "demo", notifier=Recorder())
+    assert ("proof" in opened.session.features, "timeline" in opened.session.features) == (True, False)
+    assert opened.approvals.look().changed == ("done_when", "features")
+    (task,) = opened.task_creation.create(opened.agents.get("admin"), [NewTask(title="x", assignee_id="worker-a")])
+    assert task.done_when == ("review",)
+    code, said = run(opened, "checks", "approve")
+    assert code == 0, said
+    assert "proof" not in open_session(services.root, "demo", notifier=Recorder()).session.features

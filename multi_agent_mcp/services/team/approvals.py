@@ -16,6 +16,7 @@ from multi_agent_mcp.config import read_environment
 from multi_agent_mcp.domain.message import is_data_signed_by, signed_data
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
+from multi_agent_mcp.features.chosen import has_proof
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.settings import read_settings
 from multi_agent_mcp.system.process import host_of, is_below
@@ -73,6 +74,10 @@ class Approvals(Service):
         found = (self._last() or {"content": {}})["content"].get("done_when")
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
+    def keep_proof(self) -> bool:
+        """Whether what was approved last has proof on, so that switching it off has to be approved."""
+        return (last := self._last()) is not None and has_proof(last["content"])
+
     def _last(self) -> Mapping[str, Any] | None:
         """The last approval that is known: an earlier one that was put back has no say."""
         found = map(self._genuine, (self.workspace.last_approval, self.workspace.approval))
@@ -114,7 +119,8 @@ class Approvals(Service):
         person = self._person()
         key = None if person is None else self.agents.known_key(person.id)
         if person is None or key is None:
-            raise InvalidArguments("no_persons_key")
+            people = [agent.id for agent in self.agents.all().values() if _is_persons(agent)]
+            raise InvalidArguments("no_persons_key", people=", ".join(people) or "-", file=self.workspace.approval.path)
         at, content = format_time(self.clock()), self.content()
         signature = signed_data(_signed(person.id, at, content), key)
         for kept in (self.workspace.approval, self.workspace.last_approval):

@@ -145,3 +145,20 @@ def test_what_a_persons_command_changes_stays_approved_only_if_it_was(gated: Ser
     with gated.approvals.following():
         _write(gated, f"{CHECKS}reservations: enforce\n")
     assert gated.approvals.look().state == "changed"
+
+
+def test_without_a_persons_key_an_approval_made_elsewhere_counts(services: Services) -> None:
+    services.workspace.settings_path.write_text("checks: {tests: 'true'}\n")
+    services.approvals.approve()
+    file = services.path / "approved.json"
+    made_elsewhere = file.read_text()
+    for kept in (file, services.path / ".checks" / "approved" / "last.json", services.path / "secrets" / "owner.key"):
+        kept.unlink()
+    with pytest.raises(InvalidArguments) as refusal:
+        services.approvals.approve()
+    assert {"people": "owner", "file": file}.items() <= refusal.value.values.items()
+    assert services.approvals.look().state == "missing"
+    file.write_text(made_elsewhere)
+    assert services.approvals.look().state == "approved"
+    services.workspace.settings_path.write_text("checks: {tests: 'false'}\n")
+    assert services.approvals.look().changed == ("checks.tests",)
