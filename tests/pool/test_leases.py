@@ -192,3 +192,14 @@ def test_doctor_finds_leases_of_the_dead_and_what_nobody_can_take(services: Serv
     for agent_id in ("worker-a", "worker-b"):
         services.agents.remove(agent_id)
     assert found("pool") == [offered.id, skilled.id]
+
+
+def test_doctor_says_that_more_agents_are_at_work_than_may_be(pooled: Services, seat: SeatOf) -> None:
+    path = pooled.path / "session.yaml"
+    path.write_text(f"{path.read_text(encoding='utf-8')}\nat_most: 1\n", encoding="utf-8")
+    seat("worker-a")
+    services = open_session(pooled.root, "demo", notifier=Recorder())
+    assert [one for one in services.doctor().examine() if one.check == "pool"] == []
+    seat("worker-b")
+    (found,) = (one for one in services.doctor().examine() if one.check == "pool")
+    assert (found.level, "worker-a, worker-b" in found.finding) == ("note", True)
