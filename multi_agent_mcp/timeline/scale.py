@@ -17,6 +17,7 @@ STEPS = (
     *(count * DAY for count in (1, 2, 7, 14, 28, 91, 364)),
 )
 TICK_PIXELS = 88
+DIGIT_PIXELS = 6.3  # of a label's font, with what is free beside it
 SHORTEST = timedelta(milliseconds=20)  # a period without length can still be drawn
 
 
@@ -42,19 +43,23 @@ class Scale:
         return self.left + min(max(share, 0.0), 1.0) * (self.right - self.left)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """The pixel and label of each tick: round times at least `TICK_PIXELS` apart, with the day where it changes."""
+        """The pixel and label of each tick: round times at least `TICK_PIXELS` apart, with the day where it changes; no
+        label where it would touch the one before."""
         seconds = self.length.total_seconds()
         room = max((self.right - self.left) / TICK_PIXELS, 1.0)
         step = next((step for step in STEPS if seconds / step <= room), STEPS[-1])
         midnight = in_zone(self.start, self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
         first = int(((self.start - midnight).total_seconds()) / step)
-        day = None
+        day, reach = None, -DAY
         for count in range(first, first + int(room) + 3):
             moment = midnight + timedelta(seconds=count * step)
             if self.start <= moment <= self.start + self.length:
                 local = in_zone(moment, self.zone)
-                yield self.x(moment), _clock_label(local, step, new_day=local.date() != day)
-                day = local.date()
+                x, label = self.x(moment), _clock_label(local, step, new_day=local.date() != day)
+                half = len(label) * DIGIT_PIXELS / 2
+                yield x, label if x - half >= reach else ""
+                if x - half >= reach:
+                    reach, day = x + half, local.date()
 
     def clock(self, moment: datetime) -> str:
         """The day and time of a moment, to the millisecond."""
