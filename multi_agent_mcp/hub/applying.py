@@ -549,11 +549,11 @@ class Applying:
     def _has_rival(self, inbox: Inbox[Any], name: str, stored: Stored, *, restoring: bool) -> bool:
         """Returns whether a notification of this id that was made here stands, and not the hub's. Where the hub's does,
         its mark is sent from here again."""
+        if restoring and not inbox.has_name(name):
+            return False  # see `without_rivals`
         theirs = decoded(inbox, name, stored)
         if not isinstance(theirs, Notification) or theirs.action not in TOLD_APART:
             return False
-        if restoring and not inbox.has(theirs):
-            return False  # see `without_rivals`
         self._is_noticed = True
         try:
             return inbox.stands_against(name, theirs, _time(stored))

@@ -213,6 +213,11 @@ class Inbox(Generic[R]):
         month = month_of(entity.created_at)
         return any(map(os.path.exists, (f"{self.path}/{name}", f"{self.path}/{ARCHIVE}/{month}/{name}")))
 
+    def has_name(self, name: str) -> bool:
+        """As `has`, for a file with a name of our form."""
+        month = f"{name[:4]}-{name[4:6]}"
+        return any(map(os.path.exists, (f"{self.path}/{name}", f"{self.path}/{ARCHIVE}/{month}/{name}")))
+
     def accept(self, name: str, data: bytes, modified: int, mark: Mark | None = None) -> R | None:
         """Stores a file of another machine under its name, its bytes unchanged except for the mark, with which it
         belongs in the archive, unless it is in force; returns None if it exists already, here or there. An empty file
