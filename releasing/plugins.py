@@ -96,6 +96,7 @@ def _values(name: str, plugin: Mapping[str, Any]) -> dict[str, Any]:
         "hook_anyone": shlex.join(hook),
         "hook_words": json.dumps(hook),
         "hook_milliseconds": HOOK_SECONDS * 1000,
+        "permission": "{}",  # rules are an agent's, in its own configuration
         "version": facts.SEMANTIC_VERSION,
         "description": DESCRIPTION,
         "address": facts.address(),

@@ -39,7 +39,7 @@ const brief = (facts) => {
   briefings.set(facts.session_id, { told, message: undefined })
 }
 
-const RULES = {permission} // what the team denies: set after all settings were read, and never more than they allow
+const RULES = {} // what the team denies: set after all settings were read, and never more than they allow
 
 const entries = (rules) => Object.entries(typeof rules === "string" ? { "*": rules } : rules ?? {})
 

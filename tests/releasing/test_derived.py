@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,15 @@ def _schema() -> Any:
 def test_the_plugins_and_server_json_are_current() -> None:
     assert outdated() == []
     assert {path.parts[1] for path in generated() if path.parts[0] == "plugins"} == set(hosts())
+
+
+def test_every_placeholder_of_a_plugin_is_filled() -> None:
+    """A module with one would not load."""
+    placeholder = re.compile(r"(?<![$\w])\{[a-z]+(_[a-z]+)*\}")
+    scripts = {path: content for path, content in generated().items() if path.suffix in (".js", ".json")}
+    assert {
+        path: placeholder.findall(content) for path, content in scripts.items() if placeholder.search(content)
+    } == {}
 
 
 def test_the_types_of_an_agents_methods_are_current() -> None:
