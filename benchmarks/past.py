@@ -220,7 +220,7 @@ class Past:
     def _over(self, collection: Collection[Any], partition: str, count: int, stencil: Stencil, prefix: str) -> str:
         """Writes entities as `_identified`, and archives the finished ones."""
         oldest = self._identified(count, stencil, collection.directory(partition).path, prefix)
-        collection.settle(partition)
+        collection.archive_over(partition)
         return oldest
 
     def _tasks(self, count: int, statuses: tuple[str, ...], assignee_id: str, fields: Mapping[str, Any]) -> str:

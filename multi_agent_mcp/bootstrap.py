@@ -45,7 +45,7 @@ class LocalConsequences:
     def task_changed(self, task: Task) -> None:
         with suppress(Refusal):
             self.services.derived_notices.follow_up(task)
-            self.services.derived_notices.settle_former(task)
+            self.services.derived_notices.end_former(task)
 
     def questions_changed(self) -> None:
         self.services.question_effects.look()

@@ -30,7 +30,7 @@ EVENTS = {
     "task_reported": "its assignee has said that it is over (task, summary, whether it failed)",
     "execution_ended": "an execution has just ended (execution)",
     "task_session_ended": "a task session was ended by its own process (agent's id)",
-    "agent_settled": "what the agent's dead sessions left was put in order (agent's id)",
+    "agent_recovered": "what the agent's dead sessions left was put in order (agent's id)",
     "looked": "somebody looks what follows from the files ()",
     "heard": "an event of an agent's host (agent's id, host, facts)",
     "answered": "a call of a tool was answered; not after each one ()",

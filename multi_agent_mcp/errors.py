@@ -105,7 +105,7 @@ class QuestionNotFound(Refusal):
 
 
 class QuestionClosed(Refusal):
-    """Raised when a question was settled before: by another answer, its default, or because it was taken back."""
+    """Raised when a question was closed before: by another answer, its default, or because it was taken back."""
 
     code = "question_closed"
 

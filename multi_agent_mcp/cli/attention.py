@@ -371,9 +371,9 @@ def lines_of(question: Question, texts: Texts) -> Iterator[str]:
         yield f"   {number}  {one_line(choice)}{mark}"
     if question.deadline is not None:
         yield texts("question.until", deadline=local_time(format_time(question.deadline), texts))
-    if question.settled:
+    if question.closed:
         answer = one_line(question.answer or "-")
-        yield texts("question.settled", status=question.status, answer=answer, by=question.answered_by or "-")
+        yield texts("question.closed", status=question.status, answer=answer, by=question.answered_by or "-")
     else:
         kind = "CHOICE" if question.choices else "TEXT"
         yield texts("question.how", command=f"multi-agent-mcp answer {question.id} {kind}")

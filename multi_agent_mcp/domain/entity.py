@@ -57,7 +57,7 @@ class Readable(Identified):
         """The entity as read at `at`; None makes it unread again (its reader died before it could act)."""
         return replace(self, read_at=at)  # type: ignore[call-arg]  # it is a field of every subclass
 
-    def mark_settled(self, at: datetime) -> Self:
+    def mark_ended(self, at: datetime) -> Self:
         """The entity as over at `at`: nobody has to be handed it any more."""
         return self.mark_read(at)
 
@@ -78,7 +78,7 @@ class Mark(NamedTuple):
     def on(self, entity: R) -> R:
         """The entity with this mark."""
         is_settled = self.settled and self.read_at is not None
-        return entity.mark_settled(self.read_at) if is_settled else entity.mark_read(self.read_at)  # type: ignore[arg-type]
+        return entity.mark_ended(self.read_at) if is_settled else entity.mark_read(self.read_at)  # type: ignore[arg-type]
 
     @property
     def words(self) -> str:

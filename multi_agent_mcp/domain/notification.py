@@ -88,7 +88,7 @@ class Notification(Readable):
     def mark_read(self, at: datetime | None) -> Self:
         return replace(self, read_at=at, settled=None)
 
-    def mark_settled(self, at: datetime) -> Self:
+    def mark_ended(self, at: datetime) -> Self:
         return replace(self, read_at=at, settled=True)
 
     @property

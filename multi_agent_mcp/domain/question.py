@@ -1,6 +1,6 @@
 """Questions between agents and people, and their transitions (docs/protocol.md, Questions).
 
-A transition returns a new question with a line more in its history and does no I/O; one of a question that is settled
+A transition returns a new question with a line more in its history and does no I/O; one of a question that is closed
 raises `QuestionClosed`. What follows from a question (the notifications, the asker's task that waits for it) follows
 from its file alone, so that every process derives the same."""
 
@@ -30,7 +30,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, QuestionClosed
 
 OPEN, ANSWERED, DEFAULTED, WITHDRAWN = "open", "answered", "defaulted", "withdrawn"
-SETTLED = frozenset({ANSWERED, DEFAULTED, WITHDRAWN})
+CLOSED = frozenset({ANSWERED, DEFAULTED, WITHDRAWN})
 QUESTION_CHARACTERS = 4_000
 """The longest question, and the longest answer."""
 CHOICES_MAX = 9
@@ -64,12 +64,12 @@ class Question(Identified):
     question: str = ""
 
     @property
-    def settled(self) -> bool:
-        return self.status in SETTLED
+    def closed(self) -> bool:
+        return self.status in CLOSED
 
     @property
     def note(self) -> str | None:
-        """What whoever settled the question added, or None."""
+        """What whoever closed the question added, or None."""
         found = self._last("note")
         return None if found is None else str(found)
 
@@ -81,7 +81,7 @@ class Question(Identified):
 
     def is_due(self, now: datetime) -> bool:
         """Whether the question is open and its deadline has passed."""
-        return not self.settled and self.deadline is not None and self.deadline <= now
+        return not self.closed and self.deadline is not None and self.deadline <= now
 
     @property
     def patience(self) -> timedelta | None:
@@ -95,8 +95,8 @@ class Question(Identified):
         return all(getattr(self, name) == getattr(other, name) for name in about)
 
     def require_open(self) -> None:
-        """Raises `QuestionClosed` for a settled question."""
-        if self.settled:
+        """Raises `QuestionClosed` for a closed question."""
+        if self.closed:
             if self.answer is None:
                 raise QuestionClosed("question_withdrawn", question_id=self.id, status=self.status)
             raise QuestionClosed(question_id=self.id, status=self.status, answer=quoted(self.answer))
@@ -110,23 +110,23 @@ class Question(Identified):
         """The question with its answer. Raises `QuestionClosed` and `InvalidArguments`."""
         self.require_open()
         self.require_choice(answer)
-        return replace(self._settled(ANSWERED, by, at, note=note), answer=answer)
+        return replace(self._closed(ANSWERED, by, at, note=note), answer=answer)
 
     def defaulted(self) -> Question:
         """The question whose default was taken, at its deadline, whenever that is noticed."""
-        return replace(self._settled(DEFAULTED, None, self.deadline or self.created_at), answer=self.default)
+        return replace(self._closed(DEFAULTED, None, self.deadline or self.created_at), answer=self.default)
 
     def withdrawn(self, by: str | None, at: datetime, *, note: str | None = None, why: Why | None = None) -> Question:
         """The question taken back by its asker, or by nobody, for the reason `why`. Raises `QuestionClosed`."""
         self.require_open()
-        return self._settled(WITHDRAWN, by, at, note=note, why=why)
+        return self._closed(WITHDRAWN, by, at, note=note, why=why)
 
     def readdressed(self, to_id: str, at: datetime) -> Question:
         """The open question for another agent, as its addressee was removed."""
         line = {"at": format_time(at), "to_id": [self.to_id, to_id]}
         return replace(self, to_id=to_id, history=(*self.history, line))
 
-    def _settled(self, status: str, by: str | None, at: datetime, **facts: str | None) -> Question:
+    def _closed(self, status: str, by: str | None, at: datetime, **facts: str | None) -> Question:
         told = {"by": by, "status": [self.status, status], **facts}
         line = {"at": format_time(at), **{key: value for key, value in told.items() if value is not None}}
         return replace(self, status=status, answered_by=by, answered_at=at, history=(*self.history, line))
@@ -154,7 +154,7 @@ def owing_agents(questions: Sequence[Question]) -> frozenset[str]:
 
 
 def parked(task: Task, question: Question, reason: str) -> Task:
-    """The task blocked until the question is settled; with only a line in its history if it is not in progress in the
+    """The task blocked until the question is closed; with only a line in its history if it is not in progress in the
     asker's hands any more. The same task the second time, so that it is parked once."""
     if task.history.naming(QUESTION, question.id):
         return task
@@ -204,9 +204,9 @@ def asked_notice(question: Question) -> Notification:
 
 
 def answered_notice(question: Question) -> Notification | None:
-    """The notification of a settled question's asker; None if it took the question back itself, or was told of what
+    """The notification of a closed question's asker; None if it took the question back itself, or was told of what
     happened to its task."""
-    if not question.settled or (question.status == WITHDRAWN and question.withdrawn_as != "nobody_left"):
+    if not question.closed or (question.status == WITHDRAWN and question.withdrawn_as != "nobody_left"):
         return None
     at = question.answered_at or question.created_at
     notice = _notice(question, ANSWER, question.asker_id, at, question.answered_by)
@@ -284,15 +284,15 @@ def _circle(first: W, by_asker: Mapping[str, list[W]]) -> tuple[W, ...]:
 
 
 def _is_asked(notice: Notification, question: Question, _: Agents) -> bool:
-    return not question.settled and notice.target_agent_id == question.to_id
+    return not question.closed and notice.target_agent_id == question.to_id
 
 
 def _is_overdue(_notice: Notification, question: Question, _: Agents) -> bool:
-    return not question.settled
+    return not question.closed
 
 
 def _is_circle(notice: Notification, questions: Iterable[Question], _: Agents) -> bool:
-    circles = cycles(question for question in questions if question.park and not question.settled)
+    circles = cycles(question for question in questions if question.park and not question.closed)
     return any(deadlock_notice(circle, notice.target_agent_id).id == notice.id for circle in circles)
 
 

@@ -335,7 +335,7 @@ class Task(Identified):
         again = replace(self, status="in_progress", status_changed_by=change.by, status_changed_at=change.at)
         return replace(again, completed_at=None).recorded(change, status=[self.status, "in_progress"])
 
-    def settled(self, status: str, change: Change) -> Task:
+    def concluded(self, status: str, change: Change) -> Task:
         """The delivered task after its checks have passed (`review`, or `done` with its result) or failed
         (`in_progress`)."""
         if status == self.status == "in_progress":

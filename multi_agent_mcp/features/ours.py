@@ -249,7 +249,7 @@ SESSIONS = Feature(
         Kind("handoffs", "hnd", "handoff", "copy", is_searched=True),
     ),
     topics={"sessions": "agents", "executions": "executions"},
-    on={"task_done": "executions.finish_task", "agent_settled": "hand_offs.settle"},
+    on={"task_done": "executions.finish_task", "agent_recovered": "hand_offs.archive_older"},
     answers={"is_alive": "sessions.alive"},
     tools=(".server.tools.work:TOOLS",),
     commands={

@@ -355,7 +355,7 @@ class Sharing:
         """Makes this machine the first of the team, and the home of all agents."""
         self.share.join(membership, seed, certificate)
         workspace = Workspace(self.path.parent, session_name(self.path.name))
-        workspace.registry.settle_at(membership.machine, former=self.share.former_machine)
+        workspace.registry.move_home(membership.machine, former=self.share.former_machine)
 
     @property
     def hub_exports(self) -> str:
@@ -628,7 +628,7 @@ def join(token: Token, root: Path, machine: str, *, adopt: bool) -> Sharing:
         shared, lane = _taken(asyncio.run(ask_to_join(token, machine, public_of(seed))))
     workspace.make()
     workspace.registry.create()
-    workspace.registry.settle_at(machine, former=sharing.share.former_home(token.uuid))
+    workspace.registry.move_home(machine, former=sharing.share.former_home(token.uuid))
     settings = {"id": token.session, "created_at": format_time(now()), **shared}
     with suppress(FileExistsError):
         text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)

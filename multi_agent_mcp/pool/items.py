@@ -83,4 +83,4 @@ def taker_of(item: Item) -> str | None:
     receiver = item.to_id if isinstance(item, Question) else item.target_agent_id
     if not receiver.startswith(WHOEVER):
         return receiver
-    return "" if isinstance(item, Question) and item.settled else None
+    return "" if isinstance(item, Question) and item.closed else None

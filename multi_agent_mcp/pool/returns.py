@@ -127,7 +127,7 @@ class Returns(Service):
             if target is not None:
                 self.derived_notices.writer.put_new(_notice(task, target, change, run.intent_id), text)
         self.derived_notices.follow_up(task)
-        self.derived_notices.settle(operation.agent_id)
+        self.derived_notices.end(operation.agent_id)
         return task
 
 

@@ -70,7 +70,7 @@ def reservations(context: SessionContext, agent_id: str | None) -> None:
 
     Example: `multi-agent-mcp reservations`
     """
-    context.services.reservations.settle()
+    context.services.reservations.end_over()
     chosen = context.services.agents.filtered(agent_id)
     found = [one for one in context.services.reservations.open() if chosen in (None, one.agent_id)]
     lines = (
@@ -106,7 +106,7 @@ def release(context: SessionContext, reservation_id: str | None) -> None:
     Example: `multi-agent-mcp release`
     """
     if reservation_id is None:
-        context.services.reservations.settle()
+        context.services.reservations.end_over()
         found = context.services.reservations.open()
         if len(found) != 1:
             raise InvalidArguments("which_reservation", ids=", ".join(one.id for one in found) or Reason("nothing"))

@@ -18,7 +18,7 @@ RESERVATIONS = Feature(
     },
     on={"edited": "edits.edited", "edits_arrived": "edits.arrived"},
     answers={"tools_of_hosts": "edits.tools", "shared_files": "edits.overlaps", "edited_for": "edits.edited_for"},
-    expires={"reservations": "reservations.settle"},
+    expires={"reservations": "reservations.end_over"},
     tools=(".repository.tools:TOOLS",),
     commands={
         "edits": Command("Files", ".repository.commands:edits", "List who edits which files."),

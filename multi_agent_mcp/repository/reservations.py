@@ -101,7 +101,7 @@ class Reservations(Service):
             raise InvalidArguments("too_long", name="reason", limit=REASON_CHARACTERS)
         if minutes is not None and not (math.isfinite(minutes) and 0 < minutes <= MINUTES_MAX):
             raise InvalidArguments("bad_minutes", most=int(MINUTES_MAX))
-        self.settle()
+        self.end_over()
         now = self.clock()
         lasting = PERSONS_MINUTES if minutes is None and session_id is None else minutes
         new = Reservation(
@@ -137,7 +137,7 @@ class Reservations(Service):
                 ended.append(one)
         return ended
 
-    def settle(self) -> list[Reservation]:
+    def end_over(self) -> list[Reservation]:
         """Ends the reservations that have run out, and tells so; returns them. Never raises: the next look tries
         again."""
         ended = []
@@ -330,7 +330,7 @@ def judge(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
     if not call.paths or not calls.session.settings.repository.enforces:
         return None
     reservations: Reservations = calls.contributions.service("reservations")
-    reservations.settle()
+    reservations.end_over()
     reservations.index()
     for path in relative_paths(call):
         holder = reservations.holder_of(path, agent.id)

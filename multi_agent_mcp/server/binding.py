@@ -486,7 +486,7 @@ class Checking:
         try:
             task = deliveries.deliver(assignee, task_id, summary, next_steps)
             if not task.checks or not task.is_examined:
-                return deliveries.settle(task)
+                return deliveries.conclude(task)
             self.wake()
             return asked.wait() or deliveries.outcome_of(task.id)
         finally:

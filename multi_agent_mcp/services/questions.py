@@ -138,7 +138,7 @@ class Questions(Service):
             raise Unauthorized("not_addressee", question_id=question.id, agent_id=question.to_id)
         question.require_open()
         _require_size("answer", answer, QUESTION_CHARACTERS)
-        return self._settle(question, lambda found: found.answered(actor.id, self.clock(), answer, note), actor)
+        return self._close(question, lambda found: found.answered(actor.id, self.clock(), answer, note), actor)
 
     def withdraw(self, actor: Agent, question_id: str, note: str | None = None) -> Question:
         """Takes a question back. Raises `QuestionNotFound`, `QuestionClosed`, and `Unauthorized` unless the actor has
@@ -147,7 +147,7 @@ class Questions(Service):
         question = self.get(question_id)
         if actor.id != question.asker_id:
             raise Unauthorized("not_asker", question_id=question.id, agent_id=question.asker_id)
-        return self._settle(question, lambda found: found.withdrawn(actor.id, self.clock(), note=note), actor)
+        return self._close(question, lambda found: found.withdrawn(actor.id, self.clock(), note=note), actor)
 
     def get(self, question_id: object) -> Question:
         """The question with this id. Raises `InvalidId` or `QuestionNotFound`."""
@@ -180,9 +180,9 @@ class Questions(Service):
     def listed(
         self, *, to_id: str | None = None, asker_id: str | None = None, only_open: bool = False, limit: int
     ) -> tuple[list[Question], bool]:
-        """Questions to and from these agents: open ones first, then those settled last; and whether there are more."""
+        """Questions to and from these agents: open ones first, then those closed last; and whether there are more."""
         self.effects.look()
-        questions = self.open() if only_open else chain(self.open(), self._settled())
+        questions = self.open() if only_open else chain(self.open(), self._closed())
         wanted = (
             question
             for question in questions
@@ -191,20 +191,20 @@ class Questions(Service):
         found = list(islice(wanted, limit + 1))
         return found[:limit], len(found) > limit
 
-    def _settled(self) -> Iterator[Question]:
-        """The settled questions, those settled last first, read as far as they are wanted."""
+    def _closed(self) -> Iterator[Question]:
+        """The closed questions, those closed last first, read as far as they are wanted."""
         for offset in count(0, PAGE):
             page = self.workspace.questions.closed(offset=offset, limit=PAGE)
             yield from page
             if len(page) < PAGE:
                 return
 
-    def _settle(self, question: Question, change: Callable[[Question], Question], actor: Agent) -> Question:
-        def settled(found: Question) -> Question:
+    def _close(self, question: Question, change: Callable[[Question], Question], actor: Agent) -> Question:
+        def closed(found: Question) -> Question:
             advanced = self.effects.advanced(found)  # its deadline may have passed while nobody looked
             return advanced if advanced.status == DEFAULTED else change(advanced)
 
-        done = self.workspace.questions.update(question.id, settled)
+        done = self.workspace.questions.update(question.id, closed)
         self.effects.follow(done, acting=True)
         if done.status == DEFAULTED:
             done.require_open()
@@ -253,7 +253,7 @@ def _sound_note(note: str | None) -> str | None:
 # What follows from questions: who is notified, the asker's parked task, deadlines, circles (docs/protocol.md,
 # Questions).
 #
-# All of it follows from the questions' files, so that any process can carry on where another was killed. A settled
+# All of it follows from the questions' files, so that any process can carry on where another was killed. A closed
 # question stays where open ones are until its asker is notified; so whoever looks there sees all that is left to do.
 
 QUESTION_CHARACTERS_SHOWN = 1_000
@@ -280,7 +280,7 @@ class QuestionEffects(Service):
         self.follow_all()
 
     def follow_all(self) -> None:
-        """Follows every question that is open, or settled and not archived. Never raises: the next look tries again."""
+        """Follows every question that is open, or closed and not archived. Never raises: the next look tries again."""
         try:
             self._follow(*self._found())
         except Refusal as refusal:
@@ -300,7 +300,7 @@ class QuestionEffects(Service):
         there, unless this process is `acting`: it has just asked or answered. Raises `StorageError`."""
         if self.advanced(question) is not question:
             question = self.workspace.questions.update(question.id, self.advanced)
-        if question.settled:
+        if question.closed:
             self._finish(question, acting=acting)
         else:
             self._await_answer(question, acting=acting)
@@ -337,14 +337,14 @@ class QuestionEffects(Service):
                 logger.warning("the question %s could not be followed: %s", question.id, refusal)
         self._tell_of_circles(followed)
         now = self.clock()
-        ahead = [found.deadline for found in followed if found.deadline and not found.settled and found.deadline > now]
+        ahead = [found.deadline for found in followed if found.deadline and not found.closed and found.deadline > now]
         self._next_deadline = min(ahead, default=None)
         self._seen, self._seen_agents = None if failed else seen, agents
 
     def advanced(self, question: Question) -> Question:
         """The question after what happens to it by itself: its default is taken, its task is over, its asker or its
         addressee was removed. The same question if nothing has."""
-        if question.settled:
+        if question.closed:
             return question
         now, task = self.clock(), self._task(question)
         ended_at = _over_since(task) if task is not None and is_over_for(task, question) else None
@@ -395,7 +395,7 @@ class QuestionEffects(Service):
         if (notice := answered_notice(question)) is not None:
             self._tell(notice, question, acting=acting)
         self.workspace.questions.retire(question.id)
-        self.derived.settle_these([asked_notice(question), overdue_notice(question, self.told_of_overdue(question))])
+        self.derived.end_these([asked_notice(question), overdue_notice(question, self.told_of_overdue(question))])
         self._parked.discard(question.id)
 
     def release(self, task: Task, question_id: str) -> None:
@@ -414,7 +414,7 @@ class QuestionEffects(Service):
         return question.asker_id
 
     def _tell_of_circles(self, questions: Iterable[Question]) -> None:
-        waiting = [question for question in questions if question.park and not question.settled]
+        waiting = [question for question in questions if question.park and not question.closed]
         for circle in cycles(waiting):
             if all((task := self._task(question)) and is_parked_by(task, question) for question in circle):
                 names = [*(question.asker_id for question in circle), circle[0].asker_id]
@@ -447,7 +447,7 @@ class QuestionEffects(Service):
             "answer": quoted(question.answer or ""),
             "by": question.answered_by or "-",
         }
-        excerpt = quoted(question.question, QUOTED_CHARACTERS if question.settled else QUESTION_CHARACTERS_SHOWN)
+        excerpt = quoted(question.question, QUOTED_CHARACTERS if question.closed else QUESTION_CHARACTERS_SHOWN)
         message = f"{key}.{question.status}" if question.status in (DEFAULTED, WITHDRAWN) else f"{key}.message"
         wanted = "choose" if question.choices and f"{key}.choose" in self.texts else "instruction"
         task = self._task(question) if notice.action == "answered" else None

@@ -95,7 +95,7 @@ class Upkeep(Service):
         has_changed = self.derived.ensure_all(agent_id)
         with self.workspace.files.looks.once():
             if has_changed:
-                self.derived.settle(agent_id)
+                self.derived.end(agent_id)
             return self._judged(agent_id, purpose, may_expire=self._may_expire())
 
     def _may_expire(self) -> bool:

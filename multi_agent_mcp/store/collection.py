@@ -426,7 +426,7 @@ class Collection(Generic[E]):
             if located is not None and located.directory is located.partition.home:
                 self._put_away(located.partition, self.layout.name(entity_id), located.entity)
 
-    def settle(self, partition: str) -> None:
+    def archive_over(self, partition: str) -> None:
         """Moves to the archive what is over and was left where it is by a process that was killed, or ended by a
         person. Never raises: the next call tries again."""
         try:
@@ -626,7 +626,7 @@ class Collection(Generic[E]):
     # the other, so each order must leave something that the next reader can finish:
     #
     # - It ends: first its file says so, then it moves to the archive. Killed in between, it is here and says that
-    #   it is over: `open` leaves it out, `settle` moves it.
+    #   it is over: `open` leaves it out, `archive_over` moves it.
     # - It is reopened: first it moves back, then its file says that it is open. Killed in between, it is again one
     #   that is here and is over. The other order would leave an open task in the archive, where nobody looks for
     #   work.

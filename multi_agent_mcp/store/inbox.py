@@ -334,7 +334,7 @@ class Inbox(Generic[R]):
             return found is not None and _is_same(found, entity)
         return False
 
-    def settle(self, names: Iterable[str], at: datetime) -> None:
+    def end(self, names: Iterable[str], at: datetime) -> None:
         """Moves these files to the archive, as read at this time: nobody has to be handed them (any more)."""
         found = []
         for name in dict.fromkeys(names):
@@ -342,7 +342,7 @@ class Inbox(Generic[R]):
                 continue
             entity, status = loaded
             if entity.read_at is None:
-                entity = entity.mark_settled(at)
+                entity = entity.mark_ended(at)
                 if not self._replaced(self.hot, name, entity, status, sync=False):
                     continue
             found.append((name, entity))

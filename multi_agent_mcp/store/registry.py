@@ -266,7 +266,7 @@ class Registry:
             revision = self.authority.swap(f"agent.{agent_id}", revision_in(before[HUB]), data)
         return after if revision is None else {**after, HUB: mark(Shared(revision, data))}
 
-    def settle_at(self, machine: str, *, former: str | None = None) -> None:
+    def move_home(self, machine: str, *, former: str | None = None) -> None:
         """Makes this machine the home of all agents that have none, or whose home it was under its `former` name, when
         the session becomes shared."""
         for agent in self.all().values():

@@ -349,7 +349,7 @@ class Workspace:
             missing=lambda question_id: QuestionNotFound(question_id=question_id),
             prefix="qst",
             flat=True,
-            over=lambda question: question.status if question.settled else "",
+            over=lambda question: question.status if question.closed else "",
             group=lambda question: question.task_id or "",
             order=asking_order,
             may_leave=self._has_told_answer,
@@ -357,7 +357,7 @@ class Workspace:
         return SharedCollection(self.files, self.path / "questions", layout, self.authority, "qst")
 
     def _has_told_answer(self, question: Question) -> bool:
-        """As `_has_told`, for a settled question and its asker; another machine's agents are notified there. And its
+        """As `_has_told`, for a closed question and its asker; another machine's agents are notified there. And its
         task must be back: else whoever is killed in between leaves it parked for ever."""
         from multi_agent_mcp.domain.question import answered_notice, is_parked_by
 
@@ -426,7 +426,7 @@ class Workspace:
             rated: Callable[[HandOff], tuple[str, str]] = lambda item: (item.kind, item.task_id or "")  # noqa: E731
             made = partial(FinishedMonth, self.files, entity_type=HandOff, lock=lock, rated=rated, **kept)
             home = Directory(self.files, path, HandOff, **kept)
-            layout = Layout(  # over when there is a newer one, or with their task: `HandOffs.settle`
+            layout = Layout(  # over when there is a newer one, or with their task: `HandOffs.archive_older`
                 entity_type=HandOff,
                 partition=lambda hand_off: hand_off.agent_id,
                 missing=lambda hand_off_id: InvalidId(value=hand_off_id),

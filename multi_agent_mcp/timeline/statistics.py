@@ -47,8 +47,8 @@ class StatisticsOfSession(Service):
 
     def _answered(self, start: datetime, end: datetime) -> Iterator[Question]:
         """The questions that somebody answered in this period; a default is nobody's answer."""
-        settled = self.workspace.questions.closed(label=ANSWERED, limit=EVENTS_MAX, since=start)
-        return (found for found in settled if found.answered_at is not None and start <= found.answered_at <= end)
+        answered = self.workspace.questions.closed(label=ANSWERED, limit=EVENTS_MAX, since=start)
+        return (found for found in answered if found.answered_at is not None and start <= found.answered_at <= end)
 
     def _calls(self, start: datetime) -> Counter[str]:
         """The number of tool calls, by agent, of the sessions that ran since `start`."""

@@ -117,7 +117,7 @@ class Readiness:
         self._unknown_since: dict[str, float] = {}
 
     def wait(self, seconds: float, report: Report) -> list[AgentState]:
-        """Returns the states once two consecutive looks find all agents settled, after the given seconds, or on Ctrl-C.
+        """Returns the states once two consecutive looks find no agent changing, after the given seconds, or on Ctrl-C.
         Agents that are then still starting have `no_server` or `unknown_screen`. `report` gets the states of each
         look."""
         end = time.monotonic() + seconds

@@ -166,7 +166,7 @@ def test_what_a_reviewer_is_shown_by_its_id_may_be_approved(ask: Ask, run: Run, 
     services = open_session(session.parent, "demo")
     worker = services.agents.get("worker-a")
     for summary in ("some of it", "all of it"):
-        services.deliveries.settle(services.deliveries.deliver(worker, task_id, summary))
+        services.deliveries.conclude(services.deliveries.deliver(worker, task_id, summary))
     assert json.loads(run("task", "approve", task_id, "--json").stdout)["error"] == "not_proven"
     run("show", task_id)
     assert ask("task", "approve", task_id)["status"] == "done"

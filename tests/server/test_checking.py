@@ -19,7 +19,7 @@ def test_what_another_process_has_just_delivered_is_left_to_it(services: Service
     try:
         time.sleep(2)
         assert again(services, task).status == "in_progress"
-        assert services.deliveries.settle(delivered).check == "passed"
+        assert services.deliveries.conclude(delivered).check == "passed"
         assert [item["action"] for item in shown(services, "worker-a")] == []
     finally:
         checking.close()

@@ -48,7 +48,7 @@ def test_it_names_who_works_asks_and_waits_and_what_is_to_be_merged(
     clock.advance(40)
     assert words("glance.merge", count=1) not in line(services)
     review = running(services, "again", done_when=("review:owner",))
-    services.deliveries.settle(services.deliveries.deliver(services.agents.get("worker-a"), review.id, None))
+    services.deliveries.conclude(services.deliveries.deliver(services.agents.get("worker-a"), review.id, None))
     assert words("glance.reviews", count=1) in line(services)
     assert new(services).status == "todo"
 

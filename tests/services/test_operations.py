@@ -102,7 +102,7 @@ def test_a_rejection_with_remarks_of_a_killed_reviewer_is_mailed_once(
 ) -> None:
     reason = "a.txt:1: no"
     task = running(services, done_when=("review",))
-    task = services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, None)).task
+    task = services.deliveries.conclude(services.deliveries.deliver(worker_a, task.id, None)).task
     prepared = services.messages.compose(admin, Draft(content=reason, receiver_id=worker_a.id))
     change = Change(by=admin.id, at=NOON, reason=reason)
     operation = GiveBack(task_id=task.id, change=change, letters=prepared.to_store)

@@ -71,7 +71,7 @@ def test_a_resumption_that_another_pause_overtook_is_no_loss(
         inbox.mark_read([name for name, _ in inbox.unread()], clock())
         clock.advance(1)
     interrupting.interrupt(owner, "worker-a", "pause", None, None)
-    services.derived_notices.settle("worker-a")
+    services.derived_notices.end("worker-a")
     (found,) = [notice for notice in inbox.history() if notice.id == resumed.id]
     assert found.read_at is not None
     assert was_overtaken(found, [*inbox.history(), *(notice for _, notice in inbox.unread())]) is not early

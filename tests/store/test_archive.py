@@ -72,7 +72,7 @@ def test_what_a_person_finishes_by_hand_is_over_at_once_and_moves_with_the_next_
     finished(workspace.tasks, COUNT)
     looked = [facts(again(workspace.root).tasks)]
     assert (archived(workspace.tasks), workspace.tasks.open()) == ([], [])
-    workspace.tasks.settle("worker-a")
+    workspace.tasks.archive_over("worker-a")
     assert len(archived(workspace.tasks)) == COUNT
     looked += [facts(workspace.tasks), facts(again(workspace.root).tasks), facts(again(workspace.root).tasks)]
     assert looked == [looked[0]] * 4
@@ -96,7 +96,7 @@ def facts(tasks: Tasks) -> object:
 @pytest.mark.parametrize("behind", ["edited", "removed", "added", "damaged", "deleted"])
 def test_the_index_of_a_month_is_not_believed_when_it_should_not_be(workspace: Workspace, behind: str) -> None:
     finished(workspace.tasks, COUNT)
-    workspace.tasks.settle("worker-a")
+    workspace.tasks.archive_over("worker-a")
     (month,) = workspace.tasks.base.glob("worker-a/archive/*")
     long_ago = NOON.timestamp()
     os.utime(month, (long_ago, long_ago))  # so that it is settled, and the index is kept
@@ -126,7 +126,7 @@ def test_the_index_of_a_month_is_not_believed_when_it_should_not_be(workspace: W
 
 def test_counting_opens_no_archived_file(workspace: Workspace) -> None:
     finished(workspace.tasks, COUNT)
-    workspace.tasks.settle("worker-a")
+    workspace.tasks.archive_over("worker-a")
     (month,) = workspace.tasks.base.glob("worker-a/archive/*")
     os.utime(month, (NOON.timestamp(), NOON.timestamp()))
     assert again(workspace.root).tasks.closed_counts("worker-a").total() == COUNT
@@ -140,7 +140,7 @@ def test_counting_opens_no_archived_file(workspace: Workspace) -> None:
 def test_a_task_that_is_opened_again_comes_back(workspace: Workspace) -> None:
     tasks = workspace.tasks
     finished(tasks, COUNT)
-    tasks.settle("worker-a")
+    tasks.archive_over("worker-a")
     kept = tasks.update(name(0), lambda task: replace(task, title="Named later"))
     assert (kept.title, name(0) in archived(tasks)) == ("Named later", True)
     tasks.update(name(0), lambda task: replace(task, status="todo"))
@@ -158,12 +158,12 @@ def test_a_cancelled_task_stays_until_its_interrupt_is_there(workspace: Workspac
     path = tasks.directory("worker-a").path / f"{name(0)}.md"
     tasks.directory("worker-a").replace(path.name, task)
     os.utime(path, (LAST_MONTH.timestamp(), LAST_MONTH.timestamp()))
-    tasks.settle("worker-a")
+    tasks.archive_over("worker-a")
     assert (name(0) in archived(tasks), len(archived(tasks))) == (False, COUNT - 1)
     notice = interrupt_of(task)
     assert notice is not None
     workspace.notices("worker-a").deliver(notice)
-    tasks.settle("worker-a")
+    tasks.archive_over("worker-a")
     assert name(0) in archived(tasks)
     assert tasks.closed_counts() == {"done": COUNT - 1, "cancelled": 1}
 
@@ -174,7 +174,7 @@ def test_nothing_in_an_archive_is_written_over(workspace: Workspace) -> None:
     month = tasks.base / "worker-a" / "archive" / f"{LAST_MONTH:%Y-%m}"
     month.mkdir(parents=True)
     (month / f"{name(0)}.md").write_bytes(b"somebody's")
-    tasks.settle("worker-a")
+    tasks.archive_over("worker-a")
     assert (month / f"{name(0)}.md").read_bytes() == b"somebody's"
     assert (tasks.base / "worker-a" / f"{name(0)}.md").exists()
 
@@ -183,7 +183,7 @@ def test_ended_sessions_move_on_too(workspace: Workspace) -> None:
     for number in range(COUNT):
         session = AgentSession(id=f"ses_{number:012x}", agent_id="worker-a", created_at=NOON).end(NOON)
         put(workspace.sessions.base / "worker-a" / f"{session.id}.md", codec(AgentSession).encode(session))
-    workspace.sessions.settle("worker-a")
+    workspace.sessions.archive_over("worker-a")
     assert len(list(workspace.sessions.base.glob("worker-a/archive/*/*.md"))) == COUNT
     assert len(workspace.sessions.all("worker-a")) == COUNT
     assert all(workspace.sessions.get(f"ses_{number:012x}").ended_at == NOON for number in (0, COUNT - 1))
@@ -256,7 +256,7 @@ def test_several_processes_archive_at_once_and_lose_nothing(workspace: Workspace
     finished(workspace.tasks, 160, status="in_progress")
     finished(workspace.tasks, COUNT, first=160)
     in_processes(finish_forty, *((workspace.root, tenth) for tenth in range(4)))
-    workspace.tasks.settle("worker-a")
+    workspace.tasks.archive_over("worker-a")
     total = 160 + COUNT
     assert workspace.tasks.closed_counts() == {"done": total}
     assert {task.id for task in workspace.tasks.all()} == {name(number) for number in range(total)}

@@ -508,7 +508,7 @@ def test_a_finished_task_is_not_left_beside_its_like_in_the_archive(files: Files
     (archived,) = (tasks.base / "worker-a" / "archive").rglob("*.md")
     for content, left in ((archived.read_bytes(), []), (archived.read_bytes() + b"more", [f"worker-a/{TASK.id}.md"])):
         put(tasks.base / "worker-a" / f"{TASK.id}.md", content, at=from_timestamp(archived.stat().st_mtime))
-        accepting(files).settle("worker-a")
+        accepting(files).archive_over("worker-a")
         assert paths(tasks) == [str(archived.relative_to(tasks.base)), *left]
 
 

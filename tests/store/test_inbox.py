@@ -146,7 +146,7 @@ def test_a_body_that_looks_like_a_header_does_not_mark_a_message_read(inbox: Inb
 def test_what_is_over_unread_is_settled_into_the_archive(inbox: Inbox[Message]) -> None:
     for number in (1, 2):
         inbox.deliver(message(number))
-    inbox.settle([file_name(message(1)), file_name(message(1)), "gone.md"], NOON)
+    inbox.end([file_name(message(1)), file_name(message(1)), "gone.md"], NOON)
     assert (unread_ids(inbox), archived(inbox)) == ({message(2).id}, [f"archive/2026-11/{file_name(message(1))}"])
     inbox.bring_back({message(1).id})
     assert (unread_ids(inbox), archived(inbox)) == ({message(1).id, message(2).id}, [])
@@ -284,14 +284,14 @@ def seen(inbox: Inbox[Message]) -> dict[str, Message]:
     return {name: entity for name, _ in inbox.unread(fresh=True) if (entity := inbox.hot.load(name)) is not None}
 
 
-MARKING = pytest.mark.parametrize("marking", ["mark_read", "settle", "accept_mark"])
+MARKING = pytest.mark.parametrize("marking", ["mark_read", "end", "accept_mark"])
 
 
 def mark(inbox: Inbox[Message], marking: str, read: dict[str, Message]) -> None:
     if marking == "mark_read":
         inbox.mark_read(read, NOON, read)
-    elif marking == "settle":
-        inbox.settle(read, NOON)
+    elif marking == "end":
+        inbox.end(read, NOON)
     else:
         assert inbox.accept_mark("n.md", Mark(NOON))
 

@@ -45,7 +45,7 @@ def test_an_archived_message_is_told_as_gone(files: Files) -> None:
     inbox: Inbox[Message] = mailbox(files)
     inbox.deliver(message(1))
     with Watch([inbox.path], told.put):
-        inbox.settle([name for name, _ in inbox.unread()], message(2).created_at)
+        inbox.end([name for name, _ in inbox.unread()], message(2).created_at)
         assert told.get(timeout=PATIENCE_SECONDS) == inbox.path
 
 

@@ -80,7 +80,7 @@ class Stage:
         task_id, worker = self.task(done_when=[f"review:{reviewer_id}"]), self.agent("worker-a")
         self.services.task_changes.set_status(worker, task_id, "in_progress")
         deliveries = self.services.deliveries
-        return deliveries.settle(deliveries.deliver(worker, task_id, "all of it")).task.id
+        return deliveries.conclude(deliveries.deliver(worker, task_id, "all of it")).task.id
 
     def conversation(self) -> str:
         found, _ = self.services.conversations.begin(self.agent("worker-a"), self.agent("worker-b"), "hello")

@@ -37,10 +37,10 @@ def answer_question(
     if withdraw and answer is not None:
         raise InvalidArguments("answer_and_withdraw")
     if withdraw:
-        settled = call.services.questions.withdraw(call.me, question_id, note)
+        closed = call.services.questions.withdraw(call.me, question_id, note)
     else:
-        settled = call.services.questions.answer(call.me, question_id, answer or "", note)
-    return {"question_id": settled.id, "status": settled.status}
+        closed = call.services.questions.answer(call.me, question_id, answer or "", note)
+    return {"question_id": closed.id, "status": closed.status}
 
 
 TOOLS = (Tool(ask, "Ask"), Tool(answer_question, "Answer question"))

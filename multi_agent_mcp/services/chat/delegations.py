@@ -127,7 +127,7 @@ class Delegations(Service):
             if current.taken_by == session.id:
                 taken.append(current)
         if taken:
-            self.derived.settle(session.agent_id)
+            self.derived.end(session.agent_id)
         return taken
 
     def start_conversation(
@@ -152,7 +152,7 @@ class Delegations(Service):
             started = self.workspace.delegations.update(
                 delegation.id, lambda found: self._started(found, session, new_id("cnv"))
             )
-            self.derived.settle(agent.id)
+            self.derived.end(agent.id)
             return self.conversations.begin(
                 agent,
                 target,

@@ -121,7 +121,7 @@ def waits(context: CheckContext) -> Iterator[Finding]:
 
 def questions(context: CheckContext) -> Iterator[Finding]:
     """Open questions of or to somebody who was never in the team, and tasks that wait for an answer although their
-    question is settled or its file is lost. The repair hands such a task back."""
+    question is closed or its file is lost. The repair hands such a task back."""
     workspace, agents = context.workspace, context.agents.registry.all()
     for question in workspace.questions.open():
         for agent_id in {question.asker_id, question.to_id} - agents.keys():
@@ -131,7 +131,7 @@ def questions(context: CheckContext) -> Iterator[Finding]:
     for task in workspace.tasks.open():
         question_id = parked_by(task)
         found = None if question_id is None else workspace.questions.find(question_id)
-        if question_id is not None and (found is None or found.settled):
+        if question_id is not None and (found is None or found.closed):
             fix = partial(context.question_effects.release, task, question_id)
             yield context.found("questions", PROBLEM, task.id, "parked_for_nothing", fix, question_id=question_id)
 

@@ -32,7 +32,7 @@ _SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], object]]] = {
     "ipc": (Message, lambda message: message.read_at is not None),
     "notifications": (Notification, lambda notice: notice.read_at is not None),
     "tasks": (Task, lambda task: task.final),
-    "questions": (Question, lambda question: question.settled),
+    "questions": (Question, lambda question: question.closed),
     "sessions": (AgentSession, lambda session: session.ended_at is not None),
     "executions": (Execution, lambda execution: not execution.running),
 }

@@ -3,7 +3,7 @@ Notifications).
 
 What is derived follows from the files of tasks and delegations alone, so that no change is left without its
 notifications: if the writer of such a file was killed before it had written them, the next reader writes the same ones;
-those whose cause is over are settled, that is, marked read."""
+those whose cause is over are ended, that is, marked read."""
 
 from __future__ import annotations
 
@@ -137,11 +137,11 @@ class DerivedNotices(Service):
     #    tasks are read again for that. One that was handed over since, or blocked, may be what it is about.
     def repair(self, agent_id: str) -> None:
         """Ensures what follows for an agent from its tasks and delegations, from questions and from entities of other
-        packages, and settles what is obsolete. While nothing changes, this costs a stat(2) for the registry, their
+        packages, and ends what is obsolete. While nothing changes, this costs a stat(2) for the registry, their
         directories, and each directory with a dependency of its tasks or a task that a question is about."""
         self.contributions.tell("looked")
         if self.ensure_all(agent_id):
-            self.settle(agent_id)
+            self.end(agent_id)
 
     def ensure_all(self, agent_id: str) -> bool:
         """Ensures what follows for an agent, but from questions; returns whether something may have changed."""
@@ -217,7 +217,7 @@ class DerivedNotices(Service):
             logger.warning("not everybody who must be notified of a task has been: %s", refusal)
 
     def follow_up(self, *tasks: Task) -> None:
-        """Writes the notifications of changed tasks and of tasks that depended on them, and settles the changed tasks'
+        """Writes the notifications of changed tasks and of tasks that depended on them, and ends the changed tasks'
         earlier ones."""
         self.contributions.tell("task_changed", tasks)
         done = {task.id for task in tasks if task.status == "done"}
@@ -229,7 +229,7 @@ class DerivedNotices(Service):
         concerned = {name for task in tasks for name in (task.assignee_id or "", *told_of_block(task, agents))}
         concerned.update(name for task in tasks for name in self._former_reviewers(task))
         for agent_id in concerned & self.workspace.registry.active().keys():
-            self.settle(agent_id, about={task.id for task in tasks})
+            self.end(agent_id, about={task.id for task in tasks})
         if self.workspace.authority.here is not None:  # else when the agent's next session begins
             with suppress(Refusal):  # other machines have archived it
                 for task in (task for task in tasks if task.final):
@@ -237,7 +237,7 @@ class DerivedNotices(Service):
         self._follow_any_questions()
 
     def _follow_any_questions(self) -> None:
-        """Follows the questions, unless there are none, open or settled: then the next `repair` is early enough."""
+        """Follows the questions, unless there are none, open or closed: then the next `repair` is early enough."""
         with suppress(Refusal):  # what cannot be read is logged there
             if not self.workspace.questions.whole.home.entities():
                 return
@@ -248,15 +248,15 @@ class DerivedNotices(Service):
         self.tell(task for task in self.workspace.tasks.open() if task.status == "review")
         self.contributions.tell("looked")
 
-    def settle_former(self, task: Task) -> None:
+    def end_former(self, task: Task) -> None:
         """Settles a task's notifications for its former assignees: another machine may have reassigned it."""
         former = [old_value(line, "assignee_id") for _, line in task.history.at_hand()]
         for agent_id in self.workspace.registry.active().keys() & set(map(str, former)):
-            self.settle(agent_id, about={task.id})
+            self.end(agent_id, about={task.id})
 
     def offer_again(self, agent_id: str) -> None:
         """Makes the assignments that an agent has read unread again while it has not begun those tasks: the session
-        that read them is over, and nobody would be rung about them any more. Never raises, like `settle`."""
+        that read them is over, and nobody would be rung about them any more. Never raises, like `end`."""
         try:
             inbox = self.workspace.notices(agent_id)
             waiting = [task for task in self.workspace.tasks.open(agent_id) if task.status == "todo"]
@@ -266,12 +266,12 @@ class DerivedNotices(Service):
             logger.warning("tasks of %s that nobody has begun are not announced again: %s", agent_id, refusal)
 
     def is_news(self, notice: Notification) -> bool:
-        """Whether a notification that just arrived applies; settles it if not, and those that it supersedes."""
+        """Whether a notification that just arrived applies; ends it if not, and those that it supersedes."""
         if notice.action in PAUSING or not self.applies(notice):
-            self.settle(notice.target_agent_id)
+            self.end(notice.target_agent_id)
         return self.applies(notice)
 
-    def settle(
+    def end(
         self,
         agent_id: str,
         *,
@@ -283,7 +283,7 @@ class DerivedNotices(Service):
         assignment that the agent has `taken_up` with this version of it, of those with a reason only if it was
         `handed_out` with that (`words_with`); with `about`, only those about the tasks with
         these ids. Never raises: such notifications are not shown anyway, and the next reader tries again. Those of an
-        agent with another home are that machine's to settle."""
+        agent with another home are that machine's to end."""
         try:
             if self.workspace.elsewhere(self.workspace.registry.all().get(agent_id)) is not None:
                 return
@@ -292,19 +292,19 @@ class DerivedNotices(Service):
             if self._over(agent_id, told, about):
                 with self.workspace.locks.held(inbox.lock):
                     self.workspace.files.looks.again()
-                    inbox.settle(self._over(agent_id, told, about), self.clock())
+                    inbox.end(self._over(agent_id, told, about), self.clock())
                     self.workspace.files.looks.again()
         except Refusal as refusal:
             logger.warning("notifications of %s that are over are not marked read yet: %s", agent_id, refusal)
 
-    def settle_these(self, notices: Iterable[Notification]) -> None:
-        """As `settle`, for notifications whose cause is known to be over."""
+    def end_these(self, notices: Iterable[Notification]) -> None:
+        """As `end`, for notifications whose cause is known to be over."""
         here = {agent.id for agent in self.workspace.registry.active().values() if self.workspace.is_here(agent)}
         try:
             for notice in (notice for notice in notices if notice.target_agent_id in here):
                 inbox = self.workspace.notices(notice.target_agent_id)
                 with self.workspace.locks.held(inbox.lock):
-                    inbox.settle([file_name(notice)], self.clock())
+                    inbox.end([file_name(notice)], self.clock())
         except Refusal as refusal:
             logger.warning("notifications that are over are not marked read yet: %s", refusal)
 
@@ -580,7 +580,7 @@ class Notifications(Service):
         return pending, places if is_known and all(each.places is not None for each in judged) else None
 
     def repair(self, agent_id: str) -> None:
-        """Writes notifications that a killed process did not write and settles obsolete ones. Never raises: the next
+        """Writes notifications that a killed process did not write and ends obsolete ones. Never raises: the next
         reader tries again."""
         try:
             self.bring_up(agent_id)
@@ -665,7 +665,7 @@ class Notifications(Service):
 
     def _unread(self, agent_id: str, purpose: str, *, fresh: bool = False) -> list[tuple[str, Notification]]:
         """The unread notifications for this purpose that apply, with their file names; others stay unread until they
-        are settled."""
+        are ended."""
         return [
             (name, notice)
             for name, notice in self.workspace.notices(agent_id).unread(fresh=fresh)

@@ -68,14 +68,14 @@ class StuckAgents(Service):
             }
 
     def tell(self) -> list[Notification]:
-        """Notifies the superior of each stuck agent, once, and settles notifications that no longer apply. Returns the
+        """Notifies the superior of each stuck agent, once, and ends notifications that no longer apply. Returns the
         new ones. Raises `StorageError`."""
         new = [notice for notice in self._notices() if self.derived.writer.put_new(notice, "notice.agent_stuck")]
         for notice in new:
             self.derived.offer_again(notice.sender_id or "")
         for agent_id in self.workspace.registry.active():
             if any(notice.action == AGENT_STUCK for _, notice in self.workspace.notices(agent_id).unread()):
-                self.derived.settle(agent_id)
+                self.derived.end(agent_id)
         return new
 
     def sentence(self, found: Stuck, *, titled: bool = False) -> str:

@@ -143,9 +143,9 @@ class Sessions(Service):
                     )
             self.executions.finish_orphans(agent_id)
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
-            collection.settle(agent_id)
+            collection.archive_over(agent_id)
         self.workspace.retire_delegations(agent_id)
-        self.contributions.tell("agent_settled", agent_id)
+        self.contributions.tell("agent_recovered", agent_id)
         return recovered
 
     def recover_dead(self) -> None:

@@ -293,7 +293,7 @@ class HandOffs(Service):
         chosen = (kept for kept in found.values() if task_id in (None, kept.hand_off.task_id))
         return sorted(chosen, key=lambda kept: age(kept.hand_off), reverse=True)
 
-    def settle(self, agent_id: str) -> None:
+    def archive_older(self, agent_id: str) -> None:
         """Moves the hand-offs that no longer count to the archive: those before the last one about the same task, and
         those about a task that is over."""
         partition = self.workspace.hand_offs(agent_id)
@@ -312,7 +312,7 @@ class HandOffs(Service):
         )
         home, name = self.workspace.hand_offs(agent_id).home, f"{stamp(hand_off.created_at)}_{id8(hand_off.id)}.md"
         home.create(name, hand_off)
-        self.settle(agent_id)
+        self.archive_older(agent_id)
         return Kept(hand_off, home.path / name)
 
     def _last(self, agent_id: str, wanted: Callable[[HandOff], bool]) -> Kept | None:

@@ -178,7 +178,7 @@ class TaskChanges(Service):
             self.interrupts.tell_reassigned(previous, task.id, operation.notice_id, change.by)
         self.derived.follow_up(task)
         if previous is not None:
-            self.derived.settle(previous)
+            self.derived.end(previous)
         return task, previous
 
     def set_status(self, actor: Agent, task_id: str, status: str, reason: str | None = None) -> tuple[Task, str]:
@@ -426,14 +426,16 @@ class TaskChanges(Service):
         return task.move_to(status, change)
 
     def _refusal(self, actor: Agent, task: Task, status: str) -> Refusal | None:
-        proof: Mapping[str, Any] | None = {} if status in ("done", "review") and self._may_settle(actor, task) else None
+        proof: Mapping[str, Any] | None = (
+            {} if status in ("done", "review") and self._may_conclude(actor, task) else None
+        )
         try:
             self._moved(task, status, Change(by=actor.id, at=self.clock(), proof=proof))
         except Refusal as refusal:
             return refusal
         return None
 
-    def _may_settle(self, actor: Agent, task: Task) -> bool:
+    def _may_conclude(self, actor: Agent, task: Task) -> bool:
         """Whether the agent may say that a task with conditions is done, or decide on it (`Deliveries.set_status`)."""
         if task.status == "review":
             return bool(reviews_by(actor.id, task, self.agents.all()))
@@ -535,12 +537,12 @@ class Interrupting:
         return {ResumeAgent: self.apply_resumption}
 
     def apply_resumption(self, operation: ResumeAgent, run: Run) -> Notification:
-        """Notifies the agent, and settles its pauses. Raises `InvalidStatusTransition` if somebody else has resumed
+        """Notifies the agent, and ends its pauses. Raises `InvalidStatusTransition` if somebody else has resumed
         the agent meanwhile."""
         notice = operation.notice
         if not self.interrupts.writer.put_first(notice) and not run.again:
             raise InvalidStatusTransition("not_paused", agent_id=notice.target_agent_id)
-        self.task_changes.derived.settle(notice.target_agent_id)
+        self.task_changes.derived.end(notice.target_agent_id)
         return notice
 
     def _below(self, actor: Agent, agent_id: str) -> Agent:

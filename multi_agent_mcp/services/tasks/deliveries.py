@@ -231,7 +231,7 @@ class Deliveries(Service):
         )
         self.derived.writer.put_first(self.derived.writer.worded(notice, f"notice.{action}"))
 
-    def settle(self, task: Task, by: str | None = None, *, status: str | None = None, told: bool = False) -> Examined:
+    def conclude(self, task: Task, by: str | None = None, *, status: str | None = None, told: bool = False) -> Examined:
         """Moves a delivered task on as far as its conditions are met: to `review`, or to `done` (or to this `status`,
         if somebody else than its assignee says so). Raises `NotProven` if its checks have not passed for what is there
         now."""
@@ -249,8 +249,8 @@ class Deliveries(Service):
     def examine(
         self, task_id: str, directory: Path, cancelled: Callable[[], bool], told: Callable[[], bool] = lambda: False
     ) -> Examined | None:
-        """Runs the checks of a delivered task and settles it; None if that was cancelled, or somebody else has. `told`
-        is asked once the outcome is known: whether it is to be a notification. Raises as `Checks.examine`."""
+        """Runs the checks of a delivered task and concludes it; None if that was cancelled, or somebody else has.
+        `told` is asked once the outcome is known: whether it is to be a notification. Raises as `Checks.examine`."""
         task = self.task_changes.get(task_id)
         lock = self.checks.holding(str(task.assignee_id), cancelled)
         if lock is None:
@@ -261,7 +261,7 @@ class Deliveries(Service):
                 return None
             verdict = self.checks.examine(task, directory, lambda: cancelled() or not self._is_wanted(task))
             if verdict.receipts is not None:
-                return self.settle(task, told=told())
+                return self.conclude(task, told=told())
             return None if verdict.failed is None else self._refuse(task, verdict, told=told())
         except NotProven:
             return None  # it was delivered again, or its files have just changed: it is pending again
@@ -269,8 +269,8 @@ class Deliveries(Service):
             lock.release()
 
     def verify(self, task_id: str) -> tuple[Task, Verdict]:
-        """Runs a task's checks again, in its assignee's working directory, on this machine; a delivered task is settled
-        by the outcome. Raises `InvalidArguments` for a task without checks, and as `Checks.examine`."""
+        """Runs a task's checks again, in its assignee's working directory, on this machine; a delivered task is
+        concluded by the outcome. Raises `InvalidArguments` for a task without checks, and as `Checks.examine`."""
         task = self.task_changes.get(task_id)
         if not task.checks:
             raise InvalidArguments("no_checks", task_id=task.id)
@@ -281,7 +281,7 @@ class Deliveries(Service):
             verdict = self.checks.examine(task, self.checks.directory_of(assignee.id), lambda: False, afresh=True)
             task = self.task_changes.get(task_id)
             if _next_status(task) is not None and verdict.receipts is not None:
-                task = self.settle(task, told=True).task
+                task = self.conclude(task, told=True).task
             elif _next_status(task) is not None and verdict.failed is not None:
                 task = self._refuse(task, verdict, told=True).task
             return task, verdict
@@ -314,10 +314,10 @@ class Deliveries(Service):
 
     def _refuse(self, task: Task, verdict: Verdict, *, told: bool) -> Examined:
         change = Change(by=str(task.assignee_id), at=self.clock(), reason=verdict.reason)
-        settled = self._run(task, "in_progress", change, told=told)
+        found = self._run(task, "in_progress", change, told=told)
         if verdict.repeated is not None:
             self._tell_superior(task, "check_repeats", verdict.repeated, verdict.reason)
-        return Examined(settled.task, FAILED, verdict.failed, verdict.reason)
+        return Examined(found.task, FAILED, verdict.failed, verdict.reason)
 
     def _run(self, task: Task, status: str, change: Change, *, told: bool) -> Examined:
         operation = SettleDelivery(
@@ -364,8 +364,8 @@ class Deliveries(Service):
         task = self.workspace.tasks.update(task.id, approved)
         self.derived.follow_up(task)
         try:
-            task = self.settle(task, reviewer.id).task
-        except NotProven:  # the assignee's server runs the checks again, or has just settled it
+            task = self.conclude(task, reviewer.id).task
+        except NotProven:  # the assignee's server runs the checks again, or has just concluded it
             task = self.task_changes.get(task.id)
         if task.status != "done":  # somebody else may have given it back meanwhile
             task.require_review()
@@ -437,7 +437,7 @@ class Deliveries(Service):
             raise NotProven("not_reviewed", task_id=task.id)
         if previous != "review" and (found := self.checks.records.look(task)) is not None and found.files:
             raise NotCommitted(task_id=task.id, files=", ".join(found.files))
-        return self.settle(task, actor.id, status=status).task, previous
+        return self.conclude(task, actor.id, status=status).task, previous
 
     def _deliver_here(
         self, assignee: Agent, task: Task, summary: str | None, resolution: DeliveredWork | None = None
@@ -448,7 +448,7 @@ class Deliveries(Service):
         if task.is_examined and task.checks:
             self.examine(task.id, self.checks.directory_of(assignee.id), lambda: False, lambda: told)
             return self.task_changes.get(task.id)
-        return self.settle(task, told=told).task
+        return self.conclude(task, told=told).task
 
     def resolve(self, task: Task, resolution: DeliveredWork) -> Task:
         """Delivers a done task again with a resolution that its assignee has committed, and nobody has reported.
@@ -505,16 +505,16 @@ class Deliveries(Service):
         meanwhile the files may have changed, so it needs a new proof. Does nothing if another process has moved it."""
         change = operation.change.within(run.intent_id)
 
-        def settle(task: Task) -> Task:
+        def concluded(task: Task) -> Task:
             if task.has_taken(run.intent_id):
                 return task
-            if _is_settled(task, operation):
+            if _is_concluded(task, operation):
                 return task
             if run.again or _delivered_at(task) != operation.delivered_at:
                 raise NotProven("delivered_again", task_id=task.id)
-            return task.settled(operation.status, change)
+            return task.concluded(operation.status, change)
 
-        task = self.workspace.tasks.update(operation.task_id, settle)
+        task = self.workspace.tasks.update(operation.task_id, concluded)
         if not task.has_taken(run.intent_id):
             return self.outcome_of(task.id)
         self.derived.follow_up(task)
@@ -589,7 +589,7 @@ def _times_asked(task: Task) -> int:
     return times
 
 
-def _is_settled(task: Task, operation: SettleDelivery) -> bool:
+def _is_concluded(task: Task, operation: SettleDelivery) -> bool:
     """Whether this delivery has been moved on since the operation was decided."""
     if task.status == operation.previous:
         return False

@@ -29,7 +29,7 @@ def upgrade(workspace: Workspace) -> None:
         if mark.exists():
             return
         for collection in (workspace.conversations, workspace.tasks, workspace.sessions, workspace.executions):
-            _settle(collection)
+            _archive_over(collection)
         for agent_id in workspace.registry.all():
             workspace.retire_delegations(agent_id)
             for inbox in (workspace.mailbox(agent_id), workspace.notices(agent_id)):
@@ -37,9 +37,9 @@ def upgrade(workspace: Workspace) -> None:
         workspace.files.replace(mark, LAYOUT)
 
 
-def _settle(collection: Collection[Any]) -> None:
+def _archive_over(collection: Collection[Any]) -> None:
     for name in collection.partitions():
-        collection.settle(name)
+        collection.archive_over(name)
 
 
 def _archive_read(workspace: Workspace, agent_id: str, inbox: Inbox[Any]) -> None:

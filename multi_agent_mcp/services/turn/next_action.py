@@ -125,11 +125,11 @@ class NextAction(Service):
         return not task.is_examined and not self._is_others_turn(agent, unread)
 
     def begin(self, session: LiveSession, task: Task, *, handed_out: bool = False) -> None:
-        """Binds the session to a task that is in progress, opens the execution, and settles the notifications that
+        """Binds the session to a task that is in progress, opens the execution, and ends the notifications that
         announced the task, with their reasons if these are `handed_out` with it."""
         session.bind_task(task.id)
         self.executions.begin(session.record, task.id)
-        self.task_changes.derived.settle(session.record.agent_id, taken_up=task, handed_out=handed_out)
+        self.task_changes.derived.end(session.record.agent_id, taken_up=task, handed_out=handed_out)
 
     def status_changed(self, session: LiveSession, task: Task, reason: str | None) -> None:
         """Called when an agent has changed the status of its own task: this begins or ends its work; a block also
@@ -240,7 +240,7 @@ class NextAction(Service):
         for execution in self.workspace.executions.open(change.by):
             if execution.task_id == task.id:
                 self.executions.finish(execution, error_message=operation.message if failed else None)
-        self.task_changes.derived.settle(change.by, about={task.id})
+        self.task_changes.derived.end(change.by, about={task.id})
         if task.final:  # the report was read, and another process finishes what its sender left
             return task, None
         reporter = self.task_changes.agents.get(change.by)

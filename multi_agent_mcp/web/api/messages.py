@@ -189,7 +189,7 @@ def show_message_of_conversation(call: ApiRequest) -> dict[str, Any]:
 
 
 def list_questions(call: ApiRequest) -> dict[str, Any]:
-    """Questions, open ones first, then those settled last. `?to=` and `?from=` select by agent, `?open=1` those that
+    """Questions, open ones first, then those closed last. `?to=` and `?from=` select by agent, `?open=1` those that
     wait for an answer, `?limit=` how many."""
     found, more = call.services.questions.listed(
         to_id=call.agent_id("to"),

@@ -29,7 +29,7 @@ def with_a_review(services: Services) -> Facts:
 def with_a_delivery(services: Services) -> Facts:
     """A task that waits for its review."""
     begun = _begun(services, "review")
-    services.deliveries.settle(services.deliveries.deliver(services.agents.get("worker-a"), begun.id, "built"))
+    services.deliveries.conclude(services.deliveries.deliver(services.agents.get("worker-a"), begun.id, "built"))
     return {"task_id": begun.id}
 
 

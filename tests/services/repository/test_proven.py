@@ -48,7 +48,7 @@ def says_done(services: Services, task: Task, elsewhere: Path, summary: str = "g
     worker = services.agents.get("worker-a")
     delivered = services.deliveries.deliver(worker, task.id, summary)
     if not delivered.checks or not delivered.is_examined:
-        return services.deliveries.settle(delivered)
+        return services.deliveries.conclude(delivered)
     services.deliveries.examine(task.id, elsewhere, lambda: False)
     return services.deliveries.outcome_of(task.id)
 

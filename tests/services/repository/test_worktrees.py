@@ -990,7 +990,7 @@ def test_what_waits_for_its_review_is_not_merged_and_called_so(services: Service
     task = moved(services, new(services, done_when=("review",)), "in_progress")
     commit(worktree, "a.txt", "x\n")
     worker = services.agents.get("worker-a")
-    task = services.deliveries.settle(services.deliveries.deliver(worker, task.id, "x")).task
+    task = services.deliveries.conclude(services.deliveries.deliver(worker, task.id, "x")).task
     with pytest.raises(InvalidArguments) as refusal:
         services.merging.merge(services.agents.get("owner"), task)
     assert "waits for its review (review)" in services.texts.sentence(refusal.value)
@@ -1041,7 +1041,7 @@ def test_work_in_review_keeps_its_worktree_and_is_not_advised_to_be_merged_by_gi
     task = moved(services, new(services, done_when=("review",)), "in_progress")
     git(worktree.path, "switch", "-q", "-c", "side")
     commit(worktree, "unseen.txt", "x\n")
-    task = services.deliveries.settle(services.deliveries.deliver(worker, task.id, "x")).task
+    task = services.deliveries.conclude(services.deliveries.deliver(worker, task.id, "x")).task
     holdings = services.worktrees.remove("worker-a")
     assert holdings.reasons() == ("unmerged", "tasks")
     said = "\n".join(services.worktrees.why_kept(holdings))

@@ -30,7 +30,7 @@ def reviewed(services: Services) -> Task:
 
 @pytest.fixture
 def delivered(services: Services, worker_a: Agent, reviewed: Task) -> Task:
-    return services.deliveries.settle(services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")).task
+    return services.deliveries.conclude(services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")).task
 
 
 REMARKS = ["src/app.py:12: This leaks the handle.", "a b.txt:3:no such word", "C:/x.py:1: why?"]
@@ -96,7 +96,7 @@ def test_an_approval_whose_task_is_given_away_before_it_settles_is_no_success(
     services: Services, delivered: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin, owner = services.agents.get("admin"), services.agents.get("owner")
-    settle = services.deliveries.settle
+    settle = services.deliveries.conclude
 
     def later(task: Task, by: str | None = None) -> object:
         with pytest.raises(InvalidStatusTransition, match=r"already_approved.*admin"):
@@ -104,7 +104,7 @@ def test_an_approval_whose_task_is_given_away_before_it_settles_is_no_success(
         services.task_changes.assign(owner, task.id, "worker-b")
         return settle(task, by)
 
-    monkeypatch.setattr(services.deliveries, "settle", later)
+    monkeypatch.setattr(services.deliveries, "conclude", later)
     with pytest.raises(InvalidStatusTransition, match="review_is_over"):
         services.deliveries.decide(admin, delivered.id, approve=True)
 
@@ -188,7 +188,7 @@ class TestSayingSo:
 
     def test_saying_it_twice_changes_nothing(self, services: Services, worker_a: Agent, delivered: Task) -> None:
         said_again = services.deliveries.deliver(worker_a, delivered.id, "all of it", "rest")
-        assert services.deliveries.settle(said_again).task == delivered
+        assert services.deliveries.conclude(said_again).task == delivered
 
     def test_another_report_from_a_shared_directory_needs_another_review(
         self, services: Services, clock: Clock, admin: Agent, worker_a: Agent, delivered: Task
@@ -196,7 +196,7 @@ class TestSayingSo:
         (first,) = shown(services, "admin")
         services.notifications.read("admin", "task")
         clock.advance(60)
-        services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more"))
+        services.deliveries.conclude(services.deliveries.deliver(worker_a, delivered.id, "more"))
         for state in (None, first["head"]):
             with pytest.raises(NotProven):
                 services.deliveries.decide(admin, delivered.id, approve=True, state=state)
@@ -209,7 +209,7 @@ class TestSayingSo:
     ) -> None:
         owner = services.agents.get("owner")
         clock.advance(60)
-        task = services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more")).task
+        task = services.deliveries.conclude(services.deliveries.deliver(worker_a, delivered.id, "more")).task
         head = str((task.delivery or {})["head"])
         with pytest.raises(NotProven, match=head):
             services.deliveries.decide(owner, task.id, approve=True)
@@ -230,7 +230,7 @@ class TestSayingSo:
     ) -> None:
         services.deliveries.show(owner.id, [delivered])
         clock.advance(60)
-        services.deliveries.settle(services.deliveries.deliver(worker_a, delivered.id, "more"))
+        services.deliveries.conclude(services.deliveries.deliver(worker_a, delivered.id, "more"))
         with pytest.raises(NotProven):
             services.deliveries.decide(owner, delivered.id, approve=True)
 
@@ -238,8 +238,8 @@ class TestSayingSo:
         self, services: Services, worker_a: Agent, reviewed: Task
     ) -> None:
         delivered = services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")
-        first = services.deliveries.settle(delivered).task
-        second = services.deliveries.settle(delivered)
+        first = services.deliveries.conclude(delivered).task
+        second = services.deliveries.conclude(delivered)
         assert (second.task, second.check) == (first, "passed")
         assert (first.delivery or {})["summary"] == "all of it"
         done = services.deliveries.decide(services.agents.get("admin"), delivered.id, approve=True)
@@ -261,7 +261,7 @@ class TestSayingSo:
         self, services: Services, worker_a: Agent, reviewed: Task
     ) -> None:
         delivered = services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")
-        first = services.deliveries.settle(delivered).task
+        first = services.deliveries.conclude(delivered).task
         services.deliveries._refuse(delivered, Verdict(failed="tests"), told=False)
         assert again(services, reviewed) == first
 
@@ -327,7 +327,7 @@ class TestReviews:
 
     def test_every_named_reviewer_has_to_approve(self, services: Services, worker_a: Agent, admin: Agent) -> None:
         task = moved(services, new(services, done_when=("review", "review:owner")), "in_progress")
-        services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, "all of it"))
+        services.deliveries.conclude(services.deliveries.deliver(worker_a, task.id, "all of it"))
         assert services.deliveries.decide(admin, task.id, approve=True).status == "review"
         assert [told(services, name) for name in ("admin", "owner")] == [[], [("review_requested", "all of it")]]
         with pytest.raises(Unauthorized):
@@ -337,7 +337,7 @@ class TestReviews:
     def test_a_removed_reviewer_is_replaced_by_the_nearest_superior(self, services: Services, worker_a: Agent) -> None:
         services.agents.add(Agent(id="lead", role="admin", parent_id="owner"))
         task = moved(services, new(services, done_when=("review:lead",)), "in_progress")
-        services.deliveries.settle(services.deliveries.deliver(worker_a, task.id, None))
+        services.deliveries.conclude(services.deliveries.deliver(worker_a, task.id, None))
         assert [item.id for item in services.deliveries.waiting_for("lead")] == [task.id]
         services.derived_notices.repair("worker-a")
         services.agents.remove("lead")
@@ -359,7 +359,7 @@ class TestReviews:
     def test_an_owner_who_waits_is_told_by_mail(self, services: Services, owner: Agent, admin: Agent) -> None:
         sent = services.task_creation.send(owner, "admin", "Build", "the house", done_when=("review",))
         moved(services, sent.task, "in_progress")
-        services.deliveries.settle(services.deliveries.deliver(admin, sent.task.id, "all of it"))
+        services.deliveries.conclude(services.deliveries.deliver(admin, sent.task.id, "all of it"))
         assert inbox(services, "owner") == [("status_update", "admin", "all of it")]
 
 

@@ -41,7 +41,7 @@ def delivered(services: Services, work: Path, *done_when: str) -> Task:
     if task.checks:
         services.deliveries.examine(task.id, work, lambda: False)
     else:
-        services.deliveries.settle(task)
+        services.deliveries.conclude(task)
     return services.task_changes.get(task.id)
 
 

@@ -132,7 +132,7 @@ def test_what_was_not_kept_whole_of_a_report_from_a_shared_directory_is_said(tea
     services.task_changes.start(worker, task.id)
     (project / "long.txt").write_text("line\n" * 300_000)
     services.edits.note(worker.id, [str(project / "long.txt")], str(project))
-    services.deliveries.settle(services.deliveries.deliver(worker, task.id, "Long."))
+    services.deliveries.conclude(services.deliveries.deliver(worker, task.id, "Long."))
     file = person.open_card(TITLE).locator(".file")
     expect(file).to_contain_text(person.words("review.file_cut"))
     page_text = services.diffs.of(services.task_changes.get(task.id)).as_answer()
