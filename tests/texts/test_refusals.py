@@ -452,7 +452,7 @@ def reasons_given() -> Iterator[str]:
     for tree in modules().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args:
-                first, name = node.args[0], ast.unparse(node.func).removeprefix("config.")
+                first, name = node.args[0], ast.unparse(node.func).rpartition(".")[2]
                 if name in {"Reason", "refused", "Unreadable", "Unmergeable", "Unlearnable"} and isinstance(
                     first, ast.Constant
                 ):
