@@ -637,7 +637,7 @@ _SYSTEM_POLICIES = Path("/etc/gemini-cli/policies")
 
 
 def _given(agent: Agent) -> set[str] | None:
-    """Returns the words of an agent's command, and what stands before a `=` in them; None if `{mcp_config}` is within
+    """Returns the words of an agent's command, and what is before a `=` in them; None if `{mcp_config}` is within
     quotes, which those of a statement or a rule would end."""
     words = words_of(agent.command or "")
     if any(MCP_CONFIG in word and len(word.split()) > 1 for word in words):

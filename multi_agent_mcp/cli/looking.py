@@ -84,7 +84,7 @@ def show(context: SessionContext, id_: str) -> None:
 
 
 def _further(context: SessionContext, kind: str, id_: str) -> Iterator[str]:
-    """Yields what is beside the file, as far as a person wants it with it: what was said in a conversation."""
+    """Yields what a person wants to see with an entity: a conversation's messages, a task's commits."""
     service = context.services.conversations
     for task in context.services.board.existing([id_]) if kind == "task" else ():
         yield from commit_lines(context.services.contributions.ask("commits", task) or [], context.texts)

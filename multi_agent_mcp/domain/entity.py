@@ -66,9 +66,9 @@ R = TypeVar("R", bound=Readable)
 
 
 class Mark(NamedTuple):
-    """How something readable is marked where its agent is at home: when it was read (None: it is unread), whether only
-    because its cause was over, whether it lies in the archive although what it is would stay, and whether it does not
-    lie there yet, as it was handed out and that is not confirmed."""
+    """The mark of a message or notification on its agent's home machine. `read_at`: when it was read; None if it is
+    unread. `settled`: it was only ended, as its cause was over. `over`: it is archived although its kind would stay (a
+    pause that is over). `held`: it was handed out and is not archived before that is confirmed."""
 
     read_at: datetime | None
     settled: bool = False

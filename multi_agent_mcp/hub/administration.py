@@ -269,7 +269,7 @@ def _shared_values(workspace: Workspace) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _changed_at(workspace: Workspace, key: str) -> int:
-    """Returns when the value's file was last changed, which decides in which month of the archive it lies."""
+    """Returns when the value's file was last changed, which decides the month of the archive."""
     kind, _, name = key.partition(".")
     known = BY_NAME[kind].collection(workspace).changed_at(name) if kind in BY_NAME else None
     return time.time_ns() if known is None else int(known)

@@ -547,8 +547,8 @@ class Applying:
             raise Unreadable("misplaced", name="id", value=message.id, owner=file_name(message))
 
     def _has_rival(self, inbox: Inbox[Any], name: str, stored: Stored, *, restoring: bool) -> bool:
-        """Returns whether a notification of this id that was made here stands, and not the hub's. Where the hub's does,
-        its mark is sent from here again."""
+        """Returns whether a notification of this id that was made here is kept, and not the hub's. Where the hub's
+        does, its mark is sent from here again."""
         if restoring and not inbox.has_name(name):
             return False  # see `without_rivals`
         theirs = decoded(inbox, name, stored)

@@ -387,7 +387,7 @@ def _mail_key(path: Path) -> str:
 
 
 def _of_wait(path: Path) -> tuple[str, str]:
-    """Returns the Owner whose wait is in this file, and its name on the hub: "-" for the one that stands."""
+    """Returns the Owner whose wait is in this file, and its name on the hub: "-" for the one in force."""
     if ARCHIVE not in path.parts:
         return path.stem, "-"
     return path.stem.split("_", 3)[-1], path.stem  # `{date}_{time}_{id8}_{owner}`

@@ -35,7 +35,7 @@ EDITED, AFTER, RELAY, OVER = "Mam-Edited", "Mam-After", "Mam-Relay", "Mam-Over"
 """Our headers: the operation that wrote the value, its machine, its relay (an id of the process, as a copied directory
 has a relay of the same machine), the time (nanoseconds since the epoch), the offset in a log (bytes), the value's
 revision on the former hub, for a file edited by a person the revision in its mark, for values of one machine the newest
-shared revision that it had (what they refer to is not newer), and that its file lies in the archive."""
+shared revision that it had (what they refer to is not newer), and that its file is in the archive."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
 PENDING = "Nats-Num-Pending"

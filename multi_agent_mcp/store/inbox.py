@@ -394,8 +394,8 @@ class Inbox(Generic[R]):
             self.files.move(archived, self.path / name)
 
     def accept_mark(self, name: str, mark: Mark) -> bool:
-        """Marks a file as it is on the agent's own machine, and moves it to the archive if it lies there; if it is
-        unread there, back from the archive. Returns whether there is such a file. Takes the lock."""
+        """Marks a file as it is on the agent's own machine, and moves it to the archive if it is archived there; if it
+        is unread there, back from the archive. Returns whether there is such a file. Takes the lock."""
         with self.files.locks.held(self.lock):
             if mark.read_at is None:
                 self._unarchive(name)
@@ -419,7 +419,7 @@ class Inbox(Generic[R]):
         return Mark(entity.read_at, is_settled, over=stays and not is_here, held=is_held)
 
     # Of a notification that follows from what all machines know each may write one of its own, while they do not hear
-    # of each other. The same one stands everywhere in the end: the earlier, and of two at one time the one whose text
+    # of each other. All machines keep the same one in the end: the earlier, and of two at one time the one whose text
     # comes first.
     def stands_against(self, name: str, theirs: R, modified: int) -> bool:
         """Returns whether what is here under this id stands, if another machine has made `theirs`, of this name, under
