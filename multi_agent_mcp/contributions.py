@@ -182,8 +182,8 @@ class Contributions:
         return (self.service(name) for feature in self.features.all for name in feature.operations)
 
     def still_open(self, kept: Features) -> dict[str, Any]:
-        """The features that are known here and are not among those that are `kept`, of which something is open, with
-        its ids."""
+        """The features of this package that are not `kept` although something of theirs is open: their names, with the
+        ids of it."""
         left_out = (one for one in self.features.all if one.still_open and one.name not in kept)
         found = {one.name: self.call(one.still_open) for one in left_out}
         return {name: ids for name, ids in found.items() if ids}

@@ -24,8 +24,8 @@ _PATTERN_SIGNS = re.compile(r"[*?\[\\]")
 
 
 class HostRules(NamedTuple):
-    """The `words` for `{mcp_config}` and the `values` for files that bring the rules to a host, and the rules to which
-    the host then holds its model by itself, whatever that calls (`bound`)."""
+    """How a host gets the rules: `words` in place of `{mcp_config}`, `values` in its files. `bound` are the rules that
+    the host itself then enforces on every call of its model."""
 
     words: str = ""
     values: Mapping[str, Any] = {}

@@ -34,8 +34,8 @@ def name_of(value: object) -> str | None:
 
 def newest_first(blocks: Iterable[bytes], *needles: bytes, without: bytes | None = None) -> Iterator[dict[str, Any]]:
     """Yields the objects in a file, the last one first; `blocks` are its pieces, also the last one first, and are taken
-    only as far as needed. With `needles`, only those whose lines contain one of these bytes, and never those that
-    contain `without`. Other lines are not parsed. Invalid lines are skipped."""
+    only as far as needed. A line counts only if it contains one of the `needles` (if any are given) and not
+    `without`. Other lines are not parsed. Invalid lines are skipped."""
     for line in _last_line_first(blocks):
         if (
             not line

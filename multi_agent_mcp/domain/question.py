@@ -69,7 +69,7 @@ class Question(Identified):
 
     @property
     def note(self) -> str | None:
-        """What whoever closed the question added, or None."""
+        """The remark of whoever closed the question, or None."""
         found = self._last("note")
         return None if found is None else str(found)
 

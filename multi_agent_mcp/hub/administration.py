@@ -198,8 +198,8 @@ async def reseed(server: Server, workspace: Workspace, machine: str, position: i
 
 
 def _sent_values(workspace: Workspace, written: Mapping[str, Any]) -> Iterator[tuple[str, bytes, int]]:
-    """Yields the values of the files that go to the new hub: none of those that are `written` again, nor a line of one,
-    and none that is too large, which `doctor` names."""
+    """Yields the values of the files that go to the new hub. Left out are entities that are `written` again, with their
+    history's lines, and what is too large; `doctor` names that."""
     for key, data, was in _shared_values(workspace):
         kind, _, name = key.partition(".")
         left_out = key in written or (kind == LINE and f"tsk.{name.partition('-')[0]}" in written)

@@ -300,8 +300,8 @@ class Applying:
         return [partial(self.consequences.moved_in, agent) for agent in mine]
 
     def take_marks(self, early: Mapping[str, str], came: Iterable[Stored]) -> None:
-        """Applies marks whose messages another process did not have, and those that waited here for the messages that
-        it wrote, which `came`; those that have not come yet are kept."""
+        """Applies the marks that another process read too `early`, before their messages, and those that waited here
+        for messages that have now come (`came`). Marks without a message are kept."""
         marks = (self._mark_of(what) for what in map(self.names.parse, (stored.subject for stored in came)))
         waited = {key: self.early[key] for key in marks if key in self.early}
         for key, at in {**waited, **early}.items():

@@ -71,8 +71,8 @@ class Returns(Service):
                     self._take_back(agent, task)
 
     def _is_gone(self, agent: Agent, task: Task, patience: timedelta) -> bool:
-        """Whether the agent has had no server for so long, in which others of the team had one. An agent whose windows
-        `down` has closed is not gone, nor one that never had a server."""
+        """Whether the agent has had no server for so long, counting only time in which others of the team had one. Not
+        gone is an agent that never had a server, or whose windows `down` has closed."""
         if agent.may_be_human or not self.workspace.is_here(agent) or self.sessions.alive(agent.id):
             return False
         if self.missing_sessions.is_down(Slot(agent.id, "task")):

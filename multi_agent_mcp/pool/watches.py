@@ -88,7 +88,7 @@ class Watches(Service):
         return made
 
     def withdraw(self, agent: Agent, watch_id: str) -> StateWatch:
-        """Ends a watch of the agent's, of which it is not told any more. Raises `MessageNotFound`, `Unauthorized`."""
+        """Ends one of the agent's watches: it is not notified any more. Raises `MessageNotFound`, `Unauthorized`."""
         found = self.known.get(entity_id("wch", watch_id))
         if found.agent_id != agent.id:
             raise Unauthorized("not_your_watch", watch_id=found.id)

@@ -85,8 +85,8 @@ class Walk:
             self._made_at.clear()
 
     def of(self, number: int, line: Line, asked: set[str]) -> Iterator[str]:
-        """Those commits `asked` about that are of a time of work: those of the line that were not made in another time,
-        and those that were made in this one after the worktree had left for a commit that the project has."""
+        """The commits, of those `asked` about, that belong to one time of work: the line's, unless they were made in
+        another time, and those made in this time after the worktree had moved to a commit of the project's."""
         stint, first, last = self.stints[number], self._first[number], self._last[number]
         ends = (i for i, one in enumerate(self.stints) if stint.ended is not None and one.began >= stint.ended)
         after = next((i for i in ends if i != number), None)

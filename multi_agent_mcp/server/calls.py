@@ -131,8 +131,8 @@ class Tool:
             raise WrongSessionPurpose(tool=self.name, required="/".join(sorted(self.purposes)), purpose=purpose)
 
     def described(self) -> types.Tool:
-        """The tool's entry in `tools/list`. Nothing that a tool does destroys what was there, which hosts assume of one
-        that says nothing (MCP, ToolAnnotations)."""
+        """The tool's entry in `tools/list`. It says that the tool destroys nothing: hosts assume the contrary otherwise
+        (MCP, ToolAnnotations)."""
         harmless = types.ToolAnnotations(destructive_hint=False)
         return types.Tool(
             name=self.name,

@@ -484,7 +484,7 @@ class Inbox(Generic[R]):
         sync_directory(self.path)
 
     def _ended_by(self, found: Sequence[tuple[str, R]]) -> list[tuple[str, R]]:
-        """Returns what is in force and ended by one of these, of which it is none."""
+        """Returns what else is in force and is ended by one of these."""
         names, endings = {name for name, _ in found}, [entity for _, entity in found if self._standing.ends(entity)]
         return [
             (name, old)

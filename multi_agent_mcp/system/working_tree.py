@@ -135,7 +135,7 @@ def is_locked(path: str) -> bool:
 
 
 def locks_of(tree: Path) -> list[Path]:
-    """The locks of the index and of branches that a git holds which runs, or that one left which was killed."""
+    """The locks of the index and of branches: held by a running git, or left behind by a killed one."""
     own, common = Path(git(tree, "rev-parse", "--absolute-git-dir")), Path(common_directory(str(tree)))
     return sorted({*own.glob("*.lock"), *common.glob("*.lock"), *common.glob("refs/**/*.lock")})
 

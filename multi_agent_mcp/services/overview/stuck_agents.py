@@ -188,7 +188,7 @@ class StuckAgents(Service):
 
 
 class _Work:
-    """The open tasks by agent: those that are `mine`, and those that an agent has `given` to others."""
+    """The open tasks by agent: assigned to it (`mine`), and `given` by it to others."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self.mine: defaultdict[str | None, list[Task]] = defaultdict(list)

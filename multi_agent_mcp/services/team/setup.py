@@ -365,8 +365,8 @@ _TOLD = "kept_told"
 class TeamUpdate:
     """The result of a second `init`. `changed` and `kept` are the keys in which team.yaml differed, per agent (or
     `session.yaml`); keys that it does not mention are kept, those of session.yaml also listed as `unnamed`. `left_out`
-    are the agents that team.yaml does not name, `new_keys` those that got a passkey because theirs was lost,
-    `told_before` those whose `kept` an earlier `init` has told."""
+    are the agents that team.yaml does not name, `new_keys` those that got a new passkey, as theirs was lost,
+    `told_before` those whose `kept` keys an earlier `init` has named."""
 
     added: list[str]
     changed: Mapping[str, list[str]]
