@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.dialog import Answered, Choice, Dialog
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import TIMEOUT
-from multi_agent_mcp.doorbell.tmux.profiles import ChoiceShape, Profile
+from multi_agent_mcp.doorbell.tmux.profiles import SHELL, UNKNOWN_HOST, ChoiceShape, Profile
 from multi_agent_mcp.doorbell.tmux.screens import DIALOG, UNKNOWN, Classification, Screen, classify, topic_of, up_to
 from multi_agent_mcp.doorbell.tmux.snapshot import ANSWER_OPTION, KEY_SECONDS, PaneMarker, machine_time, pieces
 
@@ -323,18 +323,21 @@ def _press(attempt: typing.Attempt, shown: ShownDialog, choice: Choice, mark: Pa
 
 
 def _outcome(look: Look, attempt: typing.Attempt, shown: ShownDialog, mark: PaneMarker, read: Read) -> Answered:
-    """The outcome of the keys. While the dialog stays, or the screen is unknown (it may be half drawn), looks again for
-    up to `TAKEN_SECONDS`."""
+    """The outcome of the keys. While the dialog stays, the screen is unknown (it may be half drawn), or the host lets
+    another program read the terminal (as Claude Code once it is trusted), looks again for up to `TAKEN_SECONDS`."""
     end = time.monotonic() + TAKEN_SECONDS
     while True:
         now = look()
+        is_over = time.monotonic() >= end
         if isinstance(now, str):
-            return Answered("pressed", now, dialog=shown.dialog)
+            if now not in (SHELL, UNKNOWN_HOST) or is_over:
+                return Answered("pressed", now, dialog=shown.dialog)
+            time.sleep(POLL_SECONDS)
+            continue
         after = read(now)
         gone = after is None or after.dialog.id != shown.dialog.id
         if gone and now.snapshot.last_key > attempt.snapshot.last_key:
             return Answered("pressed", "human_typing", now.shown.state, shown.dialog)
-        is_over = time.monotonic() >= end
         if gone and (is_over or now.shown.state != UNKNOWN):
             _unmark(attempt, mark)
             return Answered("answered", screen=now.shown.state, dialog=shown.dialog)

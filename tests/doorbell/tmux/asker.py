@@ -2,11 +2,12 @@
 
 `python SCRIPT tests.doorbell.tmux.asker LOG` (`stand_in`). SIGUSR1 changes one row of the question: a blank one, or one
 that occurs twice. All its rows are also printed above it, as an agent may do. A digit answers, and the next question
-follows; while LOG.late exists, input is not read, and while LOG.rests exists, the host is at rest after an answer and
-SIGUSR1 asks the same question again. While LOG.strange exists, its choices have no numbers, words that no profile knows
-stand below them, and Enter answers. LOG gets every question drawn and every key, with the question that
-the terminal is known to show: after each drawing the terminal is asked for the cursor's position, and input before its
-reply was sent when it had not shown that drawing yet (`crossed`).
+follows; while LOG.works exists, only after the program `sudo` beside it has read the terminal for half a second; while
+LOG.late exists, input is not read, and while LOG.rests exists, the host is at rest after an answer and SIGUSR1 asks the
+same question again. While LOG.strange exists, its choices have no numbers, words that no profile knows stand below
+them, and Enter answers. LOG gets every question drawn and every key, with the question that the terminal is known to
+show: after each drawing the terminal is asked for the cursor's position, and input before its reply was sent when it
+had not shown that drawing yet (`crossed`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import re
 import select
 import signal
+import subprocess
 import sys
 import tty
 from pathlib import Path
@@ -78,6 +80,8 @@ class Asker:
             if part.isdigit() and Path(f"{self.log}.rests").exists():
                 self.rest()
             elif part.isdigit() or (part == b"\r" and self.is_strange()):
+                if Path(f"{self.log}.works").exists():
+                    subprocess.run(["sudo", "0.5"], executable=self.log.parent / "sudo", check=True)
                 self.number += 1
                 self.draw()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import threading
@@ -140,6 +141,14 @@ def test_a_question_waits_although_somebody_scrolls_there_and_is_not_answered_th
         assert one.answer(asked) == Answered("refused", reason)
         stage.tmux(*back)
     assert one.events("key") == []
+
+
+def test_an_answer_after_which_the_host_runs_another_program_first_is_taken(asking: Callable[[], Asking]) -> None:
+    one = asking()
+    asked = one.dialog()
+    (one.log.parent / "sudo").symlink_to(Path(shutil.which("sleep") or "").resolve())
+    Path(f"{one.log}.works").touch()
+    assert one.answer(asked).state == "answered"
 
 
 def test_two_people_at_once_are_one_answer(asking: Callable[[], Asking]) -> None:
