@@ -7,11 +7,12 @@ and cut(1). Every cell is sanitized, as an agent may have written it.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from multi_agent_mcp.domain.text import columns, one_line, sanitize, shortened
 from multi_agent_mcp.domain.times import duration_words, in_zone, local_zone, parse_time
@@ -376,3 +377,10 @@ def print_diff(text: str) -> bool:
 def since(start: datetime, at: datetime | None) -> str:
     """Returns the time from `start` to `at`, in milliseconds; `-` for None."""
     return "-" if at is None else f"{(at - start).total_seconds() * 1000:.0f} ms"
+
+
+def change_lines(changes: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
+    """What changes in what decides, a line for each key: its value, whole, after what it was."""
+    for key, before, value in changes:
+        was, now = (json.dumps(one, ensure_ascii=False) if one else "-" for one in (before, value))
+        yield "  " + one_line(f"{key}: {now}" if was == "-" else f"{key}: {was} → {now}")

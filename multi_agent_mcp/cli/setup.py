@@ -9,10 +9,10 @@ import string
 import sys
 import time
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import yaml
@@ -30,6 +30,7 @@ from multi_agent_mcp.cli.context import (
     session_command,
     system_errors,
 )
+from multi_agent_mcp.cli.rendering import change_lines, is_terminal
 from multi_agent_mcp.config import (
     ROOT_NAME,
     expanded,
@@ -42,7 +43,7 @@ from multi_agent_mcp.config import (
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.entity import as_name, differing_in_case, session_name
 from multi_agent_mcp.domain.text import one_line
-from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal
+from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal, Unauthorized
 from multi_agent_mcp.host_config import HostConfiguration, program_name
 from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.system.other_files import FileChange, apply_change
@@ -53,7 +54,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
     from multi_agent_mcp.doorbell.tmux.screens import Screen
     from multi_agent_mcp.features import Features
+    from multi_agent_mcp.services.team.approvals import Approval
     from multi_agent_mcp.services.team.setup import TeamUpdate
+    from multi_agent_mcp.wiring import Services
 
 # The team.yaml that `init` writes if there is none: for the hosts on PATH, or of scripted agents.
 
@@ -110,6 +113,8 @@ def _scalar(value: str) -> str:
 
 
 TEAM_FILE = "team.yaml"
+Consent = Literal["yes", "asked", "script"]
+"""How a person approves: in advance, when asked in a terminal, or by having approved all there was before."""
 SAID_IN_THE_PROJECT = ("questions", "reservations", "worktrees")
 """The features of which the block in the project's AGENTS.md has a line: `agents_md.{feature}`."""
 
@@ -132,6 +137,22 @@ class TeamPaths:
     root: Path
 
 
+@dataclass(frozen=True)
+class Decided:
+    """What became of the approval. `values`: the lines of what was approved without having been shown before.
+    `is_here`: whether somebody on this machine can approve."""
+
+    approval: Approval
+    values: Sequence[str] = ()
+    is_here: bool = True
+
+    def lines(self, texts: Texts) -> Iterator[str]:
+        if self.values:
+            yield from (texts("init.approved"), *self.values)
+        if self.is_here and self.approval.state != "approved":
+            yield texts(f"checks.state.{self.approval.state}", names=", ".join(self.approval.changed))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Made:
     """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`.
@@ -145,6 +166,7 @@ class Made:
     first: str | None
     texts: Texts
     features: Features
+    decided: Decided
     instructions: tuple[Path, ...] = ()
 
     @property
@@ -160,6 +182,8 @@ class Made:
             "agents": list(self.agents),
             "first": self.first,
             "instructions": list(map(str, self.instructions)),
+            "approval": self.decided.approval.as_answer(),
+            "approved": [line.strip() for line in self.decided.values],
             **asdict(self.update),
         }
 
@@ -177,6 +201,7 @@ class Made:
             yield texts("init.left_out", names=", ".join(update.left_out))
         for file in self.instructions:
             yield texts("init.instructions", path=file)
+        yield from self.decided.lines(texts)
         if self.first is not None or self.new_team or update.added:
             yield from self._next_steps({agent.command for agent in self.agents.values() if agent.command})
 
@@ -230,6 +255,7 @@ class _Hosts(click.Choice[str]):
     help="Add what the project's agents have to know of the team to AGENTS.md (and CLAUDE.md), or take it out.",
 )
 @click.option("--language", type=click.Choice(LANGUAGES), help="Default: team.yaml's; for a new one the locale's.")
+@click.option("--yes", is_flag=True, help="Approve what decides when work is proven and what agents may do, unasked.")
 @ROOT
 @SESSION
 @JSON
@@ -240,24 +266,30 @@ def init(
     session: str | None,
     as_json: bool,
     agents_md: bool | None,
+    yes: bool,
     **new: Any,
 ) -> None:
     """Make a session for a team; without a team.yaml, write one for the hosts on PATH.
 
-    Run again, it takes over what has changed in team.yaml, and keeps keys, mail and tasks.
+    Run again, it takes over what has changed in team.yaml, and keeps keys, mail and tasks. In a terminal it shows what
+    has to be approved (see `checks approve`) and asks.
 
     Example: `multi-agent-mcp init --admin claude --workers codex,gemini`
     """
     try:
         with system_errors():
-            made = _init(team, root, session, language, NewTeam(**new))
+            asks = not as_json and sys.stdin.isatty() and is_terminal()
+            consent: Consent = "yes" if yes else "asked" if asks else "script"
+            made = _init(team, root, session, language, NewTeam(**new), consent)
             made = replace(made, instructions=_instructed(made, wanted=agents_md))
     except Refusal as refusal:
         refuse(refusal, as_json=as_json)
     print_answer(made.as_answer(), made.lines(), as_json=as_json)
 
 
-def _init(team: Path | None, root: str | None, session: str | None, language: str | None, new: NewTeam) -> Made:
+def _init(
+    team: Path | None, root: str | None, session: str | None, language: str | None, new: NewTeam, consent: Consent
+) -> Made:
     environment = read_environment()
     place = _place(team, root or environment.root)
     require_entered(place.root)
@@ -269,7 +301,7 @@ def _init(team: Path | None, root: str | None, session: str | None, language: st
         _write_team(place, new, session, language)
     elif is_wanted:
         raise InvalidArguments("team_exists", file=place.team)
-    return _made(place, session, language, new_team=is_new)
+    return _made(place, session, language, consent, new_team=is_new)
 
 
 def _instructed(made: Made, *, wanted: bool | None) -> tuple[Path, ...]:
@@ -313,7 +345,7 @@ def _write_team(place: TeamPaths, new: NewTeam, session: str | None, language: s
     write_team(place.team, session_name(name), language or people_texts().language, agents)
 
 
-def _made(place: TeamPaths, session: str | None, language: str | None, *, new_team: bool) -> Made:
+def _made(place: TeamPaths, session: str | None, language: str | None, consent: Consent, *, new_team: bool) -> Made:
     from multi_agent_mcp.bootstrap import open_session, require_features
     from multi_agent_mcp.services.team.setup import create_session, features_after, read_team, update_session
 
@@ -324,8 +356,8 @@ def _made(place: TeamPaths, session: str | None, language: str | None, *, new_te
     create_session(place.root, name, team, language)
     before = open_session(place.root, name)
     require_features(before, features_after(before.agents, team))
-    with before.approvals.following():
-        update = update_session(before.agents, team, language)
+    stands = not before.agents.known() or before.approvals.look().state == "approved"
+    update = update_session(before.agents, team, language)
     services = open_session(place.root, name)  # in its language after the update
     agents = services.agents.all()
     for agent_id in update.added:
@@ -342,7 +374,38 @@ def _made(place: TeamPaths, session: str | None, language: str | None, *, new_te
         first=first,
         texts=services.people,
         features=services.session.features,
+        decided=_decided(services, consent, stands=stands, new_team=new_team),
     )
+
+
+def _decided(services: Services, consent: Consent, *, stands: bool, new_team: bool) -> Decided:
+    """Approves what is there now, if a person says so, or, unasked, if it `stands`: if all was approved before, or the
+    session is new. What `init` itself has made up, and what changes nothing, needs no question."""
+    approvals = services.approvals
+    try:
+        content = approvals.content()
+        values = [] if new_team else list(change_lines(approvals.differences(content)))
+        approvals.require_signer()
+        is_asked = consent == "asked" and bool(values)
+        is_wanted = _agreed(values, services.people) if is_asked else stands or consent == "yes"
+        if is_wanted:
+            return Decided(approvals.approve(content), () if is_asked else values)
+    except InvalidArguments:
+        return Decided(approvals.look(), is_here=False)
+    except Unauthorized:
+        pass
+    return Decided(approvals.look())
+
+
+def _agreed(values: Sequence[str], texts: Texts) -> bool:
+    """Shows what has to be approved and asks; no answer is no."""
+    for line in (texts("init.approves"), *values):
+        print_line(line)
+    try:
+        return click.confirm(texts("init.approve"))
+    except click.Abort:
+        print_line()
+        return False
 
 
 def _warn_about_hierarchy(agent_id: str, agents: Mapping[str, Agent], texts: Texts) -> None:

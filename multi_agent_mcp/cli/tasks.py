@@ -22,6 +22,7 @@ from multi_agent_mcp.cli.context import (
 from multi_agent_mcp.cli.looking import commit_lines, entity_lines
 from multi_agent_mcp.cli.rendering import (
     ago,
+    change_lines,
     column_table,
     is_terminal,
     local_time,
@@ -567,8 +568,11 @@ def approve_checks(context: SessionContext) -> None:
 
     Example: `multi-agent-mcp checks approve`
     """
-    approval = context.services.approvals.approve()
-    context.answer({"approval": approval.as_answer()}, _approval_lines(context.texts, approval))
+    approvals = context.services.approvals
+    content = approvals.content()
+    changed = change_lines(approvals.differences(content))
+    approval = approvals.approve(content)
+    context.answer({"approval": approval.as_answer()}, [*changed, *_approval_lines(context.texts, approval)])
 
 
 def _check_record(check: Check, found: bool | None) -> dict[str, Any]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -370,3 +373,103 @@ def test_of_a_session_that_was_removed_nothing_is_promised(services: Services) -
     sentence = services.texts.sentence(refused.value)
     assert sentence.startswith(f"There is no session in {services.path} any more")
     assert not services.path.exists()
+
+
+DECIDING = """\
+session: demo
+language: {language}
+checks: {{tests: "{check}"}}
+protected: ["tests/**"]
+agents:
+  - {{id: owner, role: owner, type: human}}
+  - {{id: worker-a, role: worker, parent: owner, edits: ["src/**"]}}
+"""
+
+
+def answered(answer: str, *words: str) -> str:
+    """What `init` prints in a terminal in which this is typed."""
+    terminal, end = os.openpty()
+    os.write(terminal, answer.encode())
+    command = [sys.executable, "-m", "multi_agent_mcp", "init", *words]
+    with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, close_fds=True) as process:
+        os.close(end)
+        said = bytearray()
+        with suppress(OSError):  # EIO: the other end is closed
+            while piece := os.read(terminal, 65_536):
+                said += piece
+        process.wait()
+    os.close(terminal)
+    return said.decode()
+
+
+def decide(check: str, language: str = "en") -> None:
+    Path("team.yaml").write_text(DECIDING.format(language=language, check=check), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("language", "answer", "asked", "told"),
+    [
+        ("en", "n\n", "not approved yet:", "Approved by nobody yet."),
+        ("ja", "\n", "まだ承認されていません:", "まだ承認されていません。"),
+        ("en", "\x04", "not approved yet:", "Approved by nobody yet."),
+        ("en", "y\n", "not approved yet:", None),
+    ],
+)
+def test_in_a_terminal_what_a_team_file_decides_is_shown_before_a_person_approves_it(
+    run: Run, language: str, answer: str, asked: str, told: str | None
+) -> None:
+    decide("pytest -q", language)
+    said = answered(answer)
+    assert asked in said
+    assert 'checks.tests: {"run": "pytest -q", "minutes": 10.0, "directory": "."}' in said
+    assert 'protected: ["tests/**"]' in said
+    assert '"edits": ["src/**"]' in said
+    assert (told is None) or told in said
+    checks = json.loads(run("checks", "--json").stdout)
+    assert [check["run"] for check in checks["checks"]] == ["pytest -q"], "all is written"
+    assert checks["approval"]["state"] == ("missing" if told else "approved")
+
+
+def test_in_a_terminal_a_changed_team_file_is_approved_by_yes_alone(run: Run) -> None:
+    decide("pytest -q")
+    run("init")
+    assert "approve" not in answered("").lower(), "nothing has changed, so nothing is asked"
+    decide("true")
+    said = answered("n\n")
+    assert '{"run": "pytest -q", "minutes": 10.0, "directory": "."} → {"run": "true",' in said
+    assert "protected:" not in said
+    assert "Changed since a person approved them: checks.tests." in said
+    assert "checks.tests" in run("init").stdout, "nor does a script approve what a person has not"
+    assert "→" in run("init", "--yes").stdout
+    assert "Approved by owner" in run("checks").stdout
+
+
+def test_what_init_writes_itself_is_approved_without_a_question(run: Run) -> None:
+    assert "approve" not in answered("", "--demo").lower()
+    assert "Approved by owner" in run("checks").stdout
+
+
+def test_without_a_terminal_what_is_approved_is_printed(run: Run) -> None:
+    decide("pytest -q")
+    assert '  checks.tests: {"run": "pytest -q", "minutes": 10.0, "directory": "."}' in run("init").stdout
+    decide("true")
+    (changed,) = json.loads(run("init", "--json").stdout)["approved"]
+    assert changed.startswith('checks.tests: {"run": "pytest -q"')
+    assert "Approved by owner" in run("checks").stdout
+
+
+def test_an_agent_that_runs_init_approves_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide("pytest -q")
+    run("init")
+    decide("true")
+    monkeypatch.setenv("MULTI_AGENT_MCP_AGENT", "worker-a")
+    assert "Changed since a person approved them: checks.tests." in run("init", "--yes").stdout
+    assert "Approve it?" not in answered("y\n")
+
+
+def test_checks_approve_shows_what_it_approves(run: Run) -> None:
+    decide("pytest -q")
+    run("init")
+    settings = Path(".multi-agent-mcp/demo/session.yaml")
+    settings.write_text(settings.read_text().replace("tests/**", "docs/**"))
+    assert '  protected: ["tests/**"] → ["docs/**"]' in run("checks", "approve").stdout

@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.features.chosen import has_proof
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.settings import read_settings
+from multi_agent_mcp.settings import Settings, read_settings
 from multi_agent_mcp.system.process import host_of, is_below
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Approvals(Service):
             return Approval("missing")
         try:
             is_last = record["signature"] == (self._last() or record)["signature"]
-            changed = tuple(_differing(record["content"], self.content())) if is_last else ("approved.json",)
+            differing = _differing(record["content"], self.content())
+            changed = tuple(key for key, *_ in differing) if is_last else ("approved.json",)
         except Refusal:  # session.yaml cannot be read
             changed = ("session.yaml",)
         return Approval("changed" if changed else "approved", str(record["by"]), str(record["at"]), changed)
@@ -94,9 +95,21 @@ class Approvals(Service):
         is_genuine = self.signatures.is_of(by, lambda key: is_data_signed_by(data, record.get("signature"), key))
         return record if is_genuine else None
 
+    def differences(self, content: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+        """The keys in which this content differs from what was approved last, or, if nothing was, from a session in
+        which nothing is set and agents have no rules but their roles: each with what it was (None: nothing) and is."""
+        if (last := self._last()) is not None:
+            before = last["content"]
+        else:
+            plain = {name: {"role": rules.get("role")} for name, rules in content["agents"].items()}
+            before = {**self._content(Settings()), "agents": plain}
+        return list(_differing(before, content))
+
     def content(self) -> dict[str, Any]:
         """What is signed, as JSON values. Raises as `read_settings`."""
-        settings = read_settings(self.workspace.settings_path)
+        return self._content(read_settings(self.workspace.settings_path))
+
+    def _content(self, settings: Settings) -> dict[str, Any]:
         checks = {
             name: {"run": c.run, "minutes": c.minutes, "directory": c.directory} for name, c in settings.checks.items()
         }
@@ -112,21 +125,26 @@ class Approvals(Service):
         plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
         return plain
 
-    def approve(self) -> Approval:
-        """Signs what is there now with the key of a person of this machine. Raises `Unauthorized` in an agent's hands,
-        `InvalidArguments` where no person's key is."""
+    def approve(self, content: Mapping[str, Any] | None = None) -> Approval:
+        """Signs this content, as a person has seen it, or what is there now, with the key of a person of this machine.
+        Raises `Unauthorized` in an agent's hands, `InvalidArguments` where no person's key is."""
+        by, key = self.require_signer()
+        at, content = format_time(self.clock()), self.content() if content is None else content
+        signature = signed_data(_signed(by, at, content), key)
+        for kept in (self.workspace.approval, self.workspace.last_approval):
+            kept.write({"by": by, "at": at, "content": content, "signature": signature})
+        self.session.audit("checks approve", by=by)
+        return self.look()
+
+    def require_signer(self) -> tuple[str, str]:
+        """The person who approves here, and the key. Raises as `approve`."""
         self.require_person()
         person = self._person()
         key = None if person is None else self.agents.known_key(person.id)
         if person is None or key is None:
             people = [agent.id for agent in self.agents.all().values() if _is_persons(agent)]
             raise InvalidArguments("no_persons_key", people=", ".join(people) or "-", file=self.workspace.approval.path)
-        at, content = format_time(self.clock()), self.content()
-        signature = signed_data(_signed(person.id, at, content), key)
-        for kept in (self.workspace.approval, self.workspace.last_approval):
-            kept.write({"by": person.id, "at": at, "content": content, "signature": signature})
-        self.session.audit("checks approve", by=person.id)
-        return self.look()
+        return person.id, key
 
     @contextmanager
     def following(self, *, first: bool = False) -> Iterator[None]:
@@ -178,14 +196,14 @@ def _signed(by: str, at: str, content: Mapping[str, Any]) -> bytes:
     return json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode(errors="surrogatepass")
 
 
-def _differing(approved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """The keys that differ. An agent that has gone, or a worker without rules of its own that has come, decides
-    nothing."""
+def _differing(approved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The keys that differ, with what each was and is. An agent that has gone, or a worker without rules of its own
+    that has come, decides nothing."""
     for key, value in now.items():
         before = approved.get(key)
         if key in ("checks", "agents") and isinstance(before, dict):
             for name in sorted({*before, *value} if key == "checks" else value):
                 if before.get(name, {"role": "worker"} if key == "agents" else None) != value.get(name):
-                    yield f"{key}.{name}" if key == "checks" else name
+                    yield f"{key}.{name}" if key == "checks" else name, before.get(name), value.get(name)
         elif before != value:
-            yield key
+            yield key, before, value

@@ -378,12 +378,12 @@ class TeamUpdate:
 
 
 def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpdate:
-    """Updates a session from its team.yaml; for a new session it only registers the agents."""
+    """Updates a session from its team.yaml; for a new session it only registers the agents. Approves nothing."""
     unnamed = _unnamed(load_yaml(agents.workspace.settings_path), team)
     changed_settings, kept_settings = _update_settings(agents.workspace, team, language)
     new_keys = [agents.renew_key(agent_id).id for agent_id in agents.without_key()]
     before = dict(agents.all())
-    added = add_missing(agents, team)
+    added = _add_missing(agents, team)
     for agent in team.agents:
         own = {key: value for key, value in agent.extra.items() if key not in _OURS}
         if agent.id in before and own:
