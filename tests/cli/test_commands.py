@@ -112,7 +112,7 @@ def test_the_timeline_is_drawn_into_a_file_or_onto_standard_output(ask: Ask, run
 def test_watch_prints_the_session_once(run: Run, session: Path) -> None:
     shown = run("watch", "--once")
     assert shown.exit_code == 0
-    assert shown.stdout.startswith("demo · no tasks · nothing waits for you\n")
+    assert shown.stdout.startswith("demo · nothing waits for you · no tasks\n")
     assert [line.split()[:2] for line in shown.stdout.splitlines() if "worker-a" in line] == [["worker-a", "off"]]
     assert run("send", "admin", "hello").exit_code == 0
     assert "hello" not in run("watch", "--once", "--messages", "0").stdout

@@ -344,10 +344,10 @@ def refused(tmp_path: Path, text: str) -> str:
 
 def test_a_key_that_stands_twice_is_refused_with_its_lines(tmp_path: Path) -> None:
     doubled = "agents:\n  - {id: a}\nlanguage: en\nagents:\n  - {id: b}\n"
-    assert "the key agents stands twice (lines 1 and 4)" in refused(tmp_path, doubled)
-    assert "the key id stands twice (lines 2 and 2)" in refused(tmp_path, "agents:\n  - {id: a, id: b}\n")
+    assert "the key agents is given twice (lines 1 and 4)" in refused(tmp_path, doubled)
+    assert "the key id is given twice (lines 2 and 2)" in refused(tmp_path, "agents:\n  - {id: a, id: b}\n")
     nested = "agents: [{id: a}]\nlimits:\n  stuck_minutes: 5\n  stuck_minutes: 6\n"
-    assert "the key stuck_minutes stands twice (lines 3 and 4)" in refused(tmp_path, nested)
+    assert "the key stuck_minutes is given twice (lines 3 and 4)" in refused(tmp_path, nested)
 
 
 def test_keys_that_are_merged_may_be_said_again(tmp_path: Path) -> None:
