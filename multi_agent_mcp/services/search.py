@@ -324,6 +324,15 @@ class Search(Service):
 
     def _find(self, database: Connection, query: SearchQuery, limit: int, told: Callable[[], None]) -> Results:
         self.index.refresh(database, told)
+        return self._in_index(database, query, limit)
+
+    def so_far(self, query: SearchQuery, limit: int) -> Results:
+        """The newest results among what the index has by now, while it is made (`prepared`)."""
+        with suppress(StorageError):
+            return self.index.use(partial(self._in_index, query=query, limit=limit))
+        return Results([], more=False)
+
+    def _in_index(self, database: Connection, query: SearchQuery, limit: int) -> Results:
         facts = [f"{name}={value}" for name, value in query.facts.items()]
         hits = self.index.find(database, query.folded_words, facts, query.since, query.until)
         return self._confirmed(hits, query, limit)

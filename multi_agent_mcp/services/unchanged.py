@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-GOOD_FOR = timedelta(seconds=10)
+GOOD_FOR = timedelta(seconds=30)
 """How long a value may be shown although nothing changed: time itself makes agents stuck and mail late."""
 LEFT_OUT = frozenset(
     {

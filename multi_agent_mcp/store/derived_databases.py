@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import time
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
@@ -78,16 +79,24 @@ class DerivedDatabase:
         try:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = OFF")  # derived: it may be lost by a power cut
-            with writing(database):
-                if (version := database.execute("PRAGMA user_version").fetchone()[0]) == 0:
-                    for statement in self._schema.strip().split(";\n"):
-                        database.execute(statement)
-                elif version != self._version:
-                    raise sqlite3.DatabaseError("of another version")
+            if _version_of(database) != self._version:  # asked without the lock: whoever only reads waits for no writer
+                with writing(database):
+                    self._make(database)
         except BaseException:
             database.close()
             raise
         return database
+
+    def _make(self, database: sqlite3.Connection) -> None:
+        version = _version_of(database)
+        if version not in (0, self._version):
+            raise sqlite3.DatabaseError("of another version")
+        for statement in self._schema.strip().split(";\n") if version == 0 else ():
+            database.execute(statement)
+
+
+def _version_of(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
 @contextmanager
@@ -169,6 +178,9 @@ class SearchIndex(DerivedDatabase):
         """Updates the index with changed files; calls `told` after each file that is read."""
         rows = database.execute("SELECT path, modified FROM directories")
         known = {_name(path): modified for path, modified in rows}
+        inside = defaultdict(list)
+        for path in known:
+            inside[path.rpartition("/")[0]].append(path)
         waiting, seen = list(self._tops), set()
         while waiting:
             directory = waiting.pop()
@@ -177,8 +189,7 @@ class SearchIndex(DerivedDatabase):
             if known.get(directory) != modified or self._grows(Path(directory).name):
                 waiting += self._take_in(database, directory, modified, told)
             else:
-                prefix = f"{directory}/"
-                waiting += [path for path in known if path.rpartition("/")[0] == directory and path.startswith(prefix)]
+                waiting += inside[directory]
         for gone in known.keys() - seen:
             with database:
                 self._drop(database, "directory = ?", _text(gone))

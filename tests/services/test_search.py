@@ -256,3 +256,13 @@ def test_a_table_that_somebody_dropped_is_made_anew(services: Services) -> None:
     with closing(sqlite3.connect(services.search.index.path)) as database:
         database.execute("DROP TABLE documents")
     assert len(search(services, "still")) == 1
+
+
+def test_what_was_read_so_far_is_found_while_the_index_is_made(services: Services) -> None:
+    for sender_id, receiver_id in (("admin", "worker-a"), ("admin", "worker-b"), ("worker-a", "admin")):
+        send(services, sender_id, receiver_id, "hello")
+    query, seen = SearchQuery(words=("hello",)), list[int]()
+    services.search.find(query, told=lambda: seen.append(len(services.search.so_far(query, 20).found)))
+    assert seen[0] == 0
+    assert {1, 2} <= set(seen)
+    assert len(services.search.so_far(query, 20).found) == 3

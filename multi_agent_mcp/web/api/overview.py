@@ -62,10 +62,14 @@ def health(call: ApiRequest) -> dict[str, Any]:
 def attention(call: ApiRequest) -> dict[str, Any]:
     """All items, most serious first. Requests cause looks at the panes, at most every two seconds. `?seen=` is the
     `state` that the page already has: if nothing has changed, the answer has no more than that."""
-    found = call.services.recent_attention.of(call.me)
-    states = [state.as_answer() for state in call.services.glances.of(found)]
-    answer = {"items": [item.as_answer() for item in found], "states": states}
-    state = sha256(json.dumps(answer).encode()).hexdigest()[:16]
+    services, found = call.services, call.services.recent_attention.of(call.me)
+
+    def made() -> tuple[str, dict[str, Any]]:
+        states = [state.as_answer() for state in services.glances.of(found)]
+        answer = {"items": [item.as_answer() for item in found], "states": states}
+        return sha256(json.dumps(answer).encode()).hexdigest()[:16], answer
+
+    state, answer = services.unchanged.get(f"attention answer {call.me.id}", made, of=tuple(found))
     return {"state": state} if state == call.parameter("seen") else {"state": state, **answer}
 
 
@@ -85,10 +89,12 @@ PATIENCE_SECONDS = 1.0
 
 def search(call: ApiRequest) -> dict[str, Any]:
     """The newest results for the query `?q=` (docs/protocol.md, Search), and the words of the query. While the index is
-    made, which the first search starts, there are none but `reading`, with how many files were read: ask again."""
+    made, which the first search starts, they are those of what was read so far, and `reading` says how many files that
+    is: ask again."""
     query = SearchQuery.parse(parts(call.parameter("q") or ""))
     query.require_something()
-    if (reading := call.services.search.prepared(PATIENCE_SECONDS)) is not None:
-        return {"results": [], "more": False, "words": query.words, "reading": reading.as_answer()}
-    results = call.services.search.find(query, call.limit)
-    return {"results": [found.as_answer() for found in results.found], "more": results.more, "words": query.words}
+    searched = call.services.search
+    reading = searched.prepared(PATIENCE_SECONDS)
+    results = searched.find(query, call.limit) if reading is None else searched.so_far(query, call.limit)
+    answer = {"results": [found.as_answer() for found in results.found], "more": results.more, "words": query.words}
+    return answer if reading is None else {**answer, "reading": reading.as_answer()}

@@ -4,7 +4,7 @@ import { age, api, chip, face, facts, h, icon, query, t, visible } from "./core.
 
 const PAGE = 50;
 const FILES = 5;
-const AGAIN = 300; // milliseconds until the page asks again while the index is made: the first search reads everything
+const AGAIN = 300; // milliseconds until the page asks again while the index is made; the console waits for it, too
 const words = new URLSearchParams(location.search).get("q") ?? "";
 const list = document.getElementById("results");
 const more = document.getElementById("more");
@@ -23,11 +23,13 @@ const places = {
 async function look() {
   list.setAttribute("aria-busy", "true");
   try {
-    const answer = await found();
-    const paths = await files(answer.words);
-    list.replaceChildren(...paths, ...answer.results.map((found) => result(found, answer.words)));
-    say(list.firstChild ? "" : t("search.nothing"));
-    more.hidden = !answer.more || wanted > PAGE;
+    let paths = null;
+    for await (const { results, more: has, words: looked, reading } of answers()) {
+      paths ??= await files(looked);
+      list.replaceChildren(...paths, ...results.map((found) => result(found, looked)));
+      say(reading ? t(reading.total ? "search.reading_of" : "search.reading", reading) : list.firstChild ? "" : t("search.nothing"));
+      more.hidden = !has || reading || wanted > PAGE;
+    }
   } catch (error) {
     say(error.message);
   } finally {
@@ -35,12 +37,12 @@ async function look() {
   }
 }
 
-async function found() {
+// What was found: while the index is made of what was read so far, and again until that is everything.
+async function* answers() {
   for (;;) {
     const answer = await api(`/search${query({ q: words, limit: wanted })}`);
-    if (!answer.reading) return answer;
-    const { count, total } = answer.reading;
-    say(t(total ? "search.reading_of" : "search.reading", { count, total }));
+    yield answer;
+    if (!answer.reading) return;
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
   }
 }
