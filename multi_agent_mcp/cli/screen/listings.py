@@ -124,56 +124,59 @@ def picture(
 ) -> Picture:
     """The picture of a snapshot; `parts` are the tables of the features, in which nothing can be done, `states` the
     parts of the line that says how the team is, `merges` the tasks to be merged."""
-    agents, tasks, at = {row.agent.id: row for row in seen.agents}, {task.id: task for task in seen.tasks}, seen.at
-
-    def waits(item: Item) -> Subject:
-        about = f"{item.kind} {item.agent_id} {item.id or item.text}"
-        return Subject(id=about, agent=agents.get(item.agent_id or ""), task=tasks.get(item.id or ""), item=item)
-
-    def listing(name: str, heads: Row, subjects: Iterable[Subject | None], make: Callable[[int], Row]) -> Listing:
-        return Listing(name, heads, [*subjects], make)
-
-    lists = (
-        listing(
-            "attention",
-            watch.ATTENTION,
-            map(waits, items),
-            lambda number: next(watch.waiting([items[number]], at, texts)),
-        ),
-        listing(
-            "agents",
-            watch.AGENTS,
-            (Subject(id=row.agent.id, agent=row) for row in seen.agents),
-            lambda number: watch.agent(seen.agents[number], at, texts),
-        ),
-        listing(
-            "tasks",
-            watch.TASKS,
-            (Subject(id=task.id, agent=agents.get(task.assignee_id or ""), task=task) for task in seen.tasks),
-            lambda number: watch.task(seen.tasks[number], at, texts),
-        ),
-        listing(
-            "messages",
-            watch.MESSAGES,
-            (Subject(id=row.id, agent=agents.get(row.sender_id), message=row) for row in seen.messages),
-            lambda number: watch.message(seen.messages[number], at, texts),
-        ),
-        *(
-            listing(
-                "merge",
-                watch.TASKS,
-                (Subject(id=task.id, task=task, is_merge=True) for task in merges),
-                lambda number: watch.task(merges[number], at, texts),
-            )
-            for _ in merges[:1]
-        ),
-        *(
-            listing(part.name, part.columns, [None] * len(part.rows), part.rows.__getitem__)
-            for part in parts
-            if part.rows
-        ),
+    waiting = Listing(
+        "attention", watch.ATTENTION, _waiting(seen, items), lambda at: next(watch.waiting([items[at]], seen.at, texts))
     )
-    return Picture(watch.heading(seen, items, texts), one_line(line_of(states)), at, lists)
+    to_merge = [
+        Listing(
+            "merge",
+            watch.TASKS,
+            [Subject(id=task.id, task=task, is_merge=True) for task in merges],
+            lambda at: watch.task(merges[at], seen.at, texts),
+        )
+    ]
+    tables = [
+        Listing(part.name, part.columns, [None] * len(part.rows), part.rows.__getitem__) for part in parts if part.rows
+    ]
+    lists = (waiting, *_of_the_session(seen, texts), *(to_merge if merges else ()), *tables)
+    return Picture(watch.heading(seen, items, texts), one_line(line_of(states)), seen.at, lists)
+
+
+def _waiting(seen: Snapshot, items: Iterable[Item]) -> list[Subject | None]:
+    """What each item that waits is about."""
+    agents, tasks = {row.agent.id: row for row in seen.agents}, {task.id: task for task in seen.tasks}
+    return [
+        Subject(
+            id=f"{item.kind} {item.agent_id} {item.id or item.text}",
+            agent=agents.get(item.agent_id or ""),
+            task=tasks.get(item.id or ""),
+            item=item,
+        )
+        for item in items
+    ]
+
+
+def _of_the_session(seen: Snapshot, texts: Texts) -> Iterator[Listing]:
+    """The lists that every session has: agents, tasks, messages."""
+    agents, at = {row.agent.id: row for row in seen.agents}, seen.at
+    yield Listing(
+        "agents",
+        watch.AGENTS,
+        [Subject(id=row.agent.id, agent=row) for row in seen.agents],
+        lambda number: watch.agent(seen.agents[number], at, texts),
+    )
+    yield Listing(
+        "tasks",
+        watch.TASKS,
+        [Subject(id=task.id, agent=agents.get(task.assignee_id or ""), task=task) for task in seen.tasks],
+        lambda number: watch.task(seen.tasks[number], at, texts),
+    )
+    yield Listing(
+        "messages",
+        watch.MESSAGES,
+        [Subject(id=row.id, agent=agents.get(row.sender_id), message=row) for row in seen.messages],
+        lambda number: watch.message(seen.messages[number], at, texts),
+    )
 
 
 def row_text(row: Row, widths: Sequence[int], names: Row, styles: Mapping[str, str]) -> Text:
