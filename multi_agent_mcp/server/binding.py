@@ -21,6 +21,7 @@ from multi_agent_mcp.doorbell.thread import DoorbellThread, Silence
 from multi_agent_mcp.errors import InvalidSession, Refusal, TmuxTimeout
 from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modified_at
+from multi_agent_mcp.system.process import program_ends
 
 if TYPE_CHECKING:
     from multi_agent_mcp.config import TmuxPane
@@ -288,9 +289,8 @@ class Binding:
 
     @property
     def is_over(self) -> bool:
-        """Whether a call waits in vain: the session was closed, or the program's main thread has ended, and Python
-        waits for its other threads."""
-        return self.changes.closed or not threading.main_thread().is_alive()
+        """Whether a call waits in vain: the session was closed, or the program ends."""
+        return self.changes.closed or program_ends()
 
     def close(self, *, confirm: bool = True) -> None:
         """Ends the session and the doorbell, at the end of the process. With `confirm`, for a regular end, answers that

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ROUNDING = timedelta(seconds=2)
 """The tolerance for start times: some systems compute them from the time since boot at each call, with rounding."""
+
+
+# An executor that nobody shuts down is waited for while the main thread still counts as alive, and there is no other
+# word for that time: `threading._register_atexit` would need as much that is private.
+def program_ends() -> bool:
+    """Whether the program's main thread has ended, and Python waits for its other threads."""
+    return getattr(threading, "_SHUTTING_DOWN", False) or not threading.main_thread().is_alive()
 
 
 def started_at(pid: int) -> str | None:

@@ -124,12 +124,14 @@ class Access:
 
     def require_open(self) -> None:
         """Raises `ValueError` for a team that is closed, or was opened before a fork, and in another thread than the
-        main one once that has ended."""
+        main one once the program ends."""
         if self.is_closed:
             raise ValueError(f"the team {self.session} is closed")
         if not self.is_own:
             raise ValueError(f"the team {self.session} was opened by another process: open it again after a fork")
-        if not main_thread().is_alive() and current_thread() is not main_thread():
+        from multi_agent_mcp.system.process import program_ends  # with a team that was opened, it is loaded
+
+        if current_thread() is not main_thread() and program_ends():
             raise ValueError(f"the team {self.session} is closed: the program ends")
 
 

@@ -340,6 +340,21 @@ def test_a_program_ends_although_another_thread_waits_in_a_call(team: Team) -> N
     assert [session.state for session in sessions(team)] == ["ended"]
 
 
+def test_a_program_ends_although_an_executor_that_nobody_shuts_down_waits_in_a_call(team: Team) -> None:
+    text = program(
+        "from concurrent.futures import ThreadPoolExecutor",
+        "def work():",
+        "    while True:",
+        "        print(team['worker-a'].get_next_action(timeout_seconds=600)['action'], flush=True)",
+        "executor = ThreadPoolExecutor(1)",
+        "begun, queued = executor.submit(work), executor.submit(work)",
+        "while not team['worker-a']._unanswered: pass",
+    )
+    done = ran(sys.executable, "-c", text, str(team.path))
+    assert set(done.stdout.split()) == {"wait"}, done.stderr
+    assert [session.state for session in sessions(team)] == ["ended"]
+
+
 def test_a_program_that_ends_without_closing_ends_its_sessions(team: Team) -> None:
     done = ran(sys.executable, "-c", program("team['admin'].get_unread_count()"), str(team.path))
     assert done.stderr == ""
