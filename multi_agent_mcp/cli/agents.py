@@ -166,9 +166,10 @@ def remove(context: SessionContext, agent_id: str, *, hand_over: bool) -> None:
     services, texts = context.services, context.texts
     services.approvals.require_person()
     agent = services.agents.require_removable(agent_id)
-    handed = services.task_changes.hand_over(agent.id, services.agents.owner()) if hand_over else []
+    with services.agents.leaving(agent.id):
+        handed = services.task_changes.hand_over(agent.id, services.agents.owner()) if hand_over else []
+        removed = services.agents.remove(agent.id)
     lines = [texts("agent.handed_over", task_id=task.id, agent_id=task.assignee_id) for task in handed]
-    removed = services.agents.remove(agent.id)
     services.derived_notices.hand_over()
     closed = _closed_windows(context, removed.id)
     lines += [texts("agent.removed", agent_id=removed.id)]

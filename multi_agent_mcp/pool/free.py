@@ -59,8 +59,13 @@ class Free(Service):
         return next(filter(self.is_free, in_order), None)
 
     def is_free(self, agent: Agent) -> bool:
-        """Whether the agent is awake, works on no task, has no unread mail, and is not limited, paused or stuck."""
-        if not self.sessions.alive(agent.id) or self.workspace.tasks.in_progress(agent.id):
+        """Whether the agent is awake, works on no task, has no unread mail, and is not limited, paused, stuck or being
+        removed."""
+        if (
+            self.agents.is_leaving(agent.id)
+            or not self.sessions.alive(agent.id)
+            or self.workspace.tasks.in_progress(agent.id)
+        ):
             return False
         if self.workspace.mailbox(agent.id).unread() or self.limited.of(agent.id) is not None:
             return False

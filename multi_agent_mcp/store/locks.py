@@ -30,10 +30,11 @@ LOCK_POLL_SECONDS = 0.002
 WINDOWS = "windows"
 """The lock of a team's windows in tmux, for `up`, `down` and the supervisor. It is taken before all others."""
 
-SERVING, WAITER, RELAY, CHECKING = "serving", "waiter", "relay", "checking"
-LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY, f"{CHECKING}-")
-"""Prefixes of the locks that a process holds as long as it lives, or as a check runs, for others to see; all others are
-held briefly. They are not in the order, as no thread that holds another lock waits for one longer than a moment."""
+SERVING, WAITER, RELAY, CHECKING, LEAVING = "serving", "waiter", "relay", "checking", "leaving"
+LIFELONG = (f"{SERVING}-", f"{WAITER}-", RELAY, f"{CHECKING}-", f"{LEAVING}-")
+"""Prefixes of the locks that a process holds as long as it lives, as a check runs, or as it removes an agent, for
+others to see; all others are held briefly. They are not in the order, as no thread that holds another lock waits for
+one longer than a moment."""
 
 
 def serving_lock(agent_id: str, purpose: str) -> str:

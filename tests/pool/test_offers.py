@@ -244,3 +244,16 @@ def test_a_task_stays_with_whom_it_was_given_after_the_process_that_gave_it_was_
     pooled.offers.became_free()
     assert unread(pooled, chosen) == [sent.sent.message_id]
     assert pooled.offers.taken(sent.task.id)["taken_by"] == chosen
+
+
+def test_an_agent_that_is_being_removed_gets_nothing_when_it_gives_its_task_away(
+    pooled: Services, seat: SeatOf, admin: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(pooled.approvals), "require_person", lambda _: None)  # this process acts for agents, too
+    (task,) = pooled.task_creation.create(admin, [NewTask(title="busy", assignee_id="worker-a")])
+    seat("worker-a").call("get_next_action")
+    sent = pooled.messages.send(admin, Draft(content="next?", receiver_id="@worker"))
+    done = CliRunner().invoke(app, ["agent", "remove", "worker-a", "--hand-over", "--root", str(pooled.root)])
+    assert done.exit_code == 0, done.output
+    assert pooled.workspace.tasks.get(task.id).assignee_id == "admin"
+    assert pooled.offers.open.get(sent.message_id).taken_by is None

@@ -32,6 +32,7 @@ from multi_agent_mcp.errors import (
     UntrustedSession,
 )
 from multi_agent_mcp.session import Service, Session
+from multi_agent_mcp.store.locks import LEAVING
 from multi_agent_mcp.store.registry import SHARED
 from multi_agent_mcp.store.workspace import Workspace
 
@@ -254,6 +255,14 @@ class Agents(Service):
         if still_open := sorted(task.id for task in self.workspace.tasks.open(agent_id)):
             raise InvalidArguments("has_open_tasks", agent_id=agent_id, names=", ".join(still_open))
         return self.registry.update(agent_id, status="removed")
+
+    def leaving(self, agent_id: str) -> AbstractContextManager[object]:
+        """A context in which the agent is being removed: with the tasks that it gives away it would become idle."""
+        return self.workspace.locks.lock(f"{LEAVING}-{agent_id}")
+
+    def is_leaving(self, agent_id: str) -> bool:
+        """Whether somebody is removing the agent now."""
+        return self.workspace.locks.is_held(f"{LEAVING}-{agent_id}")
 
     def require_removable(self, agent_id: str) -> Agent:
         """The agent, if it may be removed but for its tasks. Raises as `remove`."""
