@@ -36,7 +36,9 @@ LOG_SECONDS = 90 * 24 * 3600
 HEADERS_BYTES = 4 << 10
 """The most that the headers of a value take; the server counts them, too."""
 VALUES, VALUE_BYTES, LOG_BYTES = 300_000, 512 << 20, 128 << 20
-"""The most that a stream holds. One machine can fill no more than its own lane, and what all share."""
+"""The most that a stream holds. One machine can fill no more than its own lane, and `PART_BYTES` of what all share."""
+PART_BYTES = VALUE_BYTES // 2
+"""What one machine may write of what all share, by the measure of `shares_of`."""
 
 
 async def make_streams(client: Client, names: Names, identity: str, *, first: int = 1, replicas: int = 1) -> None:
@@ -233,12 +235,29 @@ async def _all_of(client: Client, stream: str) -> AsyncIterator[Stored]:
 
 
 async def shares_of(server: Server) -> dict[str, int]:
-    """Returns how many bytes each machine has written of what all share. Raises `HubUnreachable`."""
+    """Returns how many bytes each machine has written of what all share; a short value counts as its part of as many
+    values as a stream holds. Raises `HubUnreachable`."""
     client, found = await connected_as_administrator(server), Counter[str]()
     try:
         async for stored in _all_of(client, server.names.stream):
-            found[server.names.writer(stored.subject)] += len(stored.data) + PER_VALUE_BYTES
+            size = max(len(stored.data) + PER_VALUE_BYTES, VALUE_BYTES // VALUES)
+            found[server.names.writer(stored.subject)] += size
         return {**found}
+    finally:
+        await client.close()
+
+
+async def make_room(server: Server, beside: int) -> None:
+    """Lets what all share hold as much as ever beside so many bytes (`shares_of`). Raises `HubUnreachable`."""
+    client, stream = await connected_as_administrator(server), server.names.stream
+    try:
+        config = json.loads((await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", ADMINISTER_SECONDS)).data)
+        limits = {"max_bytes": VALUE_BYTES + beside, "max_msgs": VALUES + beside * VALUES // VALUE_BYTES}
+        if not limits.items() <= config.get("config", {}).items():
+            data = json.dumps({**config["config"], **limits}).encode()
+            await administer(client, f"$JS.API.STREAM.UPDATE.{stream}", data)
+    except (*FAILED, KeyError) as error:
+        raise HubUnreachable from error
     finally:
         await client.close()
 

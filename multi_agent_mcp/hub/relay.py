@@ -23,15 +23,14 @@ from nats.errors import ConnectionClosedError
 
 from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
-from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, StorageError
-from multi_agent_mcp.hub.administration import shares_of
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, Refusal, StorageError
 from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
 from multi_agent_mcp.hub.following import Following, Progress
 from multi_agent_mcp.hub.heartbeats import ASKING_MAX, BEAT_SECONDS, DISK, DOUBLE, LOGS, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.publishing import Noticing, Publishing
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import HUB_SLOW, Membership, RelayClient, Share, shared_settings, socket_path
-from multi_agent_mcp.hub.sharing import Reception
+from multi_agent_mcp.hub.sharing import Reception, keep_room
 from multi_agent_mcp.hub.stream import EDITED, FAILED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import MESSAGE
 from multi_agent_mcp.store.authority import Shared, Superseded
@@ -51,7 +50,7 @@ LOCK_SECONDS = 1.0
 CANCEL_SECONDS = 0.1
 HUB_SECONDS = 1.0
 """The delay before a hub that died is restarted, and before a machine that was refused connects again."""
-MEASURE_SECONDS = 30.0
+MEASURE_SECONDS, HUB_MEASURE_SECONDS = 30.0, 3.0
 HALF_FULL = 50
 REFUSED_SECONDS = 30.0
 """The shortest interval of restarts because the disk refused the hub, as it may lack more than space."""
@@ -233,13 +232,19 @@ class Relay:
             await asyncio.sleep(HUB_SECONDS)
 
     async def _measure(self) -> None:
-        """Notes how full what all share is and, where the hub runs, who has filled it, once it is half full."""
+        """Notes how full what all share is, once it is half full. Where the hub runs, also who has filled it: who has
+        written more than a part of it writes no more of it (`keep_room`)."""
+        looked, by = None, dict[str, int]()
         while True:
-            await asyncio.sleep(MEASURE_SECONDS)
-            with suppress(HubUnreachable, *FAILED):
+            await asyncio.sleep(MEASURE_SECONDS if self.server is None else HUB_MEASURE_SECONDS)
+            with suppress(Refusal, OSError, *FAILED):
                 state = await self.hub.state(self.names.stream)
-                by = await shares_of(self.server) if self.server is not None and state.filled > HALF_FULL else {}
-                self._filled = {"percent": state.filled, "by": by} if state.filled > HALF_FULL else None
+                if self.server is not None and state.filled > HALF_FULL and looked != (state.identity, state.filled):
+                    by = await keep_room(self.server, self.membership.machine)
+                    looked = state.identity, state.filled
+                full = [] if self.server is None else [*self.server.users().get("full", {})]
+                is_filled = bool(full) or state.filled > HALF_FULL
+                self._filled = {"percent": state.filled, "by": by, "full": full} if is_filled else None
                 self._has_news()
 
     async def _look_for_trouble(self, server: Server, *, is_started: bool, is_reached: bool) -> None:

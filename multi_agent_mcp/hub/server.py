@@ -214,7 +214,8 @@ class Server:
         return json.loads(self.share.files.read(self.path / f"{name}.json") or b"{}")
 
     def users(self) -> dict[str, dict[str, Any]]:
-        """Returns `machines` (name → public nkey), their `lanes`, and `tokens` (id → facts of a token for joining).
+        """Returns `machines` (name → public nkey), their `lanes`, those that are `full` (they may change nothing that
+        all share; see `sharing.keep_room`), and `tokens` (id → facts of a token for joining).
         A key that is none, or another machine's, is left out: it would stop the hub for all. This machine's is the one
         that it has: a process that renewed it may have been killed."""
         found: dict[str, dict[str, Any]] = self.read("users")
@@ -447,7 +448,7 @@ def accounts(server: Server, users: Mapping[str, Mapping[str, Any]]) -> dict[str
     lanes = users.get("lanes", {})
     machines = {
         names.account(machine): Names(names.uuid, lanes.get(machine) or lane_for(machine)).machine_account(
-            machine, public
+            machine, public, may_share=machine not in users.get("full", ())
         )
         for machine, public in users["machines"].items()
     }

@@ -39,7 +39,16 @@ from multi_agent_mcp.errors import (
     Refusal,
     StorageError,
 )
-from multi_agent_mcp.hub.administration import connected_once, make_streams, newest_revision, reseed, take_new_kinds
+from multi_agent_mcp.hub.administration import (
+    PART_BYTES,
+    connected_once,
+    make_room,
+    make_streams,
+    newest_revision,
+    reseed,
+    shares_of,
+    take_new_kinds,
+)
 from multi_agent_mcp.hub.server import Server, is_user_key, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, Share, valid_settings
 from multi_agent_mcp.hub.stream import is_key_refused
@@ -283,6 +292,25 @@ def let_go(server: Server, machine: str) -> None:
             raise InvalidArguments("no_such_machine", name=machine)
         machines = {name: public for name, public in users["machines"].items() if name != machine}
         server.let({**users, "machines": machines})
+
+
+async def keep_room(server: Server, here: str, part: int = PART_BYTES) -> dict[str, int]:
+    """Lets the machines that have written more than a `part` of what all share, other than this one, write no more of
+    it, and makes room for what the others write; returns what each has written. Until the hub is made again
+    (`Sharing.reseed`). Raises `HubUnreachable`."""
+    by = await shares_of(server)
+    full = await asyncio.to_thread(_note_full, server, {name for name in by if name != here and by[name] > part})
+    await make_room(server, sum(by.get(name, 0) for name in full))
+    return by
+
+
+def _note_full(server: Server, full: set[str]) -> set[str]:
+    with server.share.files.locks.held(LOCK):
+        users = server.users()
+        known = users.get("full", {})
+        if not full <= known.keys():
+            server.let({**users, "full": {**known, **dict.fromkeys(full, True)}})
+    return known.keys() | full
 
 
 START_SECONDS, END_SECONDS = 60.0, 15.0
@@ -573,6 +601,10 @@ class Sharing:
     def _reseed(self, server: Server, without: str) -> int:
         membership = self.membership
         server.start()
+        with self.share.files.locks.held(LOCK):
+            users = server.users()
+            if users.pop("full", None):  # the values of all will be this machine's
+                server.let(users)
         noted = self.share.record("position").read() or {}
         workspace = Workspace(self.path.parent, session_name(self.path.name), RelayClient(self.share, membership))
         position = int(noted.get("sequence", 0)) or newest_revision(workspace)

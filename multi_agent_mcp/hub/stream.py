@@ -235,7 +235,8 @@ class Hub:
                 raise HubUnreachable from None
             except FAILED:
                 if subject.lower() in self.violations:
-                    raise HubUnreachable("hub_permission") from None
+                    is_shared = self.names.stream_of(subject) == self.names.stream
+                    raise HubUnreachable("hub_part_full" if is_shared else "hub_permission") from None
                 return {}
             if answer.get("error", {}).get("err_code") != TOO_MANY or time.monotonic() > until:
                 return answer

@@ -259,16 +259,20 @@ class Names:
         batches = [{"service": f"{JETSTREAM}.{call}", "response_type": "Stream"} for call in self._calls("DIRECT.GET")]
         return [*({"service": subject} for subject in once), *batches, {"stream": self.heard}, {"stream": self.news}]
 
-    def machine_account(self, machine: str, public: str) -> dict[str, Any]:
+    def machine_account(self, machine: str, public: str, *, may_share: bool = True) -> dict[str, Any]:
         """Returns the account of a machine. nats-server checks the subject of a request and never that of its reply, so
         a machine must not share an account with anybody: answers return to the one who asked, whatever reply it named.
         It can write in no other's name, nor change the hub itself. It may make no consumers: what they
-        deliver is stored by whatever stream takes that subject."""
+        deliver is stored by whatever stream takes that subject. Whether it `may_share` is a permission only, which the
+        server takes by a reload."""
         writing = [f"{self.root}.{kind}.{self.lane}.{machine}.>" for kind in ("own", "log")] + [f"{self.root}.all.>"]
         calls = self._calls("STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET")
         reading = {self.api(call): f"{JETSTREAM}.{call}" for call in calls}
         services = {**{each: self.stored(each, machine) for each in (*writing, self.heartbeat(machine))}, **reading}
-        return _account(public, services, [f"{inbox(machine)}.>"], heard=[self.heard, self.news])
+        account = _account(public, services, [f"{inbox(machine)}.>"], heard=[self.heard, self.news])
+        if not may_share:
+            account["users"][0]["permissions"]["publish"].remove(f"{self.root}.all.>")
+        return account
 
     def joiner_account(self, slot: str, public: str | None) -> dict[str, Any]:
         """Returns the account of a slot for a token: it may ask to join. The slots exist before their tokens, as

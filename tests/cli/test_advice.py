@@ -925,6 +925,10 @@ ELSEWHERE: Mapping[str, str] = {
         *("repair.hub_filled_by", "error.hub_no_room"),
     ),
     **by(
+        "hub/test_sharing.py::test_a_machine_that_has_filled_its_part_of_what_all_share_stops_only_itself",
+        *("repair.hub_part_full", "error.hub_part_full"),
+    ),
+    **by(
         "hub/test_sharing.py::test_who_has_filled_what_all_share_is_named_where_the_hub_is",
         *("finding.hub_filled", "error.hub_full_shared", "reason.hub_full_shared"),
     ),

@@ -23,10 +23,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import now
-from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments
+from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Unauthorized
 from multi_agent_mcp.hub import administration, restoring, sharing
 from multi_agent_mcp.hub import applying as applying_module
 from multi_agent_mcp.hub.administration import connected_once
@@ -264,7 +265,9 @@ CAN = {
     "write any notification": "test_what_a_joined_machine_writes_is_believed",
     "make any agent one of those": "test_what_a_joined_machine_writes_is_believed",
     "change names, roles": "test_what_a_joined_machine_writes_is_believed",
-    "fill what all share": "test_sharing.test_a_reseed_leaves_out_what_one_machine_has_written_on_all_machines",
+    "write half of what all share": (
+        "test_sharing.test_a_machine_that_has_filled_its_part_of_what_all_share_stops_only_itself"
+    ),
     "occupy each machine's disk": "test_the_logs_of_another_machine_occupy_no_more_than_they_may",
     "delay, from the ninth machine on": "test_from_the_ninth_machine_on_two_share_a_lane",
     "say anything of itself": "test_what_a_machine_says_of_the_hub_stops_nobody_and_it_can_be_shut_out",
@@ -298,6 +301,7 @@ def test_a_joined_machine_ends_what_all_share(two: Machines) -> None:
     admin, owner = services.agents.get("admin"), services.agents.owner()
     talk = services.conversations.begin(admin, owner, "which colour?")[0].id
     task_id, question = task_for(desk, "admin"), services.questions.ask(admin, Asking(question="blue?"), None).id
+    other = services.questions.ask(admin, Asking(question="or red?"), None).id
     held = services.reservations.reserve(admin, ["src/"], minutes=5)[0].id
     delegation = Delegation(id="dlg_00000000beef", agent_id="admin", target_agent_id="owner")
     workspace.delegations.add(delegation)
@@ -308,6 +312,7 @@ def test_a_joined_machine_ends_what_all_share(two: Machines) -> None:
         f"tsk.{task_id}": {"status": "cancelled"},
         f"cnv.{talk}": {"status": "ended", "ended_at": at},
         f"qst.{question}": {"status": "withdrawn", "closed_at": at},
+        f"qst.{other}": {"status": "answered", "answer": "theirs", "answered_by": "owner", "answered_at": at},
         f"rsv.{held}": {"released_at": at, "ended": "released"},
     }
     for key, changed in said.items():
@@ -321,7 +326,9 @@ def test_a_joined_machine_ends_what_all_share(two: Machines) -> None:
         publishes(laptop, (names.shared(key), f"---\n{text}---\n{body}".encode()))
     eventually(lambda: workspace.tasks.get(task_id).status == "cancelled")
     eventually(lambda: workspace.conversations.get(talk).status == "ended")
-    eventually(lambda: question not in {each.id for each in services.questions.open()})
+    eventually(lambda: not {question, other} & {each.id for each in services.questions.open()})
+    answered = workspace.collection(BY_NAME["qst"].of_feature).get(other)
+    assert (answered.answer, answered.answered_by) == ("theirs", "owner")
     eventually(lambda: held not in {each.id for each in services.reservations.open()})
     eventually(lambda: workspace.delegations.get(delegation.id).taken_by == "ses_theirs")
     history = b"---\ntitle: Theirs\nstatus: done\nhistory:\n- {at: '2026-01-01T00:00:00.000000Z', by: owner}\n---\n"
@@ -341,6 +348,7 @@ def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
     (path,) = two[LAPTOP].path.glob(f"tasks/*/{task_id}.md")
     task = b"".join(line for line in path.read_bytes().splitlines(True) if not line.startswith(b"hub: "))
     agent = {"role": "worker", "type": "ai", "parent_id": "admin", "machine": DESK, "name": "A name"}
+    desk.services.agents.add(Agent(id="taken", parent_id="admin"))
     notice = b"---\nid: ntf_00000000beef\nagent_id: admin\ntype: status_change\n---\n"
     overlap = b"---\nid: ntf_000000010000\naction: edit_overlap\ncreated_at: '%b-01-01T00:00:00.000000Z'\n---\n"
     ours = replace(
@@ -352,18 +360,26 @@ def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
         (names.shared(f"tsk.{task_id}"), task.replace(b"title: Build", b"title: Theirs")),
         (names.shared("agent.added"), json.dumps(agent).encode()),
         (names.shared("agent.added"), json.dumps({**agent, "machine": LAPTOP}).encode()),
+        (names.shared("agent.keyed"), json.dumps({**agent, "machine": "off", "public_key": "theirs"}).encode()),
+        (names.shared("agent.taken"), json.dumps({**agent, "machine": LAPTOP}).encode()),
         (names.shared("settings"), b'{"language": "ja"}'),
+    )
+    # what is shared, one machine's values and its logs are streams of their own: none waits for another
+    eventually(lambda: desk.services.agents.all().get("added", Agent(id="-")).machine == LAPTOP)
+    publishes(
+        two[LAPTOP],
         (names.own(LAPTOP, "msg", "admin", "note.md"), b"---\nsender_id: owner\n---\n\nunsigned"),
         (names.own(LAPTOP, "ntf", "admin", "20260101_000000_00000000.md"), notice),
         (names.own(LAPTOP, "ses", "added", "ses_00000000beef"), b"---\nagent_id: added\n---\n"),
         (names.log(LAPTOP, "exec", "added/exec_00000000beef"), b"line\n"),
         (names.own(LAPTOP, "ntf", "admin", "20260101_000000_00000001.md"), overlap % b"1970"),
-        (names.shared("agent.keyed"), json.dumps({**agent, "machine": "off", "public_key": "theirs"}).encode()),
         *((names.own(LAPTOP, kind, "added", name), data) for kind, name, data in of_agents_there()),
+        (names.own(LAPTOP, "rcp", task_id, "rcp_00000000beef"), receipt_of("added", task_id)),
+        (names.own(LAPTOP, "rcp", task_id, "rcp_00000000dead"), receipt_of("admin", task_id)),
         (names.log(LAPTOP, "audit", "20260102"), b"{}\n"),
     )
     services, log = desk.services, desk.path / "executions/added/logs/exec_00000000beef.log"
-    try:  # what is shared, one machine's values and its logs are streams of their own: none waits for another
+    try:
         eventually(lambda: services.workspace.tasks.get(task_id).title.startswith("Theirs"))
         eventually(lambda: two[DESK].services.settings.language == "ja")
         assert (services.agents.get("added").machine, services.agents.get("added").name) == (LAPTOP, "A name")
@@ -375,6 +391,11 @@ def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
         (found,) = [item for item in services.workspace.notices("admin").history() if item.id == ours.id]
         assert found.created_at.year == 1970
         assert services.agents.get("keyed").public_key == "theirs"
+        receipts = desk.path / "receipts" / task_id
+        eventually((receipts / "rcp_00000000beef.md").exists)
+        assert not (receipts / "rcp_00000000dead.md").exists()  # of an agent at home here
+        with pytest.raises(Unauthorized, match="other_home"):
+            desk.services.agents.authenticate("taken", "whatever")
         for name in ("exec_00000000beef.md", "20260101_000000_00000000.md"):
             eventually(lambda name=name: [*desk.path.glob(f"[eh]*/added/**/{name}")])  # type: ignore[misc]
         for name in ("owner_wait/added.md", ".edits/added.jsonl", "audit/20260102.laptop.jsonl"):
@@ -382,6 +403,10 @@ def test_what_a_joined_machine_writes_is_believed(two: Machines) -> None:
     finally:
         publishes(two[LAPTOP], (names.shared("settings"), b'{"language": "en"}'))
         eventually(lambda: two[DESK].services.settings.language == "en")
+
+
+def receipt_of(agent_id: str, task_id: str) -> bytes:
+    return f"---\ntask_id: {task_id}\nagent_id: {agent_id}\n---\n\npassed".encode()
 
 
 def of_agents_there() -> Iterator[tuple[str, str, bytes]]:

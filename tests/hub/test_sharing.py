@@ -24,10 +24,10 @@ from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Refusal
 from multi_agent_mcp.hub import administration
-from multi_agent_mcp.hub.administration import connected_once, shares_of
-from multi_agent_mcp.hub.server import new_seed, public_of
+from multi_agent_mcp.hub.administration import connected_as_administrator, connected_once, shares_of
+from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.sharing import Sharing, Token, ask_to_join, join
+from multi_agent_mcp.hub.sharing import Sharing, Token, ask_to_join, join, keep_room
 from multi_agent_mcp.services.doctor.doctor import _filled
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
@@ -511,6 +511,45 @@ def test_a_reseed_for_which_the_hub_has_no_room_leaves_everything_as_it_was(
         eventually(lambda: desk.sharing.status()["connected"] and desk.sharing.status()["synchronised"])
         assert desk.sharing.share.record("position").read()["identity"] == identity
         services.task_changes.set_status(services.agents.get("admin"), task.id, "in_progress")
+
+
+def test_a_machine_that_has_filled_its_part_of_what_all_share_stops_only_itself(tmp_path: Path) -> None:
+    """Until the hub is made again; nobody is disconnected by that."""
+    with machines(tmp_path, LAPTOP, SHED, delay=None) as made:
+        desk, laptop, shed = made[DESK], made[LAPTOP], made[SHED]
+        server = desk.sharing.server
+        assert server is not None
+        theirs, pid = new_task(laptop, "worker-a", "laptop's"), server.pid()
+        part = asyncio.run(shares_of(server))[LAPTOP] - 1
+        asyncio.run(keep_room(server, DESK, part))
+        assert asyncio.run(keep_room(server, DESK, 1 << 40))[LAPTOP] > part  # it stays as it is
+        assert ([*server.users()["full"]], server.pid()) == ([LAPTOP], pid)
+
+        def is_refused() -> bool:
+            try:
+                new_task(laptop, "worker-a", "one more")
+            except HubUnreachable as refusal:
+                return "hub_part_full" in str(refusal)
+            return False
+
+        eventually(is_refused)
+        send(laptop, "worker-a", "worker-b", "mail goes on")
+        eventually(lambda: shed.has("worker-b", "mail goes on"))
+        eventually(lambda: same(made, new_task(shed, "worker-b", "shed's")))
+        assert asyncio.run(limit_of_what_all_share(server)) == administration.VALUE_BYTES + part + 1
+        eventually(lambda: desk.sharing.status()["filled"])
+        assert desk.sharing.status()["filled"]["full"] == [LAPTOP]
+        assert f"multi-agent-mcp share --reseed --without {LAPTOP}" in command(desk, "doctor").stdout
+        assert command(desk, "share", "--reseed").returncode == 0
+        eventually(lambda: laptop.sharing.status()["synchronised"] and not is_refused())
+        assert laptop.services.workspace.tasks.get(theirs).title == "laptop's"
+
+
+async def limit_of_what_all_share(server: Server) -> int:
+    client = await connected_as_administrator(server)
+    answer = await client.request(f"$JS.API.STREAM.INFO.{server.names.stream}", b"", 10)
+    await client.close()
+    return int(json.loads(answer.data)["config"]["max_bytes"])
 
 
 def test_who_has_filled_what_all_share_is_named_where_the_hub_is() -> None:

@@ -352,7 +352,7 @@ CLOCK_SECONDS = 2.0
 BEHIND = 1000
 FINDINGS = {CUT_OFF: "hub_away", SHUT_OUT: "shut_out", REPLACED: "hub_replaced"}
 SAMPLE = 20
-NEARLY_FULL = 90
+HALF_FULL, NEARLY_FULL = 50, 90
 
 
 def machines(context: CheckContext) -> Iterator[Finding]:
@@ -389,7 +389,11 @@ def _here(seen: TeamOfMachines, found: Callable[..., Finding]) -> Iterator[Findi
 
 
 def _filled(filled: Mapping[str, Any], found: Callable[..., Finding], here: str) -> Iterator[Finding]:
-    """How full what all share is; where the hub runs, who has filled it."""
+    """How full what all share is; where the hub runs, who has filled it, and who may write no more of it."""
+    for machine in filled.get("full", ()):
+        yield found(PROBLEM, machine, "hub_part_full", machine=machine)
+    if filled["percent"] <= HALF_FULL:
+        return
     level = PROBLEM if filled["percent"] >= NEARLY_FULL else NOTE
     by, facts = Counter(filled["by"]), {"percent": filled["percent"]}
     if by:
