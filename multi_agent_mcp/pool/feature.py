@@ -45,7 +45,7 @@ RETURNS = Feature(
     name="returns",
     needs="return_minutes",
     services={"returns": ".pool.returns:Returns"},
-    on={"looked": "returns.look"},
+    on={"looked": "returns.look", "answered": "returns.look"},
     supervised=("returns.look",),
     operations=("returns",),
 )

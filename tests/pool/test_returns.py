@@ -62,6 +62,15 @@ def test_a_task_comes_back_once_its_agent_is_gone_for_too_long(returning: Servic
     assert Seat(returning, "worker-a").call("get_next_action")["action"] == "wait"
 
 
+def test_a_colleague_that_calls_brings_it_back_although_no_file_changes(
+    returning: Services, gone: Task, clock: Clock
+) -> None:
+    admin = Seat(returning, "admin")
+    clock.advance(60)
+    admin.call("get_unread_count")
+    assert now(returning, gone) == ("todo", None)
+
+
 def put_down(services: Services) -> None:
     services.missing_sessions.put_down("worker-a")
 
