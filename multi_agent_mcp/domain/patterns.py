@@ -277,6 +277,11 @@ def can_overlap(some: Sequence[str], others: Sequence[str]) -> bool:
     )
 
 
+def can_be_below(patterns: Sequence[str], path: str) -> bool:
+    """Whether the patterns can match a file below this path."""
+    return can_overlap(patterns, [f"/{_WILD.sub(_escaped, path)}/"])
+
+
 def _positive(patterns: Sequence[str]) -> list[str]:
     return [pattern for pattern in patterns if not pattern.startswith("!")]
 

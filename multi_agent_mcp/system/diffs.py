@@ -29,6 +29,8 @@ _NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GI
 _PART = b"diff --git "
 _BLOCK = 1 << 16
 _NOTHING = "000000"
+_LINK = "120000"
+SUBMODULE, LINK = "submodule", "link"
 TYPE_CHANGED = "T"
 """The status of a file that became a link, a submodule, or the other way round: its text has two parts."""
 
@@ -52,6 +54,12 @@ class ChangedFile:
     @property
     def paths(self) -> tuple[str, ...]:
         return (self.path,) if self.old_path is None else (self.old_path, self.path)
+
+    @property
+    def leads_to(self) -> str | None:
+        """A `SUBMODULE` or a symbolic `LINK`, by which there are, or were, other files below its path; else None."""
+        modes = (self.old_mode, self.mode)
+        return SUBMODULE if REPOSITORY in modes else LINK if _LINK in modes else None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import re
 import shlex
 import stat
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple, cast
@@ -79,10 +79,26 @@ class GitFailed(Refusal):
         return self.key == "error.not_trusted"
 
 
+_SEEN = (
+    *("-c", "core.fsmonitor=false", "-c", "core.checkStat=default", "-c", "core.trustctime=true"),
+    *("-c", "core.quotePath=false", "-c", "diff.orderFile=/dev/null"),
+)
+"""Whatever reads the index asks no program of the repository's choice what has changed, and is not content with a size
+and a time that anybody can set back; names come as they are, in the order of the index."""
+
+
 def git_call(place: str | Path, arguments: Sequence[str]) -> list[str]:
-    """A call of git that asks no program of the repository's choice what has changed, as whatever reads the index would
-    (`core.fsmonitor`)."""
-    return ["git", "-C", str(place), "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
+    """A call of git that sees every change of a file, and starts nothing to see it."""
+    return ["git", "-C", str(place), *_SEEN, *arguments]
+
+
+def files_at(place: str | Path) -> dict[str, str]:
+    """The variables for a call of git that is to look at the files where `.git` is, whichever others the repository's
+    configuration names in their place (`core.worktree`). Raises `GitFailed`."""
+    if not git(place, "config", "--get", "core.worktree", ok=(0, 1)):
+        return {}
+    tree = tree_of(f"{place}/-")
+    return {} if tree is None else {"GIT_WORK_TREE": tree}
 
 
 def git(
@@ -91,12 +107,14 @@ def git(
     ok: tuple[int, ...] = (0,),
     text: str = "",
     fetches: bool = True,
+    in_place: bool = False,
     **variables: str,
 ) -> str:
     """Runs git in a directory, with this text as input and these variables, and returns its output, without the line
-    break at the end. With `fetches=False` it does not fetch what is missing. Raises `GitFailed` for an exit code that
+    break at the end. With `fetches=False` it does not fetch what is missing, with `in_place` it looks at `files_at` the
+    directory. Raises `GitFailed` for an exit code that
     is not `ok`, or without git."""
-    fixed = _FIXED if fetches else _FIXED | _NO_FETCH
+    fixed = (_FIXED if fetches else _FIXED | _NO_FETCH) | (files_at(place) if in_place else {})
     call = git_call(place, arguments)
     try:
         done = subprocess.run(
@@ -291,7 +309,8 @@ def state_of(directory: Path, excluded: Iterable[Path] = ()) -> WorkState:
     `OSError`."""
     outside = [Path(os.path.realpath(path)) for path in excluded]
     with suppress(subprocess.SubprocessError, FileNotFoundError, UnicodeError, GitFailed):
-        top = Path(_output(directory, "rev-parse", "--show-toplevel").rstrip(b"\n").decode())
+        found = _output(directory, "rev-parse", "--show-toplevel", **files_at(directory))
+        top = Path(found.rstrip(b"\n").decode())
         return _of_repository(top, outside)
     digest = hashlib.sha256()
     _add_tree(digest.update, directory, outside)
@@ -302,14 +321,14 @@ def _of_repository(top: Path, outside: Sequence[Path], depth: int = 0) -> WorkSt
     """Compares the files with the commit. What git was told not to look at (`update-index --assume-unchanged`), not to
     see (`_hidden_rules`), or to show in place of something else (git-replace(1)), is looked at here, and so are
     submodules. Raises as `_output`, and `GitFailed`."""
-    digest = hashlib.sha256()
+    digest, where = hashlib.sha256(), files_at(top)
     head = _output(top, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").decode().strip()
     within = [path.relative_to(top).as_posix() for path in outside if path.is_relative_to(top) and path != top]
     paths = ["--", ".", *(f":(exclude,literal){path}" for path in within)]
     plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--binary", "--full-index")
     commits = ("--submodule=short", "--ignore-submodules=dirty")
-    dirty = _stream(digest.update, top, *without_filters(top), "diff", *plain, *commits, head, *paths)
-    for line in _names(top, "ls-files", "-z", "-v", *paths):
+    dirty = _stream(digest.update, top, *without_filters(top), "diff", *plain, *commits, head, *paths, **where)
+    for line in _names(top, "ls-files", "-z", "-v", *paths, **where):
         if line[:1].islower() or line[:1] == b"S":
             _add_file(digest.update, top / os.fsdecode(line[2:]), os.fsdecode(line[2:]))
     digest.update(_output(top, "for-each-ref", "--format=%(refname) %(objectname)", "refs/replace/"))
@@ -322,10 +341,10 @@ def _of_repository(top: Path, outside: Sequence[Path], depth: int = 0) -> WorkSt
         dirty |= state.dirty
         if state.digest != UNCHANGED:
             digest.update(f"\0{name}\0{state.digest}\0".encode(errors="surrogateescape"))
-    for path in _names(top, "ls-files", "-z", "--others", "--exclude-standard", *paths):
+    for path in _names(top, "ls-files", "-z", "--others", "--exclude-standard", *paths, **where):
         dirty = True
         _add_file(digest.update, top / os.fsdecode(path), os.fsdecode(path))
-    for rules in _hidden_rules(top, paths):
+    for rules in _hidden_rules(top, paths, where):
         if any(line.strip() and not line.startswith(b"#") for line in _lines(rules)):
             _add_file(digest.update, rules, rules.name)
     return WorkState(head, dirty, digest.hexdigest(), tracked)
@@ -356,7 +375,7 @@ def is_filled(place: Path) -> bool:
         return os.path.lexists(place)
 
 
-def _hidden_rules(top: Path, paths: Sequence[str]) -> Iterator[Path]:
+def _hidden_rules(top: Path, paths: Sequence[str], where: Mapping[str, str]) -> Iterator[Path]:
     """The files with rules of what git ignores that are in no commit (gitignore(5)): of the repository, of the user,
     and each `.gitignore` that is ignored itself, but for those of directories that are hidden or marked as caches."""
     yield top / os.fsdecode(_output(top, "rev-parse", "--git-path", "info/exclude").rstrip(b"\n"))
@@ -365,7 +384,8 @@ def _hidden_rules(top: Path, paths: Sequence[str]) -> Iterator[Path]:
     environment = _plain_environment()
     home = environment.get("XDG_CONFIG_HOME") or f"{environment.get('HOME', '')}/.config"
     yield Path(home, "git", "ignore")
-    for name in _names(top, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", *paths):
+    hidden = ("--others", "--ignored", "--exclude-standard", "--directory")
+    for name in _names(top, "ls-files", "-z", *hidden, *paths, **where):
         found = top / os.fsdecode(name)
         place = found.parent if found.name == ".gitignore" else found
         parts = place.relative_to(top).parts
@@ -379,26 +399,28 @@ def _lines(path: Path) -> Sequence[bytes]:
     return ()
 
 
-def _plain_environment() -> dict[str, str]:
-    """Ours, without what would make git look elsewhere, and without locks: others may be at work there."""
+def _plain_environment(**variables: str) -> dict[str, str]:
+    """Ours, with these variables, without what would make git look elsewhere, and without locks: others may be at work
+    there."""
     plain = {name: value for name, value in child_environment().items() if not name.startswith("GIT_")}
-    return {**plain, **_FIXED, **_NO_FETCH}
+    return {**plain, **_FIXED, **_NO_FETCH, **variables}
 
 
-def _output(top: Path, *arguments: str) -> bytes:
+def _output(top: Path, *arguments: str, **variables: str) -> bytes:
     """The output of git. Raises `SubprocessError`, and `FileNotFoundError` without git."""
     call = git_call(top, arguments)
+    environment = _plain_environment(**variables)
     return subprocess.run(
-        call, stdin=subprocess.DEVNULL, capture_output=True, env=_plain_environment(), timeout=GIT_SECONDS, check=True
+        call, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=GIT_SECONDS, check=True
     ).stdout
 
 
-def _stream(update: Update, top: Path, *arguments: str) -> bool:
+def _stream(update: Update, top: Path, *arguments: str, **variables: str) -> bool:
     """Adds the output of git, of any length; returns whether there was any. Raises as `_output`."""
     some = False
-    quiet = subprocess.DEVNULL
+    quiet, environment = subprocess.DEVNULL, _plain_environment(**variables)
     with subprocess.Popen(
-        git_call(top, arguments), stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env=_plain_environment()
+        git_call(top, arguments), stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, env=environment
     ) as running:
         output = cast("IO[bytes]", running.stdout)
         while data := output.read(1 << 20):
@@ -409,8 +431,8 @@ def _stream(update: Update, top: Path, *arguments: str) -> bool:
     return some
 
 
-def _names(top: Path, *arguments: str) -> Iterator[bytes]:
-    yield from filter(None, _output(top, *arguments).split(b"\0"))
+def _names(top: Path, *arguments: str, **variables: str) -> Iterator[bytes]:
+    yield from filter(None, _output(top, *arguments, **variables).split(b"\0"))
 
 
 def _add_file(update: Update, path: Path, name: str) -> None:

@@ -54,7 +54,8 @@ class Unmerged(NamedTuple):
 def files_of(path: str) -> UncommittedFiles:
     """The files of a working tree that differ from its commit, and those that git ignores. Raises `GitFailed`."""
     how = ("--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=dirty", "--no-renames")
-    listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *how, fetches=False).split("\0")
+    call = (*without_filters(path), "status", "--porcelain", "-z", *how)
+    listed = git(path, *call, fetches=False, in_place=True).split("\0")
     return UncommittedFiles(uncommitted(path), [entry[3:] for entry in listed if entry.startswith("!!")])
 
 
@@ -64,7 +65,8 @@ def uncommitted(path: str | Path, depth: int = 0) -> list[str]:
     at, too. Starts no program of the repository's choice. `depth`: how many repositories are around this one. Raises
     `GitFailed`."""
     shown = ("--untracked-files=normal", "--no-renames", "--ignore-submodules=dirty")
-    listed = git(path, *without_filters(path), "status", "--porcelain", "-z", *shown, fetches=False).split("\0")
+    call = (*without_filters(path), "status", "--porcelain", "-z", *shown)
+    listed = git(path, *call, fetches=False, in_place=True).split("\0")
     changed = (entry[3:] for entry in listed if entry)
     return list(dict.fromkeys([*changed, *_hidden_changes(path), *_changed_submodules(path, depth)]))
 
@@ -92,7 +94,7 @@ def _hidden_changes(path: str | Path) -> list[str]:
         return []
     with tempfile.TemporaryDirectory() as scratch:
         index = f"{scratch}/index"
-        call = partial(git, path, GIT_INDEX_FILE=index, fetches=False)
+        call = partial(git, path, GIT_INDEX_FILE=index, fetches=False, in_place=True)
         copied = Path(path, git(path, "rev-parse", "--git-path", "index"))
         shutil.copy2(copied, index)  # its time tells what is racy
         for mark in ("--no-assume-unchanged", "--no-skip-worktree"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,10 +90,30 @@ def _replace(place: Path) -> None:
     git(place, "replace", blob, other)
 
 
+def _look_elsewhere(place: Path) -> None:
+    shutil.copytree(place, elsewhere := place.with_name("elsewhere"))
+    git(place, "config", "core.worktree", str(elsewhere))
+    _edit(place)
+
+
+def _set_back(place: Path) -> None:
+    git(place, "config", "core.checkStat", "minimal")
+    git(place, "config", "core.trustctime", "false")
+    changed = place / "a.txt"
+    os.utime(changed, (1, 1))
+    git(place, "status")  # notes the time
+    other = place.with_name("other")
+    other.write_text("b\n")
+    os.utime(other, (1, 1))
+    other.replace(changed)
+
+
 HIDING = [_hide_from_git, _hide_by_a_setting, _hide_for_this_user, _hide_itself]
+UNCOMMITTED = [_edit, _add, _assume_unchanged, _look_elsewhere, _set_back]
+CHANGES = [*UNCOMMITTED, *HIDING, _replace, _commit, _mode]
 
 
-@pytest.mark.parametrize("change", [_edit, _add, *HIDING, _assume_unchanged, _replace, _commit, _mode])
+@pytest.mark.parametrize("change", CHANGES)
 def test_every_change_is_another_state(
     repository: Path, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +123,21 @@ def test_every_change_is_another_state(
     after = state_of(repository)
     assert after != before
     assert after == state_of(repository)
+
+
+@pytest.mark.parametrize("change", UNCOMMITTED)
+def test_what_is_not_committed_is_named_whatever_the_configuration_hides(
+    repository: Path, change: Callable[[Path], None]
+) -> None:
+    assert uncommitted(repository) == []
+    change(repository)
+    assert uncommitted(repository) in (["a.txt"], ["new.txt"])
+
+
+def test_an_order_of_files_that_is_missing_keeps_nobody_from_looking(repository: Path) -> None:
+    git(repository, "config", "diff.orderFile", "nowhere")
+    _edit(repository)
+    assert uncommitted(repository) == ["a.txt"]
 
 
 def test_what_tests_leave_in_their_caches_is_no_change(repository: Path) -> None:

@@ -29,9 +29,10 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
-from multi_agent_mcp.services.tasks.diffs import ordered, shown_path
+from multi_agent_mcp.services.tasks.diffs import ordered, reaches, shown_path
 from multi_agent_mcp.services.validation import require_text, words_or_none
 from multi_agent_mcp.session import Service
+from multi_agent_mcp.system.diffs import LINK
 from multi_agent_mcp.system.git import git, head_of
 from multi_agent_mcp.system.working_tree import uncommitted
 from multi_agent_mcp.trace import current
@@ -156,7 +157,11 @@ class Deliveries(Service):
             return set()
         fresh = git(place.tree, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
         is_protected = matcher(patterns)
-        return {path for path in [*uncommitted(place.tree), *fresh] if is_protected(path)}
+        return {
+            path
+            for path in filter(None, [*uncommitted(place.tree), *fresh])
+            if is_protected(path) or reaches(patterns, path, LINK if Path(place.tree, path).is_symlink() else None)
+        }
 
     def deliver(
         self,

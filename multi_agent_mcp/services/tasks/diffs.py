@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.config import working_directory
-from multi_agent_mcp.domain.patterns import matcher
+from multi_agent_mcp.domain.patterns import can_be_below, matcher
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.settings import read_settings
 from multi_agent_mcp.system.commits import shown_name
-from multi_agent_mcp.system.diffs import ChangedFile, Comparison, commit_at, has_commit, sections, with_files
+from multi_agent_mcp.system.diffs import SUBMODULE, ChangedFile, Comparison, commit_at, has_commit, sections, with_files
 from multi_agent_mcp.system.file_status import tree_of
 from multi_agent_mcp.system.git import git, head_of, is_ancestor, root_commit
 
@@ -109,8 +109,21 @@ def ordered(files: Iterable[ChangedFile], patterns: Sequence[str]) -> tuple[tupl
     """The files in the order of a review, those that match these patterns first, and the paths of the latter."""
     is_protected: Callable[[str], bool] = matcher(patterns) if patterns else lambda _: False
     found = list(files)
-    protected = frozenset(file.path for file in found if any(map(is_protected, file.paths)))
+    protected = frozenset(
+        file.path
+        for file in found
+        if any(is_protected(path) or reaches(patterns, path, file.leads_to) for path in file.paths)
+    )
     return tuple(sorted(found, key=lambda file: file.path not in protected)), protected
+
+
+def reaches(patterns: Sequence[str], path: str, kind: str | None) -> bool:
+    """Whether these patterns can match a file below a path that is one entry for others: a `submodule`, or a symbolic
+    `link`. What a link leads to is matched itself by patterns for any depth (`*.py`)."""
+    if kind is None:
+        return False
+    at_top = [one for one in patterns if "/" in one.rstrip("/") and not one.startswith("**")]
+    return can_be_below(patterns if kind == SUBMODULE else at_top, path)
 
 
 def shown_path(path: str) -> str:

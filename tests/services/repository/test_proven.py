@@ -581,6 +581,25 @@ def test_a_protected_file_that_was_committed_between_two_tasks_waits_for_a_revie
     assert services.merging.merge(services.agents.get("owner"), again(services, later)).commit is not None
 
 
+@pytest.mark.parametrize(("name", "status"), [("tests", "review"), ("other", "done")])
+@pytest.mark.parametrize(("kind", "server"), [("link", False), ("link", True), ("submodule", False)])
+def test_a_link_or_a_submodule_in_place_of_a_protected_directory_waits_for_a_review(
+    services: Services, worktree: Worktree, tmp_path: Path, name: str, status: str, kind: str, server: bool
+) -> None:
+    protect(services)
+    if server:
+        services.agents.registry.update("worker-a", commit="server")
+    task = begun(services)
+    if kind == "submodule":
+        git(worktree.path, "clone", "-q", worktree.path, name)
+    else:
+        Path(worktree.path, name).symlink_to("part")
+    if not server:
+        git(worktree.path, "add", "-A")
+        git(worktree.path, "commit", "-qm", "x")
+    assert reported(services, task, tmp_path).status == status
+
+
 def test_what_is_committed_after_a_first_report_is_judged_by_the_next(
     services: Services, worktree: Worktree, tmp_path: Path
 ) -> None:
