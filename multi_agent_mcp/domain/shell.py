@@ -11,11 +11,23 @@ from itertools import dropwhile, pairwise
 _QUOTED_MAX = 10_000
 """Longer commands are split at blanks alone, as a host does not wait long."""
 GIT_OPTIONS_WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
-_KEYWORDS = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until", "do", "time"})
+_KEYWORDS = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "coproc"})
+_NAMED = frozenset({"coproc", "function"})
+"""Words before a name and `{`."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
-_RUNNERS = frozenset({"command", "doas", "env", "exec", "find", "nice", "nohup", "setsid", "sudo", "timeout", "xargs"})
+_RUNNERS = frozenset(
+    (
+        *("builtin", "chroot", "chrt", "command", "doas", "env", "exec", "find", "flock", "ionice", "nice", "nohup"),
+        *("prlimit", "runuser", "setpriv", "setsid", "stdbuf", "strace", "sudo", "taskset", "time", "timeout"),
+        *("unshare", "watch", "xargs"),
+    )
+)
 """Programs that run the one that their arguments name."""
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_TAKES_LINES = SHELLS | {"flock", "runuser", "script", "su"}
+"""Programs that give a shell the line behind `-c`."""
+_REDIRECTS = re.compile(r"(?:&>>?|>[>|&]?|<<<|<<|<[>&]?)\Z")
+_ESCAPED = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _SEPARATORS = "();<>|&\n`"
 _HIDDEN = {ord(sign): 0xE000 + place for place, sign in enumerate(_SEPARATORS)}
 _UNHIDDEN = {hidden: sign for sign, hidden in _HIDDEN.items()}
@@ -37,19 +49,36 @@ def simple_commands(text: str) -> Iterator[list[str]]:
 def _commands(text: str) -> Iterator[list[str]]:
     """Yields the words of each simple command, without what is before its program."""
     words: list[str] = []
+    is_target = False
     for word in [*_words(text), ";"]:
-        if word.strip(_SEPARATORS):
-            words.append(word.translate(_UNHIDDEN))
-        elif word and (command := [*dropwhile(lambda word: word in _KEYWORDS or _ASSIGNED.match(word), words)]):
-            yield command
-        if _is_sign(word):
-            words = []
+        if not _is_sign(word):
+            if not is_target:
+                words.append(word.translate(_UNHIDDEN))
+            is_target = False
+        elif (redirects := _REDIRECTS.search(word)) is not None and redirects.start() == 0:
+            words, is_target = [] if len(words) == 1 and words[0].isdigit() else words, True
+        else:
+            if command := [*dropwhile(_is_before, _body(words))]:
+                yield command
+            words, is_target = [], redirects is not None
+
+
+def _body(words: Sequence[str]) -> Sequence[str]:
+    """The words without the name of a function or a coprocess before them."""
+    is_named = bool(words) and words[0] in _NAMED and "{" in words
+    return words[words.index("{") :] if is_named else words
+
+
+def _is_before(word: str) -> bool:
+    """Whether a word is before the program of its command: also an option of `time`."""
+    return word in _KEYWORDS or word.startswith("-") or _ASSIGNED.match(word) is not None
 
 
 def _words(text: str) -> list[str]:
     """The words and the signs between them; a sign that is quoted is hidden (`_UNHIDDEN`)."""
     if len(text) > _QUOTED_MAX:
         return text.replace("\n", " \n ").split(" ")
+    text = _ESCAPED.sub(_unescaped, text)
     hidden = IN_QUOTES.sub(lambda quoted: quoted[0].translate(_HIDDEN), text)
     lexer = shlex.shlex(hidden, posix=True, punctuation_chars=_SEPARATORS)
     lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
@@ -57,6 +86,14 @@ def _words(text: str) -> list[str]:
         return list(lexer)
     except ValueError:  # a quote without an end
         return re.sub(f"([{_SEPARATORS}])", r" \1 ", text).split(" ")
+
+
+def _unescaped(quoted: re.Match[str]) -> str:
+    """What a quotation with escapes (`$'git\\x20push'`) stands for, in plain quotes."""
+    try:
+        return shlex.quote(quoted[1].encode("latin-1", "backslashreplace").decode("unicode_escape"))
+    except ValueError:
+        return quoted[0]
 
 
 def _is_sign(word: str) -> bool:
@@ -81,20 +118,22 @@ def _places(words: Sequence[str]) -> Iterable[int]:
 
 def given_to_shell(words: Sequence[str]) -> str | None:
     """The command that a shell is given (`-c`, `-lc`)."""
-    return next((after for word, after in pairwise(words) if re.fullmatch(r"-[a-z]*c", word)), None)
+    rest = [word for word in words if word != "--"]
+    return next((after for word, after in pairwise(rest) if re.fullmatch(r"-[a-z]*c", word)), None)
 
 
 def without_documents(command: str) -> Iterator[str]:
-    """The lines of a command without its here-documents, except those that a shell reads."""
-    end: str | None = None
+    """The lines of a command without its here-documents, except those that a shell reads, and substitutions."""
+    end, substitutes = None, False
     for line in command.split("\n"):
         if end is not None:
+            yield from (part[0] for part in SUBSTITUTED.finditer(line) if substitutes)
             end = end if line.strip() != end else None
             continue
         yield line
         found = _HERE_DOCUMENT.search(line)
         if found is not None and not SHELLS & set(re.split(r"\W+", line)):
-            end = found[2]
+            end, substitutes = found[2], not found[1]
 
 
 def denied_by(command: str, denied: Sequence[str], depth: int = 0) -> str | None:
@@ -115,12 +154,19 @@ def _given_on(text: str) -> Iterator[str]:
     """Yields what is in quoted substitutions, and what another shell and `eval` are given."""
     for quote in IN_QUOTES.finditer(text):
         yield from (part[1] or part[2] for part in SUBSTITUTED.finditer(quote[1] or ""))
+    for sign, word in pairwise(_words(text)):
+        if sign == "<<<":
+            yield word.translate(_UNHIDDEN)
     for words in _commands(text):
         for place, word in enumerate(words):
-            if os.path.basename(word) in SHELLS and (given := given_to_shell(words[place + 1 :])):  # noqa: PTH119
+            if os.path.basename(word) in _TAKES_LINES and (given := given_to_shell(words[place + 1 :])):  # noqa: PTH119
                 yield given
-        if words[0] == "eval":
-            yield " ".join(words[1:])
+        if "eval" in words[:2]:
+            yield " ".join(words[words.index("eval") + 1 :])
+        if words[0] == "trap":
+            yield from words[1:]
+        if os.path.basename(words[0]) == "env":  # noqa: PTH119 - a word
+            yield from (after for word, after in pairwise(words) if word == "-S")
 
 
 def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
