@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 COMMITS_SHOWN = 30
 _TRAILERS = "%(trailers:key={},valueonly,separator=%x2C)"
-_FORMAT = "%x00".join(("%H", "%an", "%ct", "%s", _TRAILERS.format("Task"), _TRAILERS.format("Agent")))
+_FIELDS = ("%H", "%an", "%ct", "%s", _TRAILERS.format("Task"), _TRAILERS.format("Agent"), "%b")
+_TASK = re.compile(r"^[ \t]*Task:[ \t]*(tsk_\w+)[ \t]*$", re.MULTILINE)
+_AGENT = re.compile(r"^[ \t]*Agent:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
+"""In the words of commits that were made one (`merge --squash`, `rebase -i`) what were trailers stand anywhere."""
 _MARGIN = timedelta(days=1)
 """By so much clocks may differ from those that dated the commits."""
 
@@ -24,20 +28,24 @@ def of_task(project: Path, task: Task) -> list[dict[str, Any]]:
     since = f"--since={format_time(task.created_at - _MARGIN)}"
     most, words = f"--max-count={COMMITS_SHOWN}", f"--grep=Task: {task.id}"
     found = named_commits(project, "--all", since, most, "--fixed-strings", words)
-    return [one for one in found if one["task_id"] == task.id]
+    return [one for one in found if task.id in one["task_ids"]]
 
 
 def named_commits(place: Path, *which: str) -> list[dict[str, Any]]:
     """These commits, with what their trailers say. Raises `GitFailed`."""
-    rows = (row.split("\0") for row in git(place, "log", f"--format={_FORMAT}", *which).splitlines())
-    return [
-        {
-            "commit": commit,
-            "author": author,
-            "at": format_time(datetime.fromtimestamp(int(at), UTC)),
-            "subject": subject,
-            "task_id": next((one for one in tasks.split(",") if one.startswith("tsk_")), None),
-            "agent_id": agents.split(",")[0] or None,
-        }
-        for commit, author, at, subject, tasks, agents in rows
-    ]
+    found = git(place, "log", "-z", f"--format={'%x00'.join(_FIELDS)}", *which).split("\0")
+    return [_named(*found[start : start + len(_FIELDS)]) for start in range(0, len(found) - 1, len(_FIELDS))]
+
+
+def _named(commit: str, author: str, at: str, subject: str, tasks: str, agents: str, words: str) -> dict[str, Any]:
+    named = [*(one for one in tasks.split(",") if one.startswith("tsk_")), *_TASK.findall(words)]
+    by = [*filter(None, agents.split(",")), *_AGENT.findall(words)]
+    return {
+        "commit": commit,
+        "author": author,
+        "at": format_time(datetime.fromtimestamp(int(at), UTC)),
+        "subject": subject,
+        "task_id": named[0] if named else None,
+        "agent_id": by[0] if by else None,
+        "task_ids": list(dict.fromkeys(named)),
+    }

@@ -33,7 +33,12 @@ def followed(services: Services, place: str) -> dict[str, Any]:
     counts = _blamed(path, line)
     new = sum(counts.pop(one) for one in list(counts) if not one.strip("0"))
     commits = [
-        {**one, "lines": counts[one["commit"]], "task": _task(services, one["task_id"])}
+        {
+            **one,
+            "lines": counts[one["commit"]],
+            "task": _task(services, one["task_id"]),
+            "others": [{"task_id": name, "task": _task(services, name)} for name in one["task_ids"][1:]],
+        }
         for one in (named_commits(path.parent, "--no-walk=sorted", *counts) if counts else ())
     ][:COMMITS_SHOWN]
     file = place if line is None else place.rpartition(":")[0]
@@ -71,7 +76,7 @@ def _blamed(path: Path, line: int | None) -> Counter[str]:
 
 
 def _task(services: Services, task_id: str | None) -> dict[str, Any] | None:
-    """What is known of the task; None for a commit of none, or whose task is gone."""
+    """What is known of the task; None for a commit of none, or of one that this session does not have."""
     task = next(iter(services.board.existing([task_id])), None)
     if task is None:
         return None
@@ -107,17 +112,23 @@ def _asked_by(services: Services, task: Task) -> str:
 def _lines(one: dict[str, Any], texts: Texts) -> Iterator[str]:
     by = display_id(one["agent_id"]) if one["agent_id"] else one["author"]
     yield one_line(f"{one['commit'][:10]}  {local_time(one['at'], texts)}  {by}: {one['subject']}")
-    if (task := one["task"]) is None:
-        yield f"  {texts('blame.task_gone', task_id=one['task_id']) if one['task_id'] else texts('blame.no_task')}"
+    if one["task_id"] is None:
+        yield f"  {texts('blame.no_task')}"
+        return
+    for named in (one, *one["others"]):
+        yield from _task_lines(named["task_id"], named["task"], texts)
+
+
+def _task_lines(task_id: str, task: dict[str, Any] | None, texts: Texts) -> Iterator[str]:
+    if task is None:
+        yield f"  {texts('blame.task_unknown', task_id=task_id)}"
         return
     said = (task["status"], *filter(None, [task["proof"]]))
-    yield one_line(f"  {task['task_id']}  {task['title']} ({', '.join(said)})")
+    yield "  " + one_line(f"{task['task_id']} {task['title']} ({', '.join(said)})")
     yield f"  {texts('blame.asked', agent_id=display_id(task['asked_by']))}"
     for review in task["reviews"]:
         yield f"  {texts('blame.reviewed', agent_id=display_id(review['by']))}"
     for receipt in task["receipts"]:
-        yield one_line(f"  {texts('blame.receipt', check=receipt['check'], receipt_id=receipt['id'])}")
+        yield "  " + one_line(texts("blame.receipt", check=receipt["check"], receipt_id=receipt["id"]))
     for asked in task["questions"]:
-        yield one_line(
-            f"  {texts('blame.question', question=one_line(asked['question']), answer=asked['answer'] or '-')}"
-        )
+        yield "  " + one_line(texts("blame.question", question=asked["question"], answer=asked["answer"] or "-"))

@@ -178,3 +178,55 @@ def test_why_follows_a_line_to_task_agent_and_who_asked(ask: Ask, run: Run, sess
     assert "no task is named" in run("why", "a.txt").stdout
     for unknown in ("gone.txt", "b.txt:9", "nowhere/x"):
         assert run("why", unknown).exit_code == 1
+
+
+def committed(ask: Ask, git: Git, place: Path, title: str) -> str:
+    """A task whose worker has committed a line of it; returns its id."""
+    task_id = ask("task", "add", title, "--assignee", "worker-a")["task_id"]
+    ask("task", "status", task_id, "in_progress", "--as", "worker-a")
+    with (place / "b.txt").open("a") as file:
+        file.write(f"{title}\n")
+    git("add", "-A", at=place)
+    git("commit", "-qm", f"Add {title}", at=place)
+    ask("task", "status", task_id, "blocked", "--as", "worker-a", "--reason", "next")
+    return str(task_id)
+
+
+def test_why_follows_commits_that_were_moved_and_says_which_task_is_not_there(
+    ask: Ask, run: Run, session: Path, git: Git
+) -> None:
+    project, place = session.parent.parent, Path(ask("workspace", "add", "worker-a")["path"])
+    ids = [committed(ask, git, place, title) for title in ("red", "blue")]
+    first, second = git("log", "--reverse", "--format=%H", "main..HEAD", at=place).split()
+
+    def told(line: int) -> tuple[str, str, str | None]:
+        (commit,) = ask("why", f"b.txt:{line}")["commits"]
+        assert commit["commit"] not in (first, second), "it was moved"
+        return commit["task_id"], commit["agent_id"], commit["task"] and commit["task"]["title"]
+
+    (project / "c.txt").write_text("meanwhile\n")
+    git("add", "c.txt")
+    git("commit", "-qm", "Go on")
+    git("cherry-pick", "-x", first, second)
+    git("commit", "--amend", "-qm", git("log", "-1", "--format=%B").replace("Add blue", "Add a better blue"))
+    assert [told(1), told(2)] == [(ids[0], "worker-a", "red"), (ids[1], "worker-a", "blue")]
+    git("checkout", "-q", "-b", "moved", first)
+    git("commit", "--amend", "-q", "--no-edit", "--date=2001-01-01T00:00")
+    git("rebase", "-q", "main~2")
+    assert told(1) == (ids[0], "worker-a", "red")
+
+    git("checkout", "-q", "-b", "squashed", "main~2")
+    git("merge", "--squash", "-q", second)
+    git("commit", "-q", "--no-edit")
+    (commit,) = ask("why", "b.txt")["commits"]
+    assert sorted([commit["task_id"], *(one["task_id"] for one in commit["others"])]) == sorted(ids)
+    said = run("why", "b.txt").stdout
+    assert f"  {ids[0]} red (blocked)\n" in said
+    assert f"  {ids[1]} blue (blocked)\n" in said
+    assert len(ask("task", "show", ids[0])["task"]["commits"]) >= 3
+
+    (project / "b.txt").write_text("forged\n")
+    git("commit", "-qam", "Forge\n\nTask: tsk_ffffffffffff\nAgent: worker-a")
+    (commit,) = ask("why", "b.txt")["commits"]
+    assert (commit["task_id"], commit["task"]) == ("tsk_ffffffffffff", None)
+    assert "tsk_ffffffffffff is named, but this session has no such task" in run("why", "b.txt").stdout
