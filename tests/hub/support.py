@@ -64,12 +64,13 @@ def free_port() -> int:
 
 class Wire:
     """A TCP proxy on loopback: every piece arrives `delay` seconds later; `cut` ends all connections and refuses new
-    ones."""
+    ones; while it is `mute`, nothing of the machine arrives, while it is `deaf`, nothing arrives there, and nobody is
+    told: a `cut` must follow."""
 
     def __init__(self, target: int, delay: float = 0.0) -> None:
         self.target = target
         self.delay = delay
-        self.is_cut = False
+        self.is_cut = self.is_mute = self.is_deaf = False
         self._ends: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -83,7 +84,7 @@ class Wire:
                 end.shutdown(socket.SHUT_RDWR)
 
     def heal(self) -> None:
-        self.is_cut = False
+        self.is_cut = self.is_mute = self.is_deaf = False
 
     @contextmanager
     def slower(self, delay: float) -> Iterator[None]:
@@ -129,6 +130,8 @@ class Wire:
                     assert isinstance(end, socket.socket)
                     if not (data := end.recv(65536)):
                         return
+                    if self.is_mute if end is near else self.is_deaf:
+                        continue
                     waiting.append((time.monotonic() + self.delay, key.data, data))
                 while waiting and waiting[0][0] <= time.monotonic():
                     _, target, data = waiting.pop(0)

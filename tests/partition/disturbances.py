@@ -27,6 +27,7 @@ def disturbances(made: Machines, writers: list[Writer], chance: random.Random) -
     machine = chance.choice(list(made.members.values()))
     return {
         "link cut": lambda: cut(away, chance.uniform(0.2, 1.5)),
+        "link deaf or mute": lambda: cut_one_way(away, chance),
         "relay stopped": lambda: pause(machine.relay_pid, chance.uniform(0.2, 1.0)),
         "relay killed": lambda: restart(machine),
         "hub stopped": lambda: pause(hub_pid(made), chance.uniform(0.2, 1.0)),
@@ -59,6 +60,15 @@ def cut(machine: Machine, seconds: float) -> None:
     machine.wire.cut()
     time.sleep(seconds)
     machine.wire.heal()
+
+
+def cut_one_way(machine: Machine, chance: random.Random) -> None:
+    """Loses what comes from one side, while the other side hears no end."""
+    assert machine.wire is not None
+    setattr(machine.wire, chance.choice(("is_deaf", "is_mute")), True)
+    cut_after = chance.uniform(0.2, 6.0)  # up to longer than an answer is waited for
+    time.sleep(cut_after)
+    cut(machine, 0.0)
 
 
 def pause(pid: int | None, seconds: float) -> None:
