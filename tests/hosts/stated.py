@@ -64,6 +64,6 @@ STATED_SCENARIOS = (
     LastingScenario(
         "the statement stands once, outside of every message",
         is_stated_once,
-        only=frozenset({"claude", "codex", "opencode", "copilot"}),  # not yet played to its end with Gemini CLI
+        only=frozenset({"claude", "codex", "opencode", "copilot"}),  # Gemini CLI: docs/hosts.md
     ),
 )
