@@ -56,6 +56,7 @@ def _following(hub: RestartedHub) -> Following:
     progress = SimpleNamespace(
         place=lambda _: LAST,
         is_new=False,
+        is_restoring=lambda _: False,
         scanned=1.0,
         newest={SHARED: LAST},
         identity="one",
