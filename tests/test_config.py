@@ -155,7 +155,7 @@ def test_a_key_of_session_yaml_that_stands_twice_is_refused_with_its_lines(tmp_p
     (tmp_path / "session.yaml").write_text("language: en\nlimits: {}\nlanguage: ja\n")
     with pytest.raises(InvalidArguments) as refused:
         read_settings(tmp_path / "session.yaml")
-    assert "language stands twice (lines 1 and 3)" in catalogue("en").sentence(refused.value)
+    assert "language is given twice (lines 1 and 3)" in catalogue("en").sentence(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ def test_watch_once_is_plain_text_and_data_for_scripts(team: Team) -> None:
     team.send("worker-b", "hello", subject="a subject")
     told = team.run("watch", "--once", env={"FORCE_COLOR": "1"}).stdout
     assert "\x1b" not in told
-    for text in ("demo · todo 1", "  admin", "Build it", "admin → worker-b", "stored: no_pane", "a subject"):
+    for text in ("demo · ", " · todo 1\n", "  admin", "Build it", "admin → worker-b", "stored: no_pane", "a subject"):
         assert text in told
     calm = team.services.people("attention.nothing")
-    assert team.run("watch").stdout.splitlines()[0] == f"demo · todo 1 · {calm}"
+    assert team.run("watch").stdout.splitlines()[0] == f"demo · {calm} · todo 1"
     team.ask("task", "status", task, "blocked", "--reason", "no bricks")
     data = team.ask("watch", "--messages", "1")
     assert [(item["kind"], item["id"]) for item in data["attention"]] == [("blocked", task)]

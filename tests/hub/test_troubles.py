@@ -186,7 +186,7 @@ def test_of_an_agent_whose_machine_is_away_nothing_is_said_that_nobody_knows(des
         stopped = command(desk, "task", "status", task_id, "blocked", "--reason", "stop")
         assert "worker-a is interrupted when its machine laptop, which is away, is back" in stopped.stdout
         paused = command(desk, "interrupt", "worker-a", "--action", "pause", "--reason", "lunch")
-        assert "the machine laptop is away: worker-a is told when it is back" in paused.stdout
+        assert "the machine laptop is away: worker-a is notified when it is back" in paused.stdout
         laptop.start()
         eventually(lambda: trace(desk, message_id)["reason"] == "other_machine")
     finally:

@@ -20,8 +20,9 @@ IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "\./([\w./-]+)";$', re.MULTIL
 VENDORED = "vendor/"
 EXPORT = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
 KEY = re.compile(r"""["'`]((?:[a-z_]+\.)*[a-z_]+)["'`]""")
-FAMILY = re.compile(r'`([a-z_.]+)\$\{|"([a-z_.]+\.)" ~')
-"""The beginning of keys whose end is data: `status.${status}`, in a template `"page." ~ page`."""
+FAMILY = re.compile(r'`([a-z_.]+)\$\{|"([a-z_.]+\.)" ~|word\("([a-z_.]+)", ')
+"""The beginning of keys whose end is data: `status.${status}`, `word("status", status)`, in a template
+`"page." ~ page`."""
 
 
 def imported() -> dict[str, list[tuple[str, str]]]:
@@ -75,6 +76,6 @@ def test_every_word_that_is_asked_for_is_there(language: str) -> None:
 def test_every_word_is_asked_for() -> None:
     everything = "".join(MODULES.values()) + PAGES + SERVER
     asked = set(KEY.findall(everything))
-    families = tuple(one or other for one, other in FAMILY.findall(everything))
+    families = tuple(next(filter(None, found)) for found in FAMILY.findall(everything))
     keys = sorted(catalogue("en", CONSOLE).keys())
     assert [key for key in keys if key not in asked and not key.startswith(families)] == []
