@@ -254,5 +254,6 @@ def test_a_key_whose_effect_is_not_known_has_been_pressed_and_is_no_failure(aske
     said(asked, "worker-a")
     late = tmp_path / "asker.log.late"
     late.touch()
+    wait_until(lambda: any(event["event"] == "late" for event in _events(tmp_path)), "it does not read any more")
     pressed = json.loads(said(asked, "worker-a", "3", "--json"))
     assert (pressed["success"], pressed["state"], pressed["reason"]) == (True, "pressed", "not_taken")

@@ -265,15 +265,18 @@ def test_what_an_interrupted_call_took_is_unread_again(team: Team, moment: str) 
         over = (event, code.co_name, Path(code.co_filename).parent.name) == ("return", "run", "toolkit")
         if over if moment == "over" else (event, code.co_name) == ("call", moment):
             sys.setprofile(None)
+            this = worker._unanswered[-1]  # soon the next call's is the last
             os.kill(os.getpid(), signal.SIGINT)
-            wait_until(lambda: worker._unanswered[-1].is_cancelled, "the interrupt")
+            wait_until(lambda: this.is_cancelled, "the interrupt")
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job of a shell
     threading.setprofile(stop)
     try:
         with pytest.raises(KeyboardInterrupt):
             worker.read_messages()
     finally:
         threading.setprofile(None)
+        signal.signal(signal.SIGINT, before)
     assert contents(worker.read_messages()) == ["hello"]
     assert contents(worker.read_messages()) == []
 

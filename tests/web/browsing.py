@@ -191,7 +191,7 @@ class Person:
     def await_closed(self) -> None:
         """Waits until the form that was sent has closed: what it did may be seen before, and it goes back in the
         history, which would end the way to another page."""
-        self.page.wait_for_function("() => !document.querySelector('dialog[open]') && !history.state?.sheets")
+        self.page.wait_for_function("() => !document.querySelector('dialog.small[open]') && !history.state?.sheets")
 
     def open_card(self, title: str) -> Locator:
         """Opens the details of a task. Its link is clicked at once, without a mouse: a card is drawn anew when its

@@ -3,11 +3,11 @@
 `python SCRIPT tests.doorbell.tmux.asker LOG` (`stand_in`). SIGUSR1 changes one row of the question: a blank one, or one
 that occurs twice. All its rows are also printed above it, as an agent may do. A digit answers, and the next question
 follows; while LOG.works exists, only after the program `sudo` beside it has read the terminal for half a second; while
-LOG.late exists, input is not read, and while LOG.rests exists, the host is at rest after an answer and SIGUSR1 asks the
-same question again. While LOG.strange exists, its choices have no numbers, words that no profile knows stand below
-them, and Enter answers. LOG gets every question drawn and every key, with the question that the terminal is known to
-show: after each drawing the terminal is asked for the cursor's position, and input before its reply was sent when it
-had not shown that drawing yet (`crossed`).
+LOG.late exists, input is not read, as LOG says, and while LOG.rests exists, the host is at rest after an answer and
+SIGUSR1 asks the same question again. While LOG.strange exists, its choices have no numbers, words that no profile knows
+stand below them, and Enter answers. LOG gets every question drawn and every key, with the question that the terminal is
+known to show: after each drawing the terminal is asked for the cursor's position, and input before its reply was sent
+when it had not shown that drawing yet (`crossed`).
 """
 
 from __future__ import annotations
@@ -99,8 +99,12 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, lambda *_: None)
     tty.setraw(0)
     asker.draw()
+    is_late = False
     while True:
-        ready, _, _ = select.select([wake] if Path(f"{log}.late").exists() else [wake, 0], [], [], 0.05)
+        was_late, is_late = is_late, Path(f"{log}.late").exists()
+        if is_late and not was_late:
+            asker.write(event="late")
+        ready, _, _ = select.select([wake] if is_late else [wake, 0], [], [], 0.05)
         if wake in ready:
             os.read(wake, 1)
             asker.change()

@@ -166,7 +166,7 @@ def test_a_host_that_has_not_heard_the_key_yet_gets_no_second_one(asking: Callab
     asked = one.dialog()
     late = Path(f"{one.log}.late")
     late.touch()
-    time.sleep(0.1)  # its last look at the terminal
+    wait_until(lambda: one.events("late"), "it does not read any more")
     came = one.answer(asked)
     assert (came.state, came.reason) == ("pressed", "not_taken")
     assert one.answer(asked, "3") == Answered("refused", "answer_pending", dialog=asked)
@@ -204,7 +204,7 @@ def test_a_pane_that_dies_is_said(asking: Callable[[], Asking], stage: Stage) ->
     assert one.answer(asked) == Answered("refused", "pane_gone")
     assert one.notifier.dialog(one.agent) is None
     Path(f"{other.log}.late").touch()
-    time.sleep(0.1)  # its last look at the terminal
+    wait_until(lambda: other.events("late"), "it does not read any more")
     asked, pane = other.dialog(), str(other.agent.pane_id)
 
     def dies() -> None:

@@ -128,6 +128,7 @@ def test_an_agent_is_asked_to_pause(team: Team, person: Person) -> None:
     (notice,) = wait_until(lambda: team.services.workspace.notices("worker-a").unread(), "a notification")
     assert (notice[1].action, notice[1].reason) == ("pause", REASON)
     assert team.services.task_changes.get(task.id).status == "in_progress"
+    person.await_closed()
     person.visit("agents")
     row = person.page.locator("[data-key=worker-a]")
     expect(row).to_contain_text(REASON)
