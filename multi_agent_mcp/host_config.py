@@ -1,10 +1,9 @@
 """The configuration files by which a host starts an agent's server and runs its hooks (docs/hosts.md, What hosts do):
-what `hosts/*.yaml` says, filled with an agent's values, and merged into files that also have other entries."""
+what `hosts/*.yaml` says, filled with an agent's values."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shlex
@@ -14,23 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import dropwhile, pairwise, product
+from itertools import dropwhile, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import tomlkit
-import tomlkit.items
-from tomlkit.exceptions import TOMLKitError
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp import __version__
 from multi_agent_mcp.config import home_of, working_directory
-from multi_agent_mcp.errors import InvalidArguments, Reason, StorageError
+from multi_agent_mcp.errors import InvalidArguments, StorageError
+from multi_agent_mcp.host_files import IDENTITY, HostFile, Identity, merge_of, whole
 from multi_agent_mcp.host_rules import NO_RULES, HostRules, compiled
 from multi_agent_mcp.hosts import SERVER_NAME, Host, hosts
 from multi_agent_mcp.programs import child_environment, python
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.system.file_status import tree_of
-from multi_agent_mcp.system.other_files import FileChange, apply_change, read_external, remove_file
+from multi_agent_mcp.system.other_files import apply_change, read_external
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -39,19 +35,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
 
 HOOK_SECONDS = 10
-AGENT = "MULTI_AGENT_MCP_AGENT"
 STATEMENT = "MULTI_AGENT_MCP_STATEMENT"
 """Names the file of an agent's statement for Gemini CLI."""
-IDENTITY = ("MULTI_AGENT_MCP_ROOT", "MULTI_AGENT_MCP_SESSION", AGENT)
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "PreCompact")
-_START = re.compile(rb"""(\S+?)["',\s]+-m["',\s]+multi_agent_mcp\b""")
-"""How a host's file starts our program, and the word before."""
 _PLACEHOLDER = re.compile(r"\{([\w./]+)\}")
-
-
-def is_our_hook(hook: object) -> bool:
-    """Returns whether an entry in a host's file is a hook that we wrote, for any agent."""
-    return isinstance(hook, dict) and " multi_agent_mcp hook --host " in str(hook.get("command"))
 
 
 def own_file(workspace: Workspace, agent_id: str, name: str) -> Path:
@@ -180,268 +167,10 @@ def toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-SERVERS = "mcp_servers"
-"""The table of servers in Codex's TOML."""
-
-
-class Unmergeable(Exception):
-    """Raised for a file into which our entries cannot be merged."""
-
-    def __init__(self, key: str, /, **values: str) -> None:
-        self.reason = Reason(key, **values)
-        super().__init__(self.reason)
-
-
-class Identity(NamedTuple):
-    """The identity of an agent among all sessions of this machine."""
-
-    root: str
-    session: str
-    agent_id: str
-
-
-Merge = Callable[[bytes | None], bytes]
-_SERVERS_BY = frozenset({"command", "url", "httpUrl"})
-"""The keys of which an entry for a server has one; an entry without them was written by a person to add to ours."""
-
-
-def json_merge(wanted: Mapping[str, Any]) -> Merge:
-    """Returns a merge into a JSON object, key by key."""
-
-    def merge(before: bytes | None) -> bytes:
-        old = _parsed_json(before)
-        _require_ours(old, wanted)
-        new = _merged(old, wanted, "")
-        if before is not None and new == old:
-            return before
-        return as_json(new).encode(errors="backslashreplace")  # a lone surrogate becomes JSON's escape for it
-
-    return merge
-
-
-def whole(wanted: str) -> Merge:
-    """Returns a merge that replaces the whole file, as all of it is ours."""
-    return lambda before: wanted.encode()  # noqa: ARG005 - whatever was there
-
-
-def toml_merge(wanted: Mapping[str, Any]) -> Merge:
-    """Returns a merge that sets our table in a TOML document, whose other tables and comments stay as they are."""
-
-    def merge(before: bytes | None) -> bytes:
-        text = _decoded(before or b"")
-        old, document = _parsed_toml(text)
-        servers = _table(old.get(SERVERS, {}))
-        if servers.get(SERVER_NAME) == wanted and before is not None:
-            return before
-        if SERVER_NAME in servers and not any(_identities(servers[SERVER_NAME])):
-            raise Unmergeable("foreign_entry", name=f"[{SERVERS}.{SERVER_NAME}]")
-        if SERVERS not in document:
-            document[SERVERS] = tomlkit.table(is_super_table=True)
-        if isinstance(document[SERVERS], tomlkit.items.InlineTable):
-            raise Unmergeable("table_changes_others")  # on its one line there is no room for a table
-        document[SERVERS][SERVER_NAME] = _as_toml(wanted)
-        new = tomlkit.dumps(document)
-        if tomllib.loads(new) != {**old, SERVERS: {**servers, SERVER_NAME: dict(wanted)}}:
-            raise Unmergeable("table_changes_others")  # a fault in the library must not damage a person's settings
-        return new.encode()
-
-    return merge
-
-
-def _as_toml(wanted: Mapping[str, Any]) -> tomlkit.items.Table:
-    """Returns a table, with mappings in it on one line."""
-    table = tomlkit.table()
-    for key, value in wanted.items():
-        inner = tomlkit.inline_table()
-        table.add(key, inner.update(value) or inner if isinstance(value, Mapping) else tomlkit.item(value))
-    return table
-
-
-def agents_in(data: bytes | None, *, toml: bool) -> set[Identity]:
-    """Returns the agents named in a file's servers and hooks."""
-    parsed = _parsed_toml(_decoded(data or b""))[0] if toml else _parsed_json(data)
-    return {identity for identity in _identities(parsed) if all(identity) and not identity.agent_id.startswith("$")}
-
-
-def _identities(value: Any) -> Iterator[Identity]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _identities(item)
-    if not isinstance(value, dict):
-        return
-    if AGENT in value:
-        yield Identity(*(str(value.get(name, "")) for name in IDENTITY))
-    if is_our_hook(value):
-        yield _of_hook(value["command"])
-    for item in value.values():
-        yield from _identities(item)
-
-
-def _of_hook(command: str) -> Identity:
-    try:
-        words = shlex.split(command)
-    except ValueError:  # a person has changed it
-        return Identity("", "", "")
-    given = dict(pairwise(words))
-    return Identity(given.get("--root", ""), given.get("--session", ""), given.get("--agent", ""))
-
-
-def _require_ours(old: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raises `Unmergeable` if a server that is not ours has our name."""
-    for key, servers in wanted.items():
-        present = old.get(key)
-        if not isinstance(present, dict) or SERVER_NAME not in servers:
-            continue
-        entry = present.get(SERVER_NAME)
-        if isinstance(entry, dict) and entry.keys() & _SERVERS_BY and not any(_identities(entry)):
-            raise Unmergeable("foreign_entry", name=f"{key}.{SERVER_NAME}")
-
-
-def as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
-
-
-def _merged(old: Any, wanted: Any, where: str) -> Any:
-    """Returns `old` merged with `wanted`: objects key by key; missing items are appended to lists, except command
-    lines, which are replaced; our hooks replace our earlier ones. Raises `Unmergeable`."""
-    if isinstance(wanted, Mapping):
-        if not isinstance(old, dict):
-            raise Unmergeable("no_object", name=where)
-        merge = _merged_hooks if where == "hooks" else _merged
-        return {
-            **old,
-            **{key: merge(old[key], value, key) if key in old else value for key, value in wanted.items()},
-        }
-    if isinstance(wanted, list) and where not in ("args", "command"):
-        old = [old] if where == "fileName" and isinstance(old, str) else old
-        if not isinstance(old, list):
-            raise Unmergeable("no_list", name=where)
-        return [*old, *(item for item in wanted if item not in old)]
-    return wanted
-
-
-def _merged_hooks(old: Any, wanted: list[dict[str, Any]], event: str) -> list[Any]:
-    """Returns an event's groups, unchanged if our hooks are as wanted; else ours are removed and appended again."""
-    if not isinstance(old, list):
-        raise Unmergeable("no_list", name=f"hooks.{event}")
-    present = [hook for group in old for hook in _hooks_of(group) if is_our_hook(hook)]
-    if present == [hook for group in wanted for hook in group["hooks"]]:
-        return old
-    others = [_without_ours(group) for group in old]
-    return [*(group for group in others if group is not None), *wanted]
-
-
-def _without_ours(group: Any) -> Any:
-    """Returns the group without our hooks; None if it has no others."""
-    hooks = _hooks_of(group)
-    kept = [hook for hook in hooks if not is_our_hook(hook)]
-    if len(kept) == len(hooks):
-        return group
-    return {**group, "hooks": kept} if kept else None
-
-
-def _hooks_of(group: Any) -> list[Any]:
-    hooks = group.get("hooks") if isinstance(group, dict) else None
-    return hooks if isinstance(hooks, list) else []
-
-
-def _parsed_json(data: bytes | None) -> dict[str, Any]:
-    """Parses a JSON object; an empty file is an empty object. Raises `Unmergeable`, also for a duplicate key, as one of
-    its values would be lost."""
-    if data is None or not data.strip():
-        return {}
-    try:
-        value = json.loads(_decoded(data), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
-    except (ValueError, RecursionError) as error:
-        raise Unmergeable("no_plain_json") from error
-    if not isinstance(value, dict):
-        raise Unmergeable("no_json_object")
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Unmergeable("key_twice")
-    return found
-
-
-def _finite(number: str) -> float:
-    """Parses a number. Raises `ValueError` for NaN and infinity, which JSON cannot represent."""
-    value = float(number)
-    if not math.isfinite(value):
-        raise ValueError(number)
-    return value
-
-
-def _parsed_toml(text: str) -> tuple[dict[str, Any], tomlkit.TOMLDocument]:
-    """Parses TOML: as plain values, and as a document that keeps comments and order. Raises `Unmergeable`."""
-    try:
-        return tomllib.loads(text), tomlkit.parse(text)
-    except (tomllib.TOMLDecodeError, TOMLKitError, RecursionError) as error:
-        raise Unmergeable("no_toml", problem=str(error)) from error
-
-
-def _table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise Unmergeable("no_table", name=SERVERS)
-    return value
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Unmergeable("no_utf8") from error
-
-
 MCP_CONFIG = "{mcp_config}"
 """The placeholder for the host's configuration in an agent's command."""
 UNDESCRIBED, SERVER_FILE = "claude", "{mcp.json}"
 """The host whose form of a server's file programs without a description get, and that file."""
-
-
-@dataclass(frozen=True)
-class HostFile:
-    """One file of a host. `merge` makes its new content from the old one."""
-
-    path: Path
-    merge: Merge
-
-    @property
-    def content(self) -> str:
-        """The content if the file does not exist yet."""
-        return self.merge(None).decode().rstrip("\n")
-
-    @property
-    def imports_from_the_project(self) -> bool:
-        """Whether the file starts our program as an earlier version did, with the working directory on its path."""
-        before = read_external(self.path) or b""
-        return any(not found[1].endswith(b"-P") for found in _START.finditer(before))
-
-    @property
-    def agents(self) -> set[Identity]:
-        """The agents that the file names; none if it cannot be read as what it should be."""
-        try:
-            return agents_in(read_external(self.path), toml=self.path.suffix == ".toml")
-        except Unmergeable:
-            return set()
-
-    def other_agents(self) -> set[Identity]:
-        """Returns the agents of existing sessions that the file serves and that writing it would cut off; none if our
-        content names no agent."""
-        mine = agents_in(self.merge(None), toml=self.path.suffix == ".toml")
-        found = self.agents if mine else set()  # `change` raises for a file that cannot be merged
-        return {other for other in found - mine if Path(other.root, other.session).is_dir()}
-
-    def change(self) -> FileChange:
-        """Returns the change of the file. Raises `InvalidArguments` if its content cannot be merged with ours, and
-        `StorageError` if it cannot be read."""
-        before = read_external(self.path)
-        try:
-            return FileChange(self.path, before, self.merge(before))
-        except Unmergeable as error:
-            raise InvalidArguments("bad_host_file", file=self.path, reason=error.reason) from error
 
 
 @dataclass(frozen=True)
@@ -507,7 +236,7 @@ class HostConfigurations(Service):
             paths = {name: (directory or Path()) / name for name in template.shared}
             content, start = {**template.shared}, template.start_shared
         filling["directory"] = shlex.quote(str(directory))
-        files = (HostFile(path, _merge(name, filled(content[name], filling))) for name, path in paths.items())
+        files = (HostFile(path, merge_of(name, filled(content[name], filling))) for name, path in paths.items())
         return HostConfiguration(host, tuple(files), filled(start, filling))
 
     def write(self, configuration: HostConfiguration) -> list[tuple[Path, Path | None]]:
@@ -518,9 +247,9 @@ class HostConfigurations(Service):
 
     def argument(self, agent: Agent, directory: Path | None = None) -> str:
         """Returns the shell words for `{mcp_config}` in the command of an agent that works in this directory (default:
-        the current one), and writes the files that they name. An
-        unknown program, and a command that brings its own settings, get only the file of the server in Claude Code's
-        format. Raises `InvalidArguments` if the host reads only its directory, which is not configured."""
+        the current one), and writes the files that they name. An unknown program, and a command that brings its own
+        settings, get only the file of the server in Claude Code's format. Raises `InvalidArguments` if the host reads
+        only its directory, which is not configured."""
         if (command := self.missing_settings(agent)) is not None:
             title, file = hosts()[host_of_agent(agent)].title, self.of(host_of_agent(agent), agent.id).files[0].path
             raise InvalidArguments("host_not_configured", title=title, command=command, file=file)
@@ -685,111 +414,3 @@ def host_of_agent(agent: Agent) -> str:
     one: it may be that of an earlier command."""
     program = program_name(agent.command or "")
     return next((name for name in (agent.declared_host, program, agent.host) if name and name in hosts()), program)
-
-
-def _merge(name: str, content: Any) -> Merge:
-    """Returns the merge for a file: text, and a plugin's files in a directory of their own, are ours and replaced;
-    tables and JSON entries are merged into the user's file."""
-    if isinstance(content, str):
-        return whole(content)
-    if "/" in name and not name.startswith("."):
-        return whole(as_json(content))
-    return toml_merge(content) if name.endswith(".toml") else json_merge(content)
-
-
-AGENTS, CLAUDE = "AGENTS.md", "CLAUDE.md"
-BEGIN, END = b"<!-- multi-agent-mcp: begin -->", b"<!-- multi-agent-mcp: end -->"
-_MARKERS = re.compile(rb"^<!-- multi-agent-mcp: (begin|end) -->\r?$", re.MULTILINE)
-_IMPORTS_AGENTS = re.compile(rb"^\s*@(?:\./)?AGENTS\.md\s*$", re.MULTILINE)
-
-
-class ProjectInstructions:
-    """The block that `init --agents-md` adds to AGENTS.md and CLAUDE.md, which hosts read by themselves, and takes out
-    again (docs/hosts.md, Instructions in the project). `backups` gets a copy before each change.
-
-    All other bytes of a file stay as they are. What separates the block from the text before it tells how the file
-    ended before: after a line break one empty line, and a line break behind the block; else two line breaks, and none
-    behind it. So the file that the block is taken out of is, byte for byte, the one that it was added to.
-    """
-
-    def __init__(self, project: Path, backups: Path) -> None:
-        self._project = project
-        self._backups = backups
-
-    def add(self, block: str, *, for_claude: bool) -> list[Path]:
-        """Adds the block, or brings it up to date; returns the files that changed. AGENTS.md is made if it is missing,
-        CLAUDE.md `for_claude` only, which does not read AGENTS.md; one that imports AGENTS.md or is the same file is
-        left as it is. Raises as `_change`, before anything is changed."""
-        changes = [self._change(AGENTS, block)]
-        claude = self._project / CLAUDE
-        is_same = os.path.realpath(claude) == os.path.realpath(self._project / AGENTS)
-        before = None if is_same else read_external(self._inside(CLAUDE))
-        if not is_same and (for_claude if before is None else not _IMPORTS_AGENTS.search(before)):
-            changes.append(self._change(CLAUDE, block))
-        return list(self._applied(changes))
-
-    def remove(self) -> list[Path]:
-        """Takes the block out again, and removes a file that holds nothing else; returns the files that changed. Raises
-        as `_change`, before anything is changed."""
-        names = dict.fromkeys(os.path.realpath(self._project / name) for name in (AGENTS, CLAUDE))
-        return list(self._applied([self._change(os.path.relpath(name, self._project), None) for name in names]))
-
-    def _change(self, name: str, block: str | None) -> FileChange:
-        """The change of one file. Raises `InvalidArguments` for a file that a link leads to out of the project, that is
-        no text, or whose marks are not one block, and `StorageError`."""
-        path = self._inside(name)
-        before = read_external(path)
-        if b"\0" in (before or b""):
-            raise InvalidArguments("agents_md_no_text", file=path)
-        try:
-            after = _without(before or b"") if block is None else _with(before or b"", block)
-        except ValueError as error:
-            raise InvalidArguments("agents_md_marks", file=path, begin=BEGIN.decode(), end=END.decode()) from error
-        return FileChange(path, before, after, is_public=True)
-
-    def _inside(self, name: str) -> Path:
-        path = self._project / name
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._project)):
-            raise InvalidArguments("agents_md_leads_out", file=path)
-        return path
-
-    def _applied(self, changes: list[FileChange]) -> Iterator[Path]:
-        for change in changes:
-            if change.before is None and not change.after:
-                continue
-            if not change.after and change.before:
-                remove_file(change, self._backups)
-                yield change.path
-            elif change.changes:
-                apply_change(change, self._backups)
-                yield change.path
-
-
-def _found(data: bytes) -> tuple[int, int] | None:
-    """Where the block begins and ends. Raises `ValueError` if the marks are not those of one block."""
-    marks = list(_MARKERS.finditer(data))
-    if not marks:
-        return None
-    if [mark[1] for mark in marks] != [b"begin", b"end"]:
-        raise ValueError(len(marks))
-    return marks[0].start(), marks[1].end() - marks[1][0].endswith(b"\r")
-
-
-def _with(data: bytes, block: str) -> bytes:
-    line = b"\r\n" if b"\r\n" in data else b"\n"
-    text = line.join([BEGIN, *block.strip("\n").encode().split(b"\n"), END])
-    if (place := _found(data)) is not None:
-        return data[: place[0]] + text + data[place[1] :]
-    if not data:
-        return text + line
-    return data + line + text + line if data.endswith(b"\n") else data + line + line + text
-
-
-def _without(data: bytes) -> bytes:
-    if (place := _found(data)) is None:
-        return data
-    head, tail = data[: place[0]], data[place[1] :]
-    line = b"\r\n" if b"\r\n" in data else b"\n"
-    if not tail:
-        return head.removesuffix(line + line)
-    return (head.removesuffix(line) if head else head) + tail.removeprefix(line)

@@ -38,6 +38,7 @@ LAYERS = (
     ("hosts",),
     ("host_rules",),
     ("system",),
+    ("host_files", "project_instructions"),
     ("store",),
     ("contributions",),
     ("session",),
@@ -93,7 +94,7 @@ LIBRARIES = {
     "nats": {"hub"},
     "nkeys": {"hub"},
     "frontmatter": {"store"},
-    "tomlkit": {"host_config"},
+    "tomlkit": {"host_files"},
     "opentelemetry": {"telemetry"},
     "watchdog": {"system"},
 }

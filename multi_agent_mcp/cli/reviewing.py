@@ -11,16 +11,13 @@ import click
 from multi_agent_mcp.cli.context import Id, SessionContext, print_error, session_command
 from multi_agent_mcp.cli.rendering import column_table, is_terminal, print_diff, size_words
 from multi_agent_mcp.domain.proof import reason_with
-from multi_agent_mcp.system.git import REPOSITORY
+from multi_agent_mcp.system.git import PLAIN_FILE, REPOSITORY
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.tasks.diffs import Difference
     from multi_agent_mcp.system.diffs import ChangedFile
     from multi_agent_mcp.texts import Texts
-
-PLAIN = "100644"
-"""The mode of a file that is no program, link or submodule."""
 
 
 @click.command()
@@ -124,7 +121,7 @@ def _mode_words(file: ChangedFile, texts: Texts) -> Iterator[str]:
     was, now = (texts.word("task.mode", mode) if mode else None for mode in (file.old_mode, file.mode))
     if was and now and was != now:
         yield f"{was} → {now}"
-    elif was is None and now and file.mode not in (PLAIN, REPOSITORY):
+    elif was is None and now and file.mode not in (PLAIN_FILE, REPOSITORY):
         yield now
 
 

@@ -308,7 +308,7 @@ def _instructed(made: Made, *, wanted: bool | None) -> tuple[Path, ...]:
     """Adds the block to the project's files, or takes it out; None: leaves them as they are. Returns what changed."""
     if wanted is None:
         return ()
-    from multi_agent_mcp.host_config import ProjectInstructions
+    from multi_agent_mcp.project_instructions import ProjectInstructions
 
     files = ProjectInstructions(made.place.team.absolute().parent, made.path / "hosts" / "backups")
     if not wanted:

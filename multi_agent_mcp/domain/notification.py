@@ -511,8 +511,8 @@ class Following(NamedTuple):
 
 
 Rules = Mapping[str, Following]
-"""By the action of notifications. One whose action is in no rules follows from nothing that could change: it is
-until it is read."""
+"""By the action of notifications. One whose action is in no rules follows from nothing that could change: it
+stays until it is read."""
 
 
 def following(rules: Rules, entity: Any, agents: Agents) -> Iterator[Notification]:

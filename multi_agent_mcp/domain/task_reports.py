@@ -52,7 +52,7 @@ def completed(task: Task, change: Change, result: str, summary: str | None, next
 
 
 def _ended_before(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
-    """A task that had ended, with what is said of that now. What is not said again is; what replaces it is in the
+    """A task that had ended, with what is said of that now. What is not said again stays; what replaces it is in the
     history with what it replaces, as no further mail has it."""
     summary, next_steps = summary or task.completion_summary, next_steps or task.next_steps
     words = {"completion_summary": (task.completion_summary, summary), "next_steps": (task.next_steps, next_steps)}

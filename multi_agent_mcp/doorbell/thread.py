@@ -122,9 +122,7 @@ class DoorbellThread:
         """Sleeps for a pause, or until woken; what begins to hold rings meanwhile, which no directory of the agent's
         tells, ends the sleep, so that its end is not missed."""
         if pause is not None:
-            self._wake.wait(
-                min(pause.total_seconds(), LONGEST_SECONDS)
-            )  # a deadline that a person wrote may be in the year 9999
+            self._wake.wait(min(pause.total_seconds(), LONGEST_SECONDS))  # a person may have written the year 9999
             return
         with suppress(Refusal):
             while not self._wake.wait(HOLD_LOOK_SECONDS) and not self._doorbell.has_ring_to_come(self._agent_id):

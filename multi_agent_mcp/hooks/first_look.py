@@ -91,7 +91,7 @@ def surely_silent(session_path: str, agent_id: str, purpose: str, event: str, ho
             after < before or _has_news(session_path, kind, agent_id, before) for kind, before, after in changed
         )
     except (KeyError, TypeError, ValueError, OSError):
-        return False  # damaged by a person, or not written yet
+        return False  # damaged, or not written yet
 
 
 def _was_started_by(pid: int) -> bool:
@@ -109,7 +109,7 @@ def _was_started_by(pid: int) -> bool:
 
 def changed_since(directory: str, moment: int) -> list[str]:
     """The names of the files that were added or changed at `moment` or later (nanoseconds), by their change times,
-    which cannot be set by a person."""
+    which nobody can set."""
     changed = []
     with in_place(directory) as place, os.scandir(place) as found:
         for item in found:

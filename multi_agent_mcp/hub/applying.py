@@ -66,7 +66,7 @@ def says(message: Readable) -> Readable:
 
 def make_way(inbox: Inbox[Any], name: str, stored: Stored) -> None:
     """Renames a hand-written message whose name is needed for another one from the hub. Of two that say the same the
-    older one is, so that it is the same one on every machine. Raises `StorageError`."""
+    older one stays, so that it is the same one on every machine. Raises `StorageError`."""
     if not os.path.lexists(f"{inbox.path}/{name}"):
         return
     path = inbox.path / name

@@ -198,8 +198,8 @@ class Hub:
         `Superseded`, and `HubUnreachable` if it was not stored or that is unknown.
 
         An answer may be lost after the value was stored. Then, and if another machine seems to have been faster, the
-        operation of the stored value tells whether it is ours. If it is an earlier edit of the same file written by a
-        person, whose answer never arrived, it is replaced."""
+        operation of the stored value tells whether it is ours. If it is a person's earlier edit of the same file, whose
+        answer never arrived, it is replaced."""
         if not is_acceptable(self.names.parse(self.names.stored(subject, self.machine)), data):
             raise HubUnreachable(TOO_LARGE)
         sent = {OP: op, MACHINE: self.machine, RELAY: self.relay, AFTER: str(self.shared_until), **headers}

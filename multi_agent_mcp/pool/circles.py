@@ -60,11 +60,15 @@ class Circles(Service):
     leases: Leases
     question_effects: QuestionEffects
 
-    def look(self, *_: Any) -> None:
-        """Notifies the agents of each circle, and those above them, once. Never raises: the next look does it."""
+    def look(self, *_: Any) -> list[Circle]:
+        """Notifies the agents of each circle, and those above them, once; returns the circles. Never raises: the next
+        look does it."""
         with suppress(Refusal):
-            for circle in self.found():
+            circles = self.found()
+            for circle in circles:
                 self._tell(circle)
+            return circles
+        return []
 
     def found(self) -> list[Circle]:
         """The circles that there are now. Tasks alone make none: one of them can always be begun."""

@@ -15,9 +15,9 @@ from multi_agent_mcp.cli.context import SessionContext, print_error, session_com
 from multi_agent_mcp.cli.rendering import ago, column_table
 from multi_agent_mcp.cli.watch import Part
 from multi_agent_mcp.config import HELD_LEASES
-from multi_agent_mcp.domain.text import display_id, one_line
+from multi_agent_mcp.domain.text import display_id, one_line, shortened
 from multi_agent_mcp.errors import system_error
-from multi_agent_mcp.pool.leases import as_answer
+from multi_agent_mcp.pool.leases import COMMAND_SHOWN, as_answer
 from multi_agent_mcp.pool.watches import OF_AGENTS, OF_TASKS
 from multi_agent_mcp.programs import child_environment
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.pool.circles import Circles
     from multi_agent_mcp.pool.leases import CommandLease, Leases
     from multi_agent_mcp.wiring import Services
-
-COMMAND_SHOWN = 40
 
 
 @click.command()
@@ -43,8 +41,7 @@ def lease(context: SessionContext, name: str, command: tuple[str, ...], slots: i
     mine = leases.ask(name, slots, command)
     circles: Circles = context.services.circles
     try:
-        circles.look()
-        for circle in (one for one in circles.found() if mine.agent_id in one.agent_ids):
+        for circle in (one for one in circles.look() if mine.agent_id in one.agent_ids):
             print_error(context.texts("lease.circle", circle=circle.words(context.texts)))
         mine = leases.wait(mine)
         code = _ran(leases, mine, command)
@@ -87,7 +84,7 @@ def leases(context: SessionContext, end: str | None) -> None:
     """
     if end is not None:
         ended = context.services.leases.stop(end)
-        said = context.texts("leases.ended", name=ended.name, runs=one_line(ended.command)[:COMMAND_SHOWN])
+        said = context.texts("leases.ended", name=ended.name, runs=shortened(one_line(ended.command), COMMAND_SHOWN))
         context.answer({"ended": as_answer(ended)}, [said])
         return
     found = context.services.leases.all()
@@ -105,7 +102,7 @@ def _columns(services: Services, now: datetime) -> dict[str, Callable[[CommandLe
         "for": lambda one: ago(one.began or now, now, texts),
         "agent": lambda one: display_id(one.agent_id) if one.agent_id else "-",
         "pid": lambda one: str(one.pid),
-        "command": lambda one: one_line(one.command)[:COMMAND_SHOWN],
+        "command": lambda one: shortened(one_line(one.command), COMMAND_SHOWN),
     }
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LOCK = "leasing"
 AGAIN_SECONDS = 0.2
+COMMAND_SHOWN = 60
+"""So much of a command do lists show."""
 """How often a command that waits looks whether it is its turn: nothing tells of another process's death."""
 
 

@@ -1,4 +1,4 @@
-"""Leases as people see them beside their own commands: among what waits for them, in the console, in `doctor`."""
+"""Leases as people see them beside the commands: among what waits for them, and in the console."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.text import quoted
-from multi_agent_mcp.pool.leases import as_answer
+from multi_agent_mcp.pool.leases import COMMAND_SHOWN, as_answer
 from multi_agent_mcp.services.attention import Item
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.attention import Attention
     from multi_agent_mcp.web.request import ApiRequest
     from multi_agent_mcp.wiring import Services
-
-COMMAND_SHOWN = 60
 
 
 def items(attention: Attention, _person: Agent) -> Iterator[Item]:

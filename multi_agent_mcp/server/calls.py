@@ -105,8 +105,8 @@ class Tool:
         return words
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Validates the arguments and returns them typed, without those that a host adds for itself. JSON text is
-        for what it says wherever a text is none that is wanted: some models pass objects, lists and numbers so. Raises
+        """Validates the arguments and returns them typed, without those that a host adds for itself. Where no
+        text is wanted, a text is read as JSON: some models pass objects, lists and numbers so. Raises
         `InvalidArguments` with the first problems."""
         wanted = self.arguments.model_fields
         if not given.keys() <= wanted.keys():

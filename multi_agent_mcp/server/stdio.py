@@ -1,9 +1,9 @@
 """The MCP transport over standard input and output: one JSON-RPC message a line.
 
 `mcp.server.stdio` drops messages that it cannot parse, waits in threads for pipes that may stay blocked for ever, and
-does not report when an answer is written. Here every request is answered, and its `Confirmation` is told when the
-answer's last byte is written: with the request's id if it can be found in a malformed line, else null (JSON-RPC 2.0,
-section 5.1). A malformed notification or response gets no answer.
+does not report when an answer is written. Here every request is answered, also one that cannot be parsed: with its id
+if that is found in the line, else null (JSON-RPC 2.0, section 5.1); and a call's `Confirmation` hears when the answer's
+last byte is written. A malformed notification or response gets no answer.
 
 Everything runs in the event loop and nothing blocks: it reads when poll(2) reports input, and writes PIPE_BUF bytes
 when poll(2) reports room, which POSIX guarantees not to block. So an answer is known to be written before the next

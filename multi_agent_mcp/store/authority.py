@@ -3,7 +3,7 @@
 
 Tasks, conversations, delegations, questions, agents' records and the settings are shared. The last key of their file,
 `hub`, is a mark: the hub's revision and the beginning of the value's digest (`'{sequence} {digest8}'`). The revision
-tells newer from older, the digest an edit written by a person.
+tells newer from older, the digest whether a person has edited the value.
 """
 
 from __future__ import annotations

@@ -241,8 +241,7 @@ class Registry:
                 self._write(records)
 
     def _take_over(self, agent_id: str, record: dict[str, Any] | None, shared: Shared) -> dict[str, Any]:
-        """Returns the record with the hub's value. An edit written by a person that the hub does not have is set
-        aside."""
+        """Returns the record with the hub's value. A person's edit that the hub does not have is set aside."""
         if record is not None and is_edited(record) and shared_part(record) != shared.data:
             Conflicts(self.files).keep(f"{agent_id}.json", shared_part(record))
         return taken_over(record, shared)

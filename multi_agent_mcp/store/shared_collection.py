@@ -208,7 +208,7 @@ class SharedCollection(Collection[E]):
         return None
 
     def _set_aside(self, located: Location[E]) -> None:
-        """Copies an edit written by a person that is about to be overwritten."""
+        """Copies a person's edit that is about to be overwritten."""
         Conflicts(self.files).keep_file(located.directory.path / self.layout.name(located.entity.id))
 
     def _received(self, entity_id: str, shared: Shared) -> E:

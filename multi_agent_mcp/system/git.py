@@ -112,8 +112,7 @@ def git(
 ) -> str:
     """Runs git in a directory, with this text as input and these variables, and returns its output, without the line
     break at the end. With `fetches=False` it does not fetch what is missing, with `in_place` it looks at `files_at` the
-    directory. Raises `GitFailed` for an exit code that
-    is not `ok`, or without git."""
+    directory. Raises `GitFailed` for an exit code that is not `ok`, or without git."""
     fixed = (_FIXED if fetches else _FIXED | _NO_FETCH) | (files_at(place) if in_place else {})
     call = git_call(place, arguments)
     try:
@@ -272,8 +271,8 @@ def clear_worktree(tree: str | Path, path: str) -> None:
         Path(path).rmdir()
 
 
-REPOSITORY = "160000"
-"""The mode of another repository in a commit or an index, such as a submodule."""
+PLAIN_FILE, REPOSITORY = "100644", "160000"
+"""The modes, in a commit or an index, of a file that is no program, and of another repository, such as a submodule."""
 SUBMODULES_DEEP = 8
 """So far inside of one another submodules are looked into; deeper ones count as changed."""
 NO_HEAD = "none"

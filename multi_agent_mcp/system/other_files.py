@@ -179,8 +179,8 @@ BEGINNING = ReadPosition()
 
 
 class GrowingFile:
-    """One reading of a file, from `place` on. A file that has been replaced, shortened or written again is read from
-    its beginning; a last line without its end is left for the next reading. After `lines`, `place` is where it stopped.
+    """One reading of a file, from `place` on. A file that has been replaced, shortened or rewritten is read from its
+    beginning; a last line without its end is left for the next reading. After `lines`, `place` is where it stopped.
     Raises `OSError`."""
 
     def __init__(self, path: Path, place: ReadPosition) -> None:

@@ -163,7 +163,7 @@ def is_trusted(path: Path) -> bool:
 
 def trust(path: Path) -> tuple[str, Path]:
     """Trusts the root or team.yaml at this path, as long as it belongs to the same user. Returns this user's name, and
-    the file in which that is. Raises `InvalidArguments` for anything else, `StorageError` if there is nothing at
+    the file that records it. Raises `InvalidArguments` for anything else, `StorageError` if there is nothing at
     the path, or the file cannot be written, and `UntrustedSession` for a file that would not be believed."""
     with storage_errors(path):
         owner = path.stat().st_uid
@@ -219,6 +219,6 @@ def _list_complaint(place: Path, status: os.stat_result) -> Reason | None:
 
 
 def _line(path: Path, owner: int) -> bytes:
-    """The line of a trusted path, whatever characters it has: the owner is in it, as another who puts something at
+    """The line of a trusted path, whatever characters it has: it names the owner, as what another user puts at
     that path is not meant."""
     return json.dumps([owner, os.path.realpath(path)]).encode()

@@ -40,8 +40,8 @@ PARTING_SECONDS, LOOK_SECONDS = 2.0, 0.2
 @dataclass(frozen=True)
 class Beginning:
     """How an agent's host begins: with the words that `words` adds to its command it continues `conversation`; else it
-    begins again, and `why` is the reason: `asked`, `team`, `first`, `own_words`, `no_way`, `open`, `moved` or
-    `refused`. Both are None for a program that is no known host."""
+    begins a new conversation, and `why` is the reason: `asked`, `team`, `first`, `own_words`, `no_way`, `open`, `moved`
+    or `refused`. Both are None for a program that is no known host."""
 
     conversation: str | None = None
     words: str | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.host_config import BEGIN, END
+from multi_agent_mcp.project_instructions import BEGIN, END
 from tests.cli.conftest import Ask, Run
 
 FILES = {

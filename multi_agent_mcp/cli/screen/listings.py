@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.wiring import Services
 
 
-def folded(text: str) -> str:
+def comparable(text: str) -> str:
     """A text as it is compared: without regard to case and width."""
     return normalize("NFKC", text).casefold()
 
@@ -63,8 +63,8 @@ class Listing:
 
     def narrowed(self, words: str) -> Listing:
         """Only the rows that have all these words."""
-        sought = folded(words).split()
-        kept = [at for at, row in enumerate(self.rows) if all(word in folded(" ".join(row)) for word in sought)]
+        sought = comparable(words).split()
+        kept = [at for at, row in enumerate(self.rows) if all(word in comparable(" ".join(row)) for word in sought)]
         return replace(self, subjects=[self.subjects[at] for at in kept], make=lambda number: self.rows[kept[number]])
 
     @cached_property

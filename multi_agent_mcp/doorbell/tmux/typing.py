@@ -81,7 +81,7 @@ def same_screen(profile: Profile, screen: Screen, composer: Composer) -> list[st
 
 
 def same_line(profile: Profile, screen: Screen, composer: Composer) -> list[str]:
-    """Conditions that our own line still is in the composer: the same cursor, and every row of it unchanged (Own
+    """Conditions that our own line is still in the composer: the same cursor, and every row of it unchanged (Own
     line only). Whole rows are compared, because wrapping may split the tag."""
     rows = [row for row in screen.rows[composer.first : composer.last + 1] if row.strip()]
     return [*same_cursor(screen), *(shown(whole(row), screen) for row in rows), *no_dialog(profile, screen)]
@@ -278,7 +278,7 @@ def clear_marker(attempt: Attempt) -> None:
 
 
 def left_cursor_row(attempt: Attempt, line: str) -> bool:
-    """Whether the line no longer is in the cursor's row; for programs without a known composer."""
+    """Whether the line is no longer in the cursor's row; for programs without a known composer."""
     for pause in VERIFY_PAUSES[:4]:
         time.sleep(pause)
         now = take_snapshot(attempt.pane)

@@ -124,10 +124,9 @@ class CheckContext:
     names although it does not run there; `harmful_options` yields the options of tmux that harm agents, their
     ids, and the command that turns each off; `hosts` are the names of the usable profiles,
     `profiles_left_out` the unusable files and why. `dialog` reads the question in an agent's pane; `hooks_ran` tells
-    whether a session's host has run a hook of ours. `outdated_files` returns hosts'
-    files with the host, an agent and what writes them again, `still_open` the features that are
-    off and of which something is open, with its ids. `track` is passed items of which
-    there may be very many; the walk through the session's directory adds to `usage`."""
+    whether a session's host has run a hook of ours. `outdated_files` returns hosts' files with the host, an agent and
+    what writes them again, `still_open` the features that are off and of which something is open, with its ids. `track`
+    is passed items of which there may be very many; the walk through the session's directory adds to `usage`."""
 
     session: Session
     agents: Agents

@@ -249,7 +249,7 @@ class DerivedNotices(Service):
         self.contributions.tell("looked")
 
     def end_former(self, task: Task) -> None:
-        """Settles a task's notifications for its former assignees: another machine may have reassigned it."""
+        """Ends a task's notifications for its former assignees: another machine may have reassigned it."""
         former = [old_value(line, "assignee_id") for _, line in task.history.at_hand()]
         for agent_id in self.workspace.registry.active().keys() & set(map(str, former)):
             self.end(agent_id, about={task.id})

@@ -11,7 +11,6 @@ from multi_agent_mcp.services.chat.delegations import Delegations, as_answer
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.contributions import Contributions
     from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.message import Conversation, Message
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
@@ -27,7 +26,6 @@ class ChatAction(Service):
 
     delegations: Delegations
     conversations: Conversations
-    contributions: Contributions
     signatures: Signatures
 
     def next_action(self, agent: Agent, session: AgentSession, *, leaves: bool = False) -> dict[str, Any]:
