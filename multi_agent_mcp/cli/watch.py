@@ -61,12 +61,14 @@ Row = tuple[str, ...]
 
 
 class Part(NamedTuple):
-    """A table of a feature: its name, its columns and rows, and what it is in JSON."""
+    """A table of a feature: its name, its columns and rows, and what it is in JSON; `ids` of what its rows are about,
+    if something can be done about that."""
 
     name: str
     columns: Row
     rows: list[Row]
     answer: Any
+    ids: Sequence[str] = ()
 
 
 SINGLE = frozenset({"mail", "conversation", "request"})

@@ -37,7 +37,7 @@ RESERVATIONS = Feature(
     pages=("files",),
     checks={"reservations": ".repository.reservations:check"},
     judges=(".repository.reservations:judge",),
-    watched=(".repository.views:watched",),
+    watched=(".repository.views:watched", ".repository.views:watched_reservations"),
     of_agent=(".repository.views:edits_and_reservations",),
     still_open="reservations.still_open",
 )

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.cli.rendering import ago
-from multi_agent_mcp.cli.watch import Part
+from multi_agent_mcp.cli.watch import Part, Row
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.repository.edits import edit_answer
-from multi_agent_mcp.repository.reservations import reservation_answer
+from multi_agent_mcp.repository.reservations import reservation_answer, shown_patterns
 from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM
 
@@ -42,6 +42,19 @@ def watched(services: Services, now: datetime) -> Part:
     shared = edits.shared(found)
     rows = [edit_row(made, shared, now, services.people) for made in found[:WATCHED]]
     return Part("edits", ("ago", "agent", "path"), rows, list(map(edit_answer, found)))
+
+
+def watched_reservations(services: Services, now: datetime) -> Part:
+    """The reservations in `watch`."""
+    reservations: Reservations = services.reservations
+    found = reservations.open()
+    rows: list[Row] = [
+        (ago(one.created_at, now, services.people), display_id(one.agent_id), one_line(shown_patterns(one.patterns)))
+        for one in found
+    ]
+    return Part(
+        "reservations", ("ago", "agent", "path"), rows, list(map(reservation_answer, found)), [one.id for one in found]
+    )
 
 
 def edit_row(

@@ -174,27 +174,28 @@ def item(kind: str, command: str = "multi-agent-mcp doctor", **fields: Any) -> I
 
 
 SUBJECTS = {
-    "question": (asking(item("question", question=QUESTION)), "1 2 a s b p n"),
-    "dialog": (asking(item("dialog", dialog=DIALOG)), "1 a s b p n"),
-    "dialog elsewhere": (asking(item("dialog", dialog=DIALOG, machine="desk")), "s b p n"),
-    "review": (asking(item("review"), task=task(status="review", delivery={"head": "a" * 40})), "y x d b g s p n"),
+    "question": (asking(item("question", question=QUESTION)), "1 2 a s b p c n"),
+    "dialog": (asking(item("dialog", dialog=DIALOG)), "1 a s b p c n"),
+    "dialog elsewhere": (asking(item("dialog", dialog=DIALOG, machine="desk")), "s b p c n"),
+    "review": (asking(item("review"), task=task(status="review", delivery={"head": "a" * 40})), "y x d b g s p c n"),
     "checks to run": (
         asking(item("review", "multi-agent-mcp task verify tsk_1", approved=True), task=task(status="review")),
-        "h y x d b g s p n",
+        "h y x d b g s p c n",
     ),
-    "request": (asking(item("request"), task=task(status="backlog", approval_status="pending")), "y x g s b p n"),
-    "blocked": (asking(item("blocked"), task=task(status="blocked")), "d b g s p n"),
-    "mail": (asking(item("mail", id="m")), "s b p n"),
-    "budget": (asking(item("budget", "multi-agent-mcp resume worker-a --tokens 100000")), "r s b p n"),
-    "doctor": (asking(item("doctor")), "s b p h n"),
-    "another's program": (asking(item("doctor", "sudo rm -rf /")), "s b p n"),
-    "an unfinished command": (asking(item("doctor", 'multi-agent-mcp reply x "…"')), "s b p n"),
-    "agent in a pane": (Subject(id="x", agent=agent(agent=Agent(id="a", role="worker", pane_id="%1"))), "s b p t n"),
-    "paused agent": (Subject(id="x", agent=agent(pause=PAUSED, task=None)), "s r n"),
+    "request": (asking(item("request"), task=task(status="backlog", approval_status="pending")), "y x g s b p c n"),
+    "blocked": (asking(item("blocked"), task=task(status="blocked")), "d b g s p c n"),
+    "mail": (asking(item("mail", id="m")), "s b p c n"),
+    "budget": (asking(item("budget", "multi-agent-mcp resume worker-a --tokens 100000")), "r s b p c n"),
+    "doctor": (asking(item("doctor")), "s b p c h n"),
+    "another's program": (asking(item("doctor", "sudo rm -rf /")), "s b p c n"),
+    "an unfinished command": (asking(item("doctor", 'multi-agent-mcp reply x "…"')), "s b p c n"),
+    "agent in a pane": (Subject(id="x", agent=agent(agent=Agent(id="a", role="worker", pane_id="%1"))), "s b p t c n"),
+    "paused agent": (Subject(id="x", agent=agent(pause=PAUSED, task=None)), "s r c n"),
     "person": (Subject(id="x", agent=agent(agent=Agent(id="p", role="owner", type="human"))), "s n"),
     "oneself": (Subject(id="x", agent=agent("owner")), "n"),
-    "message": (Subject(id="m", message=message(), agent=agent("admin")), "s b p n"),
+    "message": (Subject(id="m", message=message(), agent=agent("admin")), "s b p c n"),
     "to merge": (Subject(id="t", task=task(status="done"), is_merge=True), "m d n"),
+    "reservation": (Subject(id="rsv_1", listed="rsv_1"), "e n"),
     "nothing": (None, ""),
 }
 
@@ -232,5 +233,5 @@ def test_the_keys_of_features_that_are_off_are_nowhere() -> None:
     for subject, _ in SUBJECTS.values():
         assert {action.words[0] for action in actions_of(subject, "owner", without)} <= known
     merges = item("doctor", "multi-agent-mcp workspace merge worker-a")
-    assert [one.key for one in actions_of(asking(merges), "owner", ALL)] == ["s", "b", "p", "h", "n"]
-    assert [one.key for one in actions_of(asking(merges), "owner", without)] == ["s", "b", "p", "n"]
+    assert [one.key for one in actions_of(asking(merges), "owner", ALL)] == ["s", "b", "p", "c", "h", "n"]
+    assert [one.key for one in actions_of(asking(merges), "owner", without)] == ["s", "b", "p", "c", "n"]

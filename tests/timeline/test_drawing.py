@@ -193,7 +193,8 @@ def _contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_words_can_be_read_on_their_ground_and_lines_be_seen(dark: bool) -> None:
-    css = stylesheet(dark)
+    css, _, paper = stylesheet(dark).partition("@media print")
+    assert ("fill: #ffffff" in paper) is dark
     fill = dict(re.findall(r"\.tl-([\w-]+) \{ fill: (#\w{6}) \}", css))
     text = re.search(r"\.tl-heading \{ fill: (#\w{6})", css)
     muted = re.search(r"\.tl-tick \{ fill: (#\w{6})", css)

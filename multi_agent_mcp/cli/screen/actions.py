@@ -24,7 +24,8 @@ TYPED = "\0"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a row is about. `id` finds it again in the next picture; `is_merge`: of the task, what is to be merged."""
+    """What a row is about. `id` finds it again in the next picture; `is_merge`: of the task, what is to be merged;
+    `listed`: the id of what a feature's table has there."""
 
     id: str
     agent: AgentRow | None = None
@@ -32,13 +33,16 @@ class Subject:
     message: MessageRow | None = None
     item: Item | None = None
     is_merge: bool = False
+    listed: str | None = None
 
     @property
     def entity_id(self) -> str | None:
         """The id of what has a file of its own, if the row is about such a thing."""
         if self.task is not None:
             return self.task.id
-        return self.message.id if self.message is not None else self.item.id if self.item is not None else None
+        if self.message is not None:
+            return self.message.id
+        return self.listed if self.item is None else self.item.id
 
 
 class Action(NamedTuple):
@@ -106,6 +110,8 @@ def _actions(subject: Subject, person: str | None) -> Iterator[Action]:
     item, is_here = subject.item, subject.item is None or subject.item.machine is None
     own = [*_of_item(item)] if item is not None and is_here else []
     yield from own
+    if (subject.listed or "").startswith("rsv_"):
+        yield Action("e", "release", ("release", str(subject.listed)))
     if subject.is_merge and subject.task is not None:
         yield Action("m", "merge", ("workspace", "merge", subject.task.id))
     if subject.task is not None and is_here:
@@ -167,6 +173,7 @@ def _of_agent(row: AgentRow) -> Iterator[Action]:
         yield Action("r", "resume", ("resume", agent_id))
     if row.agent.pane_id is not None:
         yield Action("t", "attach", ("attach", agent_id), takes_terminal=True)
+    yield Action("c", "talk", ("conversation", "start", agent_id, TYPED), "message", needs=True, shown=False)
 
 
 def _helping(item: Item) -> tuple[str, ...]:

@@ -122,8 +122,8 @@ def picture(
     states: Sequence[GlancePart] = (),
     merges: Sequence[Task] = (),
 ) -> Picture:
-    """The picture of a snapshot; `parts` are the tables of the features, in which nothing can be done, `states` the
-    parts of the line that says how the team is, `merges` the tasks to be merged."""
+    """The picture of a snapshot; `parts` are the tables of the features, `states` the parts of the line
+    that says how the team is, `merges` the tasks to be merged."""
     waiting = Listing(
         "attention", watch.ATTENTION, _waiting(seen, items), lambda at: next(watch.waiting([items[at]], seen.at, texts))
     )
@@ -135,9 +135,7 @@ def picture(
             lambda at: watch.task(merges[at], seen.at, texts),
         )
     ]
-    tables = [
-        Listing(part.name, part.columns, [None] * len(part.rows), part.rows.__getitem__) for part in parts if part.rows
-    ]
+    tables = [Listing(part.name, part.columns, _subjects(part), part.rows.__getitem__) for part in parts if part.rows]
     lists = (waiting, *_of_the_session(seen, texts), *(to_merge if merges else ()), *tables)
     return Picture(watch.heading(seen, items, texts), one_line(line_of(states)), seen.at, lists)
 
@@ -154,6 +152,11 @@ def _waiting(seen: Snapshot, items: Iterable[Item]) -> list[Subject | None]:
         )
         for item in items
     ]
+
+
+def _subjects(part: watch.Part) -> list[Subject | None]:
+    """What the rows of a feature's table are about, if something can be done about that."""
+    return [Subject(id=one, listed=one) for one in part.ids] or [None] * len(part.rows)
 
 
 def _of_the_session(seen: Snapshot, texts: Texts) -> Iterator[Listing]:

@@ -31,7 +31,8 @@ function likeness({ level, check, subject, finding, repair }) {
   return [level, check, alike(finding), alike(repair)].join("\n");
 }
 
-const said = (text) => h("bdi", null, withLocalTimes(text).replace(ENTITY_ID, "$1$2"));
+// No line ends within an option of a command, which somebody may type.
+const said = (text) => h("bdi", null, withLocalTimes(text).replace(ENTITY_ID, "$1$2").split(/(--[a-z][a-z-]*)/).map((part, at) => (at % 2 ? h("span", { class: "option" }, part) : part)));
 
 function row(group) {
   const [first] = group;
