@@ -135,7 +135,8 @@ class Contributions:
         """Whether the setting is there without which nothing is to be imported for the feature."""
         if not feature.needs:
             return True
-        return feature.name in self.features and getattr(self._settings, feature.needs) is not None
+        found = getattr(self._settings, feature.needs, None) or self._settings.of(feature.needs)
+        return feature.name in self.features and found is not None
 
     def hold(self, agent_id: str) -> Any:
         """What holds the rings for an agent, whatever is off by now; one access(2) if nothing does, as it is asked at

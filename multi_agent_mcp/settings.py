@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -10,9 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Reason, Refusal
+from multi_agent_mcp.features import attempted, load
+from multi_agent_mcp.features.chosen import chosen
+from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
 from multi_agent_mcp.yaml_files import NOT_YAML, load_yaml, truth, yaml_problem
 
@@ -20,7 +22,6 @@ PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
 """A name on PATH or an absolute path: a relative path would depend on the sender's working directory."""
 CHECK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 CHECK_MINUTES_MAX = 24 * 60
-_HTTP = re.compile(r"https?://[^/\s]+")
 PLAIN_WORD = re.compile(r"[\w./+-]+")
 SHELL_WORDS = frozenset(
     [".", ":", "[", "case", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "set", "until", "while"]
@@ -80,30 +81,6 @@ class Check:
         return self.run if isinstance(self.run, str) else shlex.join(self.run)
 
 
-@dataclass(frozen=True)
-class Repository:
-    """How the agents share a repository. `enforces`: conflicting reservations are refused; `worktrees`: agents work in
-    worktrees unless their record says otherwise; `workspace_setup`: what runs once in each; `guard`: whether hooks
-    refuse commands of git that take work from others (None: to agents in worktrees); `server_commits`: our server
-    commits what an agent has left in its worktree when it reports, unless its record says otherwise."""
-
-    enforces: bool = False
-    worktrees: bool = False
-    workspace_setup: str | tuple[str, ...] | None = None
-    guard: bool | None = None
-    server_commits: bool = False
-
-
-class Destination(NamedTuple):
-    """`telemetry:` in session.yaml: where spans go, one of both. A relative `file` is in the session's directory."""
-
-    file: str | None = None
-    otlp: str | None = None
-
-    def __str__(self) -> str:
-        return self.file or self.otlp or ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """One session's settings."""
@@ -114,18 +91,11 @@ class Settings:
     """See `parse_notify_command`. None if not set; empty if the value is invalid, which `doctor` reports."""
     console_answers: bool = True
     """Whether the console may press keys in agents' panes."""
-    usage: bool = True
-    """Whether the hosts' own files are read for what the agents' models took."""
-    on_limit: str = "wait"
-    """What happens when an agent's host has met a usage limit; see `parse_on_limit`."""
     resume: bool = True
     """Whether agents go on with their last conversations when they are started."""
     checks: Mapping[str, Check] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
     """The conditions of tasks that are created without any (docs/protocol.md, Done means proven)."""
-    repository: Repository = field(default_factory=Repository)
-    telemetry: Destination | None = None
-    """Where spans are exported to; None: nowhere, and OpenTelemetry is not loaded."""
     shell: str = "sh"
     """What reads agents' commands: `sh`, or `default`, the shell of the person whose tmux it is."""
     statement: bool = True
@@ -138,10 +108,14 @@ class Settings:
     """What is on and off, as it is written there; see `features.chosen`."""
     created_at: str = ""
     """When the session was made, as it is written there: what tells it from an earlier one at the same place."""
-    pool: bool = False
-    """Whether agents may claim tasks that nobody has."""
     at_most: int | str | None = None
     """How many agents are at work at once; see `parse_at_most`."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """The keys of features that are written there (`Feature.settings`), parsed."""
+
+    def of(self, key: str, default: Any = None) -> Any:
+        """What a key of a feature says; the default if it is not written."""
+        return self.given.get(key, default)
 
     @property
     def return_minutes(self) -> float | None:
@@ -151,7 +125,7 @@ class Settings:
     @property
     def switched(self) -> frozenset[str]:
         """The keys that switch a feature on."""
-        return frozenset({"pool"} if self.pool else ())
+        return frozenset(feature.switch for feature in OURS if feature.switch and self.of(feature.switch))
 
 
 def refused(why: str, **values: Any) -> InvalidArguments:
@@ -193,7 +167,7 @@ def readable_settings(path: Path) -> Settings:
         data = None if path.is_symlink() else load_yaml(path)
     for key in data if isinstance(data, dict) else ():
         with suppress(Refusal, *NOT_YAML):
-            _settings_in({key: data[key]})
+            _settings_in({"features": data.get("features"), key: data[key]})
             sound[key] = data[key]
     return _settings_in(sound)
 
@@ -231,28 +205,7 @@ def parse_console(given: Any, name: str = "console") -> bool:
     return answers
 
 
-SHARED, WORKTREE = "shared", "worktree"
-BY_AGENT, BY_SERVER = "agent", "server"
-"""Who commits what an agent has done in its worktree."""
-
-
-def parse_setup(given: Any, name: str) -> str | tuple[str, ...] | None:
-    """Parses `workspace_setup`: a command, or a program and its arguments. Raises `InvalidArguments`."""
-    words = [given] if isinstance(given, str) else given
-    if given is not None and not (isinstance(words, list) and words and all(map(_is_word, words))):
-        raise refused("no_command", name=name)
-    return tuple(given) if isinstance(given, list) else given
-
-
-def parse_guard(given: Any, name: str) -> bool | None:
-    """Parses `guard`: true or false; None to leave it to where each agent works. Raises `InvalidArguments`."""
-    given = truth(given)
-    if not isinstance(given, bool | None):
-        raise refused("no_bool", name=name)
-    return given
-
-
-def _is_word(value: object) -> bool:
+def is_word(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
@@ -265,23 +218,6 @@ def parse_choice(given: Any, name: str, allowed: tuple[str, ...]) -> str:
     return str(given)
 
 
-def either(first: str, second: str) -> Parser:
-    """A parser of one of two words, the first by default: whether it is the second."""
-    return lambda given, name: parse_choice(given, name, (first, second)) == second
-
-
-def parse_telemetry(given: Any, _name: str = "telemetry") -> Destination | None:
-    """Parses `telemetry` of session.yaml or team.yaml: `{file: PATH}` or `{otlp: URL}`. Raises `InvalidArguments`."""
-    if given is None:
-        return None
-    if not isinstance(given, dict) or len(given) != 1 or not given.keys() <= {"file", "otlp"}:
-        raise refused("no_telemetry")
-    ((name, value),) = given.items()
-    if not isinstance(value, str) or "\0" in value or not value or (name == "otlp" and not _HTTP.match(value)):
-        raise refused("no_telemetry")
-    return Destination(**{name: os.path.expanduser(value) if name == "file" else value})  # noqa: PTH111 - as `expanded`
-
-
 def parse_switch(given: Any, name: str, words: str = "on, off") -> bool:
     """Parses a switch that is on by default: on or off in whatever `words`, with or without quotes. Raises
     `InvalidArguments`."""
@@ -289,11 +225,6 @@ def parse_switch(given: Any, name: str, words: str = "on, off") -> bool:
     if not isinstance(given, bool | None):
         raise refused("no_choice", name=name, value=f"{given!r:.60}", allowed=words)
     return given is not False
-
-
-def parse_pool(given: Any, name: str) -> bool:
-    """Parses a switch that is off by default. Raises `InvalidArguments`."""
-    return given is not None and parse_switch(given, name)
 
 
 AUTO = "auto"
@@ -308,12 +239,6 @@ def parse_at_most(given: Any, name: str) -> int | str | None:
     if type(given) is int and 0 < given <= AGENTS_MAX:
         return given
     raise refused("no_at_most", name=name, most=AGENTS_MAX)
-
-
-def parse_on_limit(given: Any, name: str) -> str:
-    """Parses `on_limit` of session.yaml, team.yaml or an agent: `wait` (the default), `tell` or `off`, which YAML reads
-    as false. Raises `InvalidArguments`."""
-    return parse_choice("off" if truth(given) is False else given, name, ("wait", "tell", "off"))
 
 
 SHELLS = ("sh", "default")
@@ -368,7 +293,7 @@ def parse_patterns(given: Any, name: str) -> tuple[str, ...]:
     if not isinstance(patterns, list):
         raise refused("no_list", name=name)
     for place, pattern in enumerate(patterns):
-        if not _is_word(pattern):
+        if not is_word(pattern):
             raise refused("no_text", name=f"{name}[{place}]")
     return tuple(patterns)
 
@@ -393,7 +318,7 @@ def parse_rules(given: Mapping[str, Any], name: str) -> Rules:
         raise refused("no_mapping_in", name=f"{name}.commands")
     if unknown := sorted(map(str, commands.keys() - {"deny"})):
         raise refused("unknown_key", name=f"{name}.commands.{unknown[0]}")
-    if sandbox is not None and (not _is_word(sandbox) or sandbox.count("{command}") != 1):
+    if sandbox is not None and (not is_word(sandbox) or sandbox.count("{command}") != 1):
         raise refused("no_sandbox", name=f"{name}.sandbox")
     edits = None if given.get("edits") is None else parse_patterns(given["edits"], f"{name}.edits")
     return Rules(edits, parse_patterns(commands.get("deny"), f"{name}.commands.deny"), sandbox)
@@ -434,38 +359,45 @@ def parse_limits(given: Any, name: str = "limits") -> Limits:
 KEYS: Mapping[str, tuple[str, Parser]] = {
     "limits": ("limits", parse_limits),
     "console": ("console_answers", parse_console),
-    "usage": ("usage", parse_switch),
-    "on_limit": ("on_limit", parse_on_limit),
     "resume": ("resume", partial(parse_switch, words="true, false")),
     "checks": ("checks", parse_checks),
     "done_when": ("done_when", parse_done_when),
-    "telemetry": ("telemetry", parse_telemetry),
     "shell": ("shell", partial(parse_choice, allowed=SHELLS)),
     "statement": ("statement", parse_switch),
     "protected": ("protected", parse_patterns),
     "roles": ("roles", parse_roles),
     "features": ("features", lambda given, _: given),
     "created_at": ("created_at", lambda given, _: str(given or "")),
-    "pool": ("pool", parse_pool),
     "at_most": ("at_most", parse_at_most),
 }
 """The keys of session.yaml: the field of `Settings` that each gives, and its parser, which gets the value and the key.
-`language` and `notify_command` are read apart, as is what follows."""
-REPOSITORY_KEYS: Mapping[str, tuple[str, Parser]] = {
-    "reservations": ("enforces", either("advise", "enforce")),
-    "workspace": ("worktrees", either(SHARED, WORKTREE)),
-    "workspace_setup": ("workspace_setup", parse_setup),
-    "guard": ("guard", parse_guard),
-    "commit": ("server_commits", either(BY_AGENT, BY_SERVER)),
-}
-"""The same, for the fields of `Repository`."""
+`language` and `notify_command` are read apart, and features have others (`feature_keys`)."""
+
+
+def feature_keys(features: Any = None) -> Mapping[str, str]:
+    """The keys that features have, those of other packages that `features:` names among them, with their parsers."""
+    return {key: where for feature in chosen(features)[0].all for key, where in feature.settings.items()}
 
 
 def settings_of(data: Mapping[str, Any]) -> Settings:
     """The settings that session.yaml or team.yaml states, but for the language and `notify_command`. Raises
     `InvalidArguments`."""
-    return Settings(repository=Repository(**_parsed(data, REPOSITORY_KEYS)), **_parsed(data, KEYS))
+    said = {field: parse(data[key], key) for key, (field, parse) in KEYS.items() if key in data}
+    keys = feature_keys(data.get("features"))
+    return Settings(**said, given={key: parsed(where, data[key], key) for key, where in keys.items() if key in data})
 
 
-def _parsed(data: Mapping[str, Any], table: Mapping[str, tuple[str, Parser]]) -> dict[str, Any]:
-    return {field: parse(data[key], key) for key, (field, parse) in table.items() if key in data}
+def parsed(where: str, value: Any, name: str) -> Any:
+    """What the parser of a feature makes of a value; None if it is of another package and fails. Raises
+    `InvalidArguments`."""
+
+    def parse() -> Any:
+        try:
+            return load(where)(value, name)
+        except InvalidArguments as refusal:
+            return refusal
+
+    found = attempted(where, parse, None)
+    if isinstance(found, InvalidArguments):
+        raise found
+    return found

@@ -18,7 +18,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.server.calls import Tool
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.settings import KEYS, REPOSITORY_KEYS
+from multi_agent_mcp.settings import KEYS, feature_keys
 from multi_agent_mcp.texts import PEOPLE, catalogue
 
 REPOSITORY = Path(__file__).parents[1]
@@ -173,7 +173,7 @@ def names() -> Iterator[str]:
         "Actions of notifications": ACTIONS,
         "What `attention` lists, the most serious first": [kind for _, kind in ranked],
         "Checks of `doctor`": [name for feature in OURS for name in (*feature.checks, *feature.verifications)],
-        "Keys of session.yaml and team.yaml": [*KEYS, *REPOSITORY_KEYS],
+        "Keys of session.yaml and team.yaml": [*KEYS, *feature_keys()],
         "Features": [feature.name for feature in OURS if feature.optional],
     }.items():
         yield f"\n## {title}\n"

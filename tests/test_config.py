@@ -165,7 +165,7 @@ def test_switches_may_be_written_with_the_words_of_older_yaml(tmp_path: Path, wo
     switches = f"resume: {word}\nguard: {word}\nusage: {word}\nconsole: {{answer: {word}}}\n"
     (tmp_path / "session.yaml").write_text(switches)
     found = read_settings(tmp_path / "session.yaml")
-    assert [found.resume, found.repository.guard, found.usage, found.console_answers] == [meant] * 4
+    assert [found.resume, found.of("guard"), found.of("usage"), found.console_answers] == [meant] * 4
 
 
 @pytest.mark.parametrize("bad", ["protected: {a: b}", "limits: 3", "language: xx"])

@@ -32,8 +32,8 @@ LAYERS = (
     ("trace",),
     ("texts",),
     ("config", "programs", "yaml_files"),
-    ("settings",),
     ("features",),
+    ("settings",),
     ("domain",),
     ("hosts",),
     ("host_rules",),
@@ -120,7 +120,7 @@ TOUCH_FILES = {
     "settings": "session.yaml, before there is a session",
     "yaml_files": "what people write",
     "texts": "the catalogue in the package",
-    "features.at_hand": "whether session.yaml says anything of features, before YAML is imported",
+    "cli.at_hand": "whether session.yaml says anything of features, before YAML is imported",
     "hosts": "the descriptions of hosts in the package",
     "doorbell.tmux.profiles": "profiles of hosts beside the sessions",
     "repository.edit_log": "the same, for edits",
@@ -365,7 +365,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     loaded = loaded_by("--help")
     own = {name for name in loaded if name.startswith(f"{NAME}.")}
     records = (f"{folder}{part}" for folder in OPTIONAL for part in ("", ".feature"))
-    table = ("features", "features.at_hand", "features.ours", *records)
+    table = ("features", "cli.at_hand", "features.ours", *records)
     assert own <= {f"{NAME}.{name}" for name in ("__main__", "cli", "cli.main", "environment", "errors", *table)}
     assert "yaml" not in loaded
 
@@ -480,7 +480,7 @@ def test_only_the_settings_read_the_environment() -> None:
         f"{NAME}.cli.context",
         f"{NAME}.cli.main",
         f"{NAME}.cli.for_hosts.serve",
-        f"{NAME}.features.at_hand",
+        f"{NAME}.cli.at_hand",
     }  # they speak the language of the locale
     assert (
         users

@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 import click
 
 from multi_agent_mcp import __version__
+from multi_agent_mcp.cli.at_hand import features_at_hand
 from multi_agent_mcp.environment import locale_language, login_shell
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.features import Features, attempted, load
-from multi_agent_mcp.features.at_hand import features_at_hand
 from multi_agent_mcp.features.ours import ABSENT, ALL, MACHINERY, SECTIONS
 
 PROGRAM = "multi-agent-mcp"

@@ -85,6 +85,11 @@ class Feature(NamedTuple):
     """Whether a session can do without it."""
     switch: str = ""
     """The key of session.yaml, and team.yaml, without which it is off."""
+    settings: Mapping[str, str] = {}
+    """Its keys of session.yaml and team.yaml → their parsers: `parse(value, key) -> what Settings.of(key) is`, which
+    raises `InvalidArguments` (`settings.refused`)."""
+    of_agents: tuple[str, ...] = ()
+    """Those of them that an agent may have, too."""
     requires: tuple[str, ...] = ()
     """The features without whose folder it is not there."""
     kinds: tuple[Kind, ...] = ()

@@ -86,7 +86,7 @@ def code_of(feature: Feature) -> list[str]:
         (where for kind in feature.kinds for where in (kind.entity, kind.follows)),
         (*feature.tools, *feature.items, *feature.briefing, *feature.judges, feature.texts, feature.still_open),
         (where for action in feature.actions for where in (action.of, action.waits)),
-        (*feature.checks.values(), *feature.verifications.values()),
+        (*feature.checks.values(), *feature.verifications.values(), *feature.settings.values()),
     )
     return [where for where in named if ":" in where]
 
@@ -154,4 +154,5 @@ def _taken(feature: Feature, others: tuple[Feature, ...]) -> list[str]:
 def _names(feature: Feature) -> set[str]:
     kinds = (name for kind in feature.kinds for name in (kind.directory, kind.prefix, kind.name) if name)
     endpoints = (f"{method} {path}" for method, path, _ in feature.endpoints)
-    return {f"feature {feature.name}", *kinds, *feature.commands, *feature.checks, *feature.attention, *endpoints}
+    own = (f"feature {feature.name}", *(f"setting {key}" for key in feature.settings))
+    return {*own, *kinds, *feature.commands, *feature.checks, *feature.attention, *endpoints}

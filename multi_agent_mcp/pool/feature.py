@@ -7,6 +7,7 @@ from multi_agent_mcp.features import Action, Command, Endpoint, Feature, Kind
 POOL = Feature(
     name="pool",
     switch="pool",
+    settings={"pool": ".pool.settings:parse_pool"},
     services={"claims": ".pool.claims:Claims", "claim_rings": ".pool.rings:ClaimRings"},
     on={"task_changed": "claim_rings.look", "waiting": "claim_rings.look"},
     supervised=("claim_rings.look",),

@@ -10,6 +10,7 @@ RESERVATION = Kind(
 RESERVATIONS = Feature(
     name="reservations",
     optional=True,
+    settings={"reservations": ".repository.settings:RESERVATIONS"},
     kinds=(RESERVATION,),
     topics={"reservations": "files", ".edits": "files"},
     services={
@@ -45,6 +46,13 @@ RESERVATIONS = Feature(
 WORKTREES = Feature(
     name="worktrees",
     optional=True,
+    settings={
+        "workspace": ".repository.settings:WORKSPACE",
+        "workspace_setup": ".repository.settings:parse_setup",
+        "guard": ".repository.settings:parse_guard",
+        "commit": ".repository.settings:COMMIT",
+    },
+    of_agents=("workspace", "commit"),
     topics={".workspaces": "files"},
     services={
         "worktrees": ".repository.worktrees:Worktrees",

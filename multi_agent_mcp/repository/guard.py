@@ -52,7 +52,7 @@ class Guard(Service):
 
     def why_not(self, agent: Agent, command: str, cwd: str) -> str | None:
         """Why a shell command must not be run, with what to do instead; None if it may be."""
-        is_on = self.session.settings.repository.guard
+        is_on = self.session.settings.of("guard")
         if is_on is False:
             return None
         is_guarded = is_on or self.worktrees.of(agent.id) is not None

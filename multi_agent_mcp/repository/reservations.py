@@ -35,6 +35,7 @@ from multi_agent_mcp.repository.reservation import (
     Reservation,
     reservation_notice,
 )
+from multi_agent_mcp.repository.settings import ENFORCE
 from multi_agent_mcp.services.validation import words_or_none
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.authority import Superseded
@@ -114,7 +115,7 @@ class Reservations(Service):
             expires_at=None if lasting is None else now + timedelta(minutes=lasting),
             session_id=session_id,
         )
-        if self.session.settings.repository.enforces:
+        if self.session.settings.of("reservations") == ENFORCE:
             return self._reserve_alone(new), []
         self.kept.add(new)
         conflicts = self.conflicts_of(new)
@@ -166,7 +167,7 @@ class Reservations(Service):
         seen = [modified_at(path / "reservations"), modified_at(self.workspace.settings_path)]
         reserved = (
             [[one.agent_id, expressions(one.patterns)] for one in self.open()]
-            if self.session.settings.repository.enforces
+            if self.session.settings.of("reservations") == ENFORCE
             else []
         )
         facts = {"seen": seen, "looked_at": looked_at, "reserved": reserved}
@@ -327,7 +328,7 @@ def _claims(data: bytes) -> list[Reservation]:
 
 def judge(calls: ToolCalls, agent: Agent, call: ToolCall) -> str | None:
     """Why files must not be edited that another agent has reserved; None where that is not enforced."""
-    if not call.paths or not calls.session.settings.repository.enforces:
+    if not call.paths or calls.session.settings.of("reservations") != ENFORCE:
         return None
     reservations: Reservations = calls.contributions.service("reservations")
     reservations.end_over()

@@ -19,11 +19,11 @@ from multi_agent_mcp.domain.text import some
 from multi_agent_mcp.errors import InvalidArguments, Refusal, StorageError
 from multi_agent_mcp.programs import python
 from multi_agent_mcp.repository.named_commits import of_task
+from multi_agent_mcp.repository.settings import BY_SERVER, WORKTREE
 from multi_agent_mcp.repository.unfinished import unfinished
 from multi_agent_mcp.repository.unmerged_work import UnmergedWork, commit_named, unmerged_work
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.settings import BY_AGENT, BY_SERVER, SHARED, WORKTREE
 from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.bounded_run import end_of_output
@@ -189,8 +189,7 @@ class Worktrees(Service):
         """Whether the agent is to have a worktree: `workspace` of the agent, else of the team."""
         return bool(
             "worktrees" in self.session.features
-            and agent.extra.get("workspace", WORKTREE if self.session.settings.repository.worktrees else SHARED)
-            == WORKTREE
+            and (agent.extra.get("workspace") or self.session.settings.of("workspace")) == WORKTREE
         )
 
     def commit_place(self, agent_id: str) -> CommitPlace | None:
@@ -198,8 +197,7 @@ class Worktrees(Service):
         worktree, agent = self.of(agent_id), self.workspace.registry.all().get(agent_id)
         if worktree is None or agent is None:
             return None
-        default = BY_SERVER if self.session.settings.repository.server_commits else BY_AGENT
-        if agent.extra.get("commit", default) != BY_SERVER:
+        if (agent.extra.get("commit") or self.session.settings.of("commit")) != BY_SERVER:
             return None
         return CommitPlace(worktree.path, agent_id, common_directory(str(self.project)))
 
@@ -295,7 +293,7 @@ class Worktrees(Service):
         """Runs `workspace_setup` in the worktree, until it has succeeded once. Raises `InvalidArguments`."""
         if worktree.setup == "done":
             return worktree
-        if (command := self.session.settings.repository.workspace_setup) is not None:
+        if (command := self.session.settings.of("workspace_setup")) is not None:
             words = ["/bin/sh", "-c", command if isinstance(command, str) else shlex.join(command)]
             environment = plain_environment(**self._setup_environment(worktree))
             code, output = end_of_output(

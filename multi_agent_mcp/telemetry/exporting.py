@@ -18,8 +18,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from multi_agent_mcp import __version__
-from multi_agent_mcp.settings import Destination
 from multi_agent_mcp.telemetry.recording import Export, Span
+from multi_agent_mcp.telemetry.settings import Destination
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from multi_agent_mcp.features import Feature
 TELEMETRY = Feature(
     name="telemetry",
     optional=True,
+    settings={"telemetry": ".telemetry.settings:parse_telemetry"},
     services={"telemetry": ".telemetry.recording:Telemetry"},
     needs="telemetry",
     on={

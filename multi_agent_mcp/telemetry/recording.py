@@ -219,7 +219,7 @@ class Telemetry(Service):
 
     def _opened(self) -> Export:
         exporter = load(".telemetry.exporting:exporter")  # it imports this module, and OpenTelemetry
-        export: Export = exporter(self.session.settings.telemetry, self.session.name, self.session.path)
+        export: Export = exporter(self.session.settings.of("telemetry"), self.session.name, self.session.path)
         return export
 
     def _next(self) -> tuple[list[Span], list[threading.Event]]:
@@ -265,5 +265,5 @@ def check(context: CheckContext) -> Iterator[Finding]:
     """Spans that are asked for and cannot be exported, because OpenTelemetry is not installed."""
     from multi_agent_mcp.services.doctor.tree import PROBLEM
 
-    if context.checks.settings().telemetry is not None and find_spec("opentelemetry.exporter") is None:
+    if context.checks.settings().of("telemetry") is not None and find_spec("opentelemetry.exporter") is None:
         yield context.found("telemetry", PROBLEM, "session.yaml", "telemetry_missing")

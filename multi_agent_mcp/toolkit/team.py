@@ -54,9 +54,9 @@ class Team:
         Raises `FileExistsError` for a session that exists, `Refused` or `ValueError` for agents or settings that cannot
         be used, `OSError` or `Refused` (storage_error) for a directory that cannot be written or a full disk. Then
         nothing is left behind."""
-        from multi_agent_mcp.services.team.setup import SETTINGS, create_team, team_of
+        from multi_agent_mcp.services.team.setup import create_team, known_settings, team_of
 
-        if unknown := settings.keys() - SETTINGS:
+        if unknown := settings.keys() - known_settings(settings.get("features")):
             raise ValueError(f"a session has no such setting: {', '.join(sorted(unknown))}")
         root = Path(directory).absolute() / ROOT_NAME
         chosen = {} if language is None else {"language": language}

@@ -33,7 +33,7 @@ def usage(context: SessionContext, days: int, by: str | None) -> None:
     rows = context.services.usage.rows(days, local_zone())
     prices = context.services.usage.prices()
     costs = sum((row.cost_at(prices) or 0.0 for row in rows), 0.0) if prices else 0.0
-    total, off = total_of(rows), not context.services.settings.usage
+    total, off = total_of(rows), context.services.settings.of("usage") is False
     shown = rows if by is None else grouped(rows, BY[by], prices)
     answer = {
         "days": days,

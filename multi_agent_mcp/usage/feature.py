@@ -10,6 +10,8 @@ LIMIT = f"{LIMITS}/{{agent_id}}.json"
 USAGE = Feature(
     name="usage",
     optional=True,
+    settings={"usage": ".settings:parse_switch", "on_limit": ".usage.settings:parse_on_limit"},
+    of_agents=("usage", "on_limit"),
     services={
         "usage": ".usage.usage:Usage",
         "budgets": ".usage.budgets:Budgets",

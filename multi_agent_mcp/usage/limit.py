@@ -18,8 +18,6 @@ from multi_agent_mcp.hosts import description, host_named
 from multi_agent_mcp.services.team.limited import UNKNOWN
 
 AGENT_LIMITED = "agent_limited"
-WAIT, TELL, OFF = "wait", "tell", "off"
-ON_LIMIT = (WAIT, TELL, OFF)
 SAME_RESET = timedelta(minutes=2)
 """How far two sayings of one reset may differ: screens have minutes."""
 SHORTEST_ON_SCREEN = timedelta(minutes=2)

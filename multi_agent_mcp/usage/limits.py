@@ -19,8 +19,6 @@ from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.other_files import last_lines
 from multi_agent_mcp.usage.feature import LIMITS
 from multi_agent_mcp.usage.limit import (
-    OFF,
-    ON_LIMIT,
     SHORTEST_ON_SCREEN,
     Limit,
     LimitReader,
@@ -31,6 +29,7 @@ from multi_agent_mcp.usage.limit import (
     limited_notice,
     until_said,
 )
+from multi_agent_mcp.usage.settings import OFF, ON_LIMIT, WAIT
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
@@ -82,8 +81,9 @@ class UsageLimits(Service):
 
     def policy(self, agent: Agent) -> str:
         """`wait`, `tell` or `off`: the agent's own `on_limit`, else the team's. YAML reads a bare `off` as false."""
-        own = agent.extra.get("on_limit", self.session.settings.on_limit)
-        return OFF if own is False else own if own in ON_LIMIT else self.session.settings.on_limit
+        of_team = self.session.settings.of("on_limit", WAIT)
+        own = agent.extra.get("on_limit", of_team)
+        return OFF if own is False else own if own in ON_LIMIT else of_team
 
     def saw(self, agent_id: str, host: str | None, seen: LimitSeen) -> None:
         """Records that an agent's host met a limit, and notifies its superior once for each episode."""

@@ -58,7 +58,7 @@ class Usage(Service):
 
     @property
     def _counts(self) -> bool:
-        return self.session.settings.usage and "usage" in self.session.features
+        return self.session.settings.of("usage") is not False and "usage" in self.session.features
 
     def is_counted(self, agent: Agent) -> bool:
         """Whether an agent's usage is counted: not a person's, nor where `usage: off` says so."""

@@ -92,7 +92,7 @@ def test_the_blocks_of_yaml_make_teams_and_settings(run: Run, tmp_path: Path) ->
     (telemetry,) = blocks("docs/telemetry.md", "yaml")
     for line in telemetry.splitlines():
         (tmp_path / "session.yaml").write_text(line, encoding="utf-8")
-        assert read_settings(tmp_path / "session.yaml").telemetry is not None
+        assert read_settings(tmp_path / "session.yaml").of("telemetry") is not None
 
 
 def test_a_message_as_the_format_shows_it_is_read(services: Services, run: Run, tmp_path: Path) -> None:

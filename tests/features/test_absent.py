@@ -81,6 +81,8 @@ async def test_work_is_handed_down_stopped_and_reported_without_its_folder(
 ) -> None:
     copy = Copy(tmp_path, without)
     gone = Features(tuple(feature for folder in without for feature in of_folder(folder)))
+    unread = "".join(f"{key}: [nothing, reads, this]\n" for key, _ in gone.each("settings"))
+    (copy.project / "team.yaml").write_text(TEAM + unread, encoding="utf-8")
     assert copy.run("init").code == 0
     listed = copy.run("--help").stdout.split()
     assert not {name for name, _ in gone.each("commands")} & {*listed}

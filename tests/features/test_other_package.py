@@ -38,7 +38,7 @@ MODULES = {
 from multi_agent_mcp.features import Feature
 NOISY = Feature(
     name="noisy", tools=("noisy:fails",), items=("noisy:fails",), checks={"noisy": "noisy:fails"},
-    briefing=("noisy:fails",), judges=("noisy:fails",), texts="noisy:gone",
+    briefing=("noisy:fails",), judges=("noisy:fails",), texts="noisy:gone", settings={"noise": "noisy:fails"},
 )
 def fails(*_):
     raise ValueError("a bug")
@@ -138,6 +138,20 @@ def test_it_is_neither_there_nor_imported_until_it_is_on(installed: Installed) -
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 
 
+def test_a_key_of_its_own_is_judged_and_read_by_its_parser(installed: Installed) -> None:
+    installed.say("{decisions: on}\ndecisions_shown: 0")
+    ran = installed.run("init")
+    assert (ran.code, "decisions_shown must be a number from 1 to 20" in ran.stderr) == (1, True), ran
+    installed.say("{decisions: on}\ndecisions_shown: 1")
+    assert installed.json("init")["changed"] == {"session.yaml": ["decisions_shown"]}
+    (installed.session / "decisions").mkdir()
+    for number, text in enumerate(("We use tabs.", "We use spaces.")):
+        header = f"---\nid: dcn_00000000000{number}\nagent_id: worker-a\n---\n"
+        (installed.session / "decisions" / f"dcn_00000000000{number}.md").write_text(header + text)
+    briefing = installed.run("agent", "brief", "worker-a").stdout
+    assert ("We use spaces." in briefing, "We use tabs." in briefing) == (True, False)
+
+
 @pytest.mark.anyio
 async def test_a_call_of_its_tool_leaves_an_entity_that_waits_for_the_human_and_is_in_the_briefing(
     installed: Installed,
@@ -215,7 +229,8 @@ def test_a_command_that_cannot_be_loaded_is_named(installed: Installed) -> None:
 @pytest.mark.anyio
 async def test_bugs_of_one_take_nothing_from_the_others(installed: Installed) -> None:
     settings = installed.session / "session.yaml"
-    settings.write_text(settings.read_text().replace("decisions:", "noisy: 'on'\n  decisions:"))
+    text = settings.read_text().replace("decisions:", "noisy: 'on'\n  decisions:")
+    settings.write_text(f"{text}noise: 1\n")
     assert installed.run("checks", "approve").code == 0
     async with installed.server("worker-a") as client:
         assert "note_decision" in {tool.name for tool in (await client.list_tools()).tools}

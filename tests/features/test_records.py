@@ -23,7 +23,7 @@ def functions(feature: Feature) -> list[str]:
     return [
         *(command.where for command in feature.commands.values()),
         *(endpoint.where for endpoint in feature.endpoints),
-        *(*feature.tools, *feature.items, *feature.judges),
+        *(*feature.tools, *feature.items, *feature.judges, *feature.settings.values()),
         *(kind.follows for kind in feature.kinds if kind.follows),
         *(*feature.checks.values(), *feature.verifications.values()),
     ]
@@ -41,6 +41,7 @@ def test_whatever_a_record_names_is_there(feature: Feature, services: Services) 
         assert attrgetter(name)(services) is not None, name
     assert {command.section for command in feature.commands.values()} <= set(SECTIONS)
     assert set(feature.while_waiting) <= TOOLS.keys()
+    assert {*feature.of_agents, *filter(None, [feature.switch])} <= feature.settings.keys()
 
 
 @pytest.mark.parametrize("feature", OURS, ids=lambda feature: feature.name)
@@ -78,7 +79,7 @@ def test_each_notification_that_follows_from_something_does_so_by_one_rule() -> 
 
 
 def test_nothing_is_named_twice() -> None:
-    for field in ("commands", "checks", "pages"):
+    for field in ("commands", "checks", "pages", "settings"):
         names = Counter(name for feature in OURS for name in getattr(feature, field))
         assert [name for name, count in names.items() if count > 1] == []
     for field in ("directory", "prefix", "name"):

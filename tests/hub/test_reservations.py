@@ -22,7 +22,7 @@ TRIES = 10
 
 def enforced(machine: Machine) -> Services:
     services = machine.services
-    settings = replace(services.settings, repository=replace(services.settings.repository, enforces=True))
+    settings = replace(services.settings, given={"reservations": "enforce"})
     return Services(replace(services.session, settings=settings), services.notifier)
 
 

@@ -17,6 +17,7 @@ KIND = Kind(
 DECISIONS = Feature(
     name="decisions",
     optional=True,
+    settings={"decisions_shown": "decisions.rules:parse_shown"},
     kinds=(KIND,),
     tools=("decisions.doors:TOOLS",),
     commands={"decisions": Command("Looking", "decisions.doors:decisions", "What agents have decided by themselves.")},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from decisions import KIND
 from multi_agent_mcp.domain.agent import Agent, nearest_superior
@@ -17,9 +17,18 @@ from multi_agent_mcp.services.attention import Attention, Item
 from multi_agent_mcp.services.doctor.tree import PROBLEM, CheckContext, Finding, damaged
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.session import Service, Session
+from multi_agent_mcp.settings import refused
 from multi_agent_mcp.store.collection import Collection
 
 SHOWN = 3
+SHOWN_MAX = 20
+
+
+def parse_shown(given: Any, name: str) -> int:
+    """Parses `decisions_shown` of session.yaml or team.yaml: how many the briefing has. Raises `InvalidArguments`."""
+    if given is not None and (type(given) is not int or not 0 < given <= SHOWN_MAX):
+        raise refused("no_number", name=name, limit=SHOWN_MAX)
+    return given or SHOWN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +106,8 @@ def items(attention: Attention, _person: Agent) -> Iterator[Item]:
 def section(session: Session, agent: Agent, _task: Task | None) -> str | None:
     """The lines of an agent's briefing."""
     mine = [one for one in Decisions(session).open() if one.agent_id == agent.id]
-    return "\n".join(session.texts("decisions.noted", text=quoted(one.text)) for one in mine[-SHOWN:]) or None
+    shown = mine[-session.settings.of("decisions_shown", SHOWN) :]
+    return "\n".join(session.texts("decisions.noted", text=quoted(one.text)) for one in shown) or None
 
 
 def check(context: CheckContext) -> Iterator[Finding]:

@@ -118,7 +118,7 @@ class Approvals(Service):
             "protected": settings.protected,
             "done_when": settings.done_when,
             "features": settings.features,
-            "reservations": settings.repository.enforces,
+            "reservations": settings.of("reservations") == "enforce",
             "roles": settings.roles,
             "agents": {agent.id: _of(agent) for agent in self.agents.all().values()},
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -32,23 +32,15 @@ from multi_agent_mcp.store.aside import made_aside
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
-from multi_agent_mcp.yaml_files import NOT_YAML, load_yaml, yaml_problem
+from multi_agent_mcp.yaml_files import NOT_YAML, load_yaml, truth, yaml_problem
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
 _CHOICES: Mapping[str, Sequence[str | None]] = {
     "role": ROLES,
     "type": AGENT_TYPES,
-    "workspace": (session_settings.SHARED, session_settings.WORKTREE),
-    "commit": (session_settings.BY_AGENT, session_settings.BY_SERVER),
     "spawn": (ON_DEMAND, None),
     "shell": (*session_settings.SHELLS, None),
 }
-_OF_AGENTS: Mapping[str, Callable[[Any, str], object]] = {
-    "usage": session_settings.parse_switch,
-    "statement": session_settings.parse_switch,
-    "on_limit": session_settings.parse_on_limit,
-}
-"""Settings of the team that an agent may have of its own."""
 PROMPT_CHARACTERS = 1_000
 NEARLY = 0.85
 """From which likeness on (`difflib`) an unknown key is a misspelt one."""
@@ -75,20 +67,17 @@ class Team:
     limits: Mapping[str, Any] = field(default_factory=dict)
     notify_command: tuple[str, ...] | None = None
     console: Mapping[str, Any] = field(default_factory=dict)
-    usage: bool = True
-    on_limit: str | None = None
     resume: bool = True
     checks: Mapping[str, Any] = field(default_factory=dict)
     done_when: tuple[str, ...] = ()
-    repository: Mapping[str, Any] = field(default_factory=dict)
-    telemetry: Mapping[str, Any] = field(default_factory=dict)
     shell: str = "sh"
     statement: bool = True
     protected: tuple[str, ...] = ()
     roles: Mapping[str, Any] = field(default_factory=dict)
     features: Mapping[str, Any] = field(default_factory=dict)
-    pool: bool = False
     at_most: int | str | None = None
+    of_features: Mapping[str, Any] = field(default_factory=dict)
+    """The keys of features, as they are there, that say something else than their default."""
     named: Mapping[str, Any] = field(default_factory=dict)
     """The settings that team.yaml names, as it does; an empty one or a default is not in `settings`."""
 
@@ -100,27 +89,26 @@ class Team:
             "limits": dict(self.limits),
             "notify_command": self.notify_command and list(self.notify_command),
             "console": dict(self.console),
-            "usage": None if self.usage else "off",
-            "on_limit": self.on_limit,
+            **self.of_features,
             "checks": dict(self.checks),
             "done_when": list(self.done_when),
-            "telemetry": dict(self.telemetry),
             "shell": None if self.shell == "sh" else self.shell,
             "statement": None if self.statement else "off",
             "protected": list(self.protected),
             "roles": dict(self.roles),
             "features": dict(self.features),
-            "pool": "on" if self.pool else None,
             "at_most": self.at_most,
+            "resume": None if self.resume else False,
         }
-        resume = {} if self.resume else {"resume": False}
-        return {key: value for key, value in said.items() if value} | resume | dict(self.repository)
+        return {key: value for key, value in said.items() if value not in (None, {}, [])}
 
 
-SETTINGS = frozenset({spec.name for spec in fields(Team)} - {"agents", "session", "repository", "named"}).union(
-    session_settings.REPOSITORY_KEYS
-)
-"""The keys of team.yaml that become those of session.yaml."""
+_OF_CORE = frozenset(spec.name for spec in fields(Team)) - {"agents", "session", "of_features", "named"}
+
+
+def known_settings(features: Any) -> frozenset[str]:
+    """The keys of team.yaml that become those of session.yaml, with these `features:`."""
+    return _OF_CORE.union(session_settings.feature_keys(features))
 
 
 def read_team(path: Path) -> Team:
@@ -155,20 +143,20 @@ def _team(data: Any) -> Team:
         if "reason" not in refusal.values:
             raise
         raise _Unusable(refusal.values["reason"]) from refusal
+    known = known_settings(data.get("features"))
     return Team(
         agents,
         _named(data.get("session"), "session"),
         language,
         notify_command=session_settings.parse_notify_command(data.get("notify_command")),
-        repository={key: data[key] for key in session_settings.REPOSITORY_KEYS if data.get(key) is not None},
-        named={key: value for key, value in data.items() if key in SETTINGS and value is not None},
+        named={key: value for key, value in data.items() if key in known and value is not None},
         **settings,
     )
 
 
 def _require_no_misspelt(data: Mapping[str, Any]) -> None:
     """Raises `_Unusable` for an unknown key that is nearly a known one; others are left to whoever reads them."""
-    known = {*SETTINGS, "agents", "session", "language"}
+    known = {*known_settings(data.get("features")), "agents", "session"}
     for key in map(str, data):
         if key not in known and (meant := get_close_matches(key, known, 1, NEARLY)):
             raise _Unusable(Reason("misspelt", name=f"{key:.60}", meant=meant[0]))
@@ -188,21 +176,26 @@ def _members(data: Any) -> tuple[Agent, ...]:
 def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that are handed on as they are, or parsed. Raises `InvalidArguments` for a wrong one."""
     said = session_settings.settings_of(data)
-    require_sound(data.get("features"))
+    features = require_sound(data.get("features")).all
+    parsers = {key: where for feature in features for key, where in feature.settings.items()}
+    of_agents = [key for feature in features for key in feature.of_agents]
     for record in data["agents"]:
         session_settings.parse_limits(record.get("limits"))
         require_patterns(session_settings.parse_rules(record, str(record["id"])).edits or ())
-        for key, parse in _OF_AGENTS.items():
-            if key in record:
-                parse(record[key], f"{record['id']}.{key}")
+        session_settings.parse_switch(record.get("statement"), f"{record['id']}.statement")
+        for key in (one for one in of_agents if one in record):
+            session_settings.parsed(parsers[key], record[key], f"{record['id']}.{key}")
     by_role = (one for rules in said.roles.values() for one in session_settings.parse_rules(rules, "").edits or ())
     require_patterns([*said.protected, *by_role])
     return {
-        **{key: data.get(key) or {} for key in ("limits", "console", "checks", "telemetry", "features")},
-        **{key: getattr(said, key) for key in ("usage", "resume", "shell", "protected", "roles", "statement")},
-        **{key: getattr(said, key) for key in ("pool", "at_most")},
-        "on_limit": said.on_limit if "on_limit" in data else None,
+        **{key: data.get(key) or {} for key in ("limits", "console", "checks", "features")},
+        **{key: getattr(said, key) for key in ("resume", "shell", "protected", "roles", "statement", "at_most")},
         "done_when": require_conditions(said.done_when, said.checks),
+        "of_features": {
+            key: data[key]
+            for key, value in said.given.items()
+            if value != session_settings.parsed(parsers[key], None, key)
+        },
     }
 
 
@@ -427,7 +420,7 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
     settings = load_yaml(workspace.settings_path)
     wanted = {**team.settings, **({"language": language} if language else {})}
     wanted |= {key: said for key, said in team.named.items() if key in settings and key not in wanted}  # empty, default
-    differing = {key: value for key, value in wanted.items() if settings.get(key) != value}
+    differing = {key: value for key, value in wanted.items() if truth(settings.get(key)) != truth(value)}
     if not differing:
         return [], []
     if _has_comments(workspace):
@@ -439,9 +432,8 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
 
 def _unnamed(settings: Mapping[str, Any], team: Team) -> list[str]:
     """What session.yaml sets and team.yaml does not name; each session has a language."""
-    return [
-        key for key in settings if key in SETTINGS - {"language", *team.named} and settings[key] not in (None, {}, [])
-    ]
+    others = known_settings(settings.get("features")) - {"language", *team.named}
+    return [key for key in settings if key in others and settings[key] not in (None, {}, [])]
 
 
 def _kept(wanted: Agent, after: Agent) -> list[str]:

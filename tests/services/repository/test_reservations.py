@@ -31,7 +31,7 @@ def told(services: Services, agent_id: str, action: str) -> list[Notification]:
 
 
 def enforced(services: Services) -> Services:
-    settings = replace(services.settings, repository=replace(services.settings.repository, enforces=True))
+    settings = replace(services.settings, given={"reservations": "enforce"})
     return Services(replace(services.session, settings=settings), services.notifier)
 
 

@@ -378,8 +378,8 @@ def test_words_that_older_yaml_takes_for_truth_are_names_and_switches_as_they_ar
     (tmp_path / "team.yaml").write_text(text)
     team = read_team(tmp_path / "team.yaml")
     assert [(agent.id, agent.parent_id) for agent in team.agents] == [("no", None), ("on", "no")]
-    assert (team.session, team.resume, team.usage) == ("2026-11-27", False, False)
-    assert settings_of(team.settings).repository.guard is True
+    assert (team.session, team.resume, settings_of(team.settings).of("usage")) == ("2026-11-27", False, False)
+    assert settings_of(team.settings).of("guard") is True
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.environment import variable
-from multi_agent_mcp.features.ours import ALL
+from multi_agent_mcp.features.ours import ALL, OURS
 
 if TYPE_CHECKING:
     from multi_agent_mcp.features import Features
@@ -25,7 +25,8 @@ def features_at_hand(arguments: Sequence[str]) -> Features:
     try:
         path = _settings_path(arguments)
         written = b"" if path is None else _own_bytes(path)
-        if path is None or not (b"features" in written or b"pool" in written):
+        keys = ("features", *(feature.switch for feature in OURS if feature.switch))
+        if path is None or not any(key.encode() in written for key in keys):
             return ALL
     except (OSError, ValueError):
         return ALL
