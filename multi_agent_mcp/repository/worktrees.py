@@ -28,7 +28,7 @@ from multi_agent_mcp.store.locks import CHECKING
 from multi_agent_mcp.store.records import Record
 from multi_agent_mcp.system.bounded_run import end_of_output
 from multi_agent_mcp.system.commit_hooks import forget_signing, sign_commits
-from multi_agent_mcp.system.commits import CommitPlace, shown_name
+from multi_agent_mcp.system.commits import CommitPlace, own_directory, shown_name
 from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.git import (
     GitFailed,
@@ -220,18 +220,21 @@ class Worktrees(Service):
         return [one for one in found if one is not None]
 
     def state(self, worktree: Worktree) -> WorktreeState:
-        """The worktree's state. Raises `GitFailed`."""
+        """The worktree's state. Raises as `holdings`."""
         project, path = self.project, worktree.path
-        is_there, head = Path(path, ".git").exists(), self.head(worktree)
+        if is_there := Path(path, ".git").exists():
+            own_directory(path, common_directory(str(project)))
+        head = self.head(worktree)
         behind, ahead = git(project, "rev-list", "--left-right", "--count", f"HEAD...{head}").split()
         dirty = tuple(uncommitted(path)[:DIRTY_SHOWN]) if is_there else ()
         return WorktreeState(worktree, head, int(ahead), int(behind), dirty, is_there)
 
     def holdings(self, worktree: Worktree) -> Holdings:
-        """What would be lost with the worktree. Raises `GitFailed`."""
+        """What would be lost with the worktree. Raises `GitFailed`, and `NotCommitted` if git would look elsewhere."""
         project, path = self.project, worktree.path
         if not Path(path, ".git").exists():
             return Holdings(worktree=worktree, unmerged=unmerged(project, None, worktree.branch))
+        own_directory(path, common_directory(str(project)))
         files = files_of(path)
         return Holdings(
             worktree=worktree,

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal
-from multi_agent_mcp.system.commits import CommitPlace, own_directory
+from multi_agent_mcp.system.commits import own_directory
 from multi_agent_mcp.system.file_status import common_directory, is_own_directory
 from multi_agent_mcp.system.git import git
 
@@ -68,7 +68,7 @@ def sign_commits(path: str, agent_id: str, task: Sequence[str]) -> None:
     where git or the worktree do not allow it, commits are made as before."""
     try:
         common = common_directory(path)
-        own = own_directory(CommitPlace(path, agent_id, common))
+        own = own_directory(path, common)
         hooks, settings = own / HOOKS, own / "config.worktree"
         if _value(settings, _KEY) not in ("", str(hooks)) or _is_peculiar(common):
             return

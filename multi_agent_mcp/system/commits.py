@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import NotCommitted
+from multi_agent_mcp.system.file_status import common_directory
 from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.system.git import NO_HOOKS, REPOSITORY, GitFailed, git, without_filters
 from multi_agent_mcp.system.working_tree import in_progress
@@ -42,7 +43,7 @@ def commit_all(place: CommitPlace, message: str) -> str | None:
 
     The files are read into a copy of the index, so that a refusal leaves no trace; then the index follows, at last the
     branch: killed in between, the files are staged, as after `git add`, and the next call commits them."""
-    own = own_directory(place)
+    own = own_directory(place.tree, place.common, "commit_elsewhere")
     if command := in_progress(place.tree):
         raise NotCommitted("commit_in_progress", command=command)
     quiet = (*NO_HOOKS, "-c", "i18n.commitEncoding=UTF-8", *without_filters(place.tree))
@@ -63,16 +64,18 @@ def commit_all(place: CommitPlace, message: str) -> str | None:
     return commit
 
 
-def own_directory(place: CommitPlace) -> Path:
-    """The worktree's own git directory. Its `.git` is a file that the agent may have replaced: it counts only if the
-    repository knows this worktree as its own, and never for a repository's main checkout."""
-    own = Path(os.path.realpath(git(place.tree, "rev-parse", "--absolute-git-dir")))
-    with suppress(OSError):
-        link = (own / "gitdir").read_text().strip()
-        is_known = own.parent == Path(os.path.realpath(place.common), "worktrees")
-        if is_known and os.path.realpath(link) == os.path.realpath(f"{place.tree}/.git"):
+def own_directory(tree: str, common: str, refusal: str = "worktree_elsewhere") -> Path:
+    """A worktree's own git directory. Its `.git` and what that leads to are files that the agent may have replaced: it
+    counts only if the repository whose directory is `common` knows this worktree as its own, and never for a
+    repository's main checkout. Raises `NotCommitted` with this text otherwise, and `GitFailed`."""
+    own = Path(os.path.realpath(git(tree, "rev-parse", "--absolute-git-dir")))
+    real = os.path.realpath(common)
+    with suppress(OSError, ValueError):
+        link = own / (own / "gitdir").read_text().strip()
+        is_known = own.parent == Path(real, "worktrees") and os.path.realpath(common_directory(tree)) == real
+        if is_known and os.path.realpath(link) == os.path.realpath(f"{tree}/.git"):
             return own
-    raise NotCommitted("commit_elsewhere", path=place.tree)
+    raise NotCommitted(refusal, path=tree)
 
 
 def _taken(copy: Git, tree: Path) -> list[str]:

@@ -191,16 +191,20 @@ class Checks(Service):
         """Runs the task's checks until each has passed for what the task delivers: a commit, or one state of the
         directory; with `afresh` also those that have. One that changed something runs again, and has failed if it does
         so twice; one that failed alike three times for the same state is not run. The caller holds the lock. Raises
-        `StorageError`, `GitFailed`, and as `read_settings`."""
-        directory = self.records.workplaces.directory(str(task.assignee_id)) or directory
+        `StorageError`, `GitFailed`, `NotCommitted` for a worktree whose `.git` was replaced, and as `read_settings`."""
+        directory = self.records.place(str(task.assignee_id)) or directory
         self.workspace.working_directory(str(task.assignee_id)).write(str(directory))
         with ExitStack() as own:
             return self._examined(task, self._site(task, directory, own), cancelled, afresh)
 
     def _site(self, task: Task, directory: Path, own: ExitStack) -> Site:
-        return Site(
-            directory, self.commit_of(task), self._state, own, str(task.assignee_id), self.workspace.root.resolve()
-        )
+        agent_id, root = str(task.assignee_id), self.workspace.root.resolve()
+
+        def look(place: Path) -> WorkState:
+            self.records.place(agent_id)  # what git says is of the project's repository
+            return self._state(place)
+
+        return Site(directory, self.commit_of(task), look, own, agent_id, root)
 
     def _examined(self, task: Task, site: Site, cancelled: Callable[[], bool], afresh: bool) -> Verdict:
         fresh, changed = set[str](), set[str]()

@@ -20,8 +20,8 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.team.workplaces import RECORDS
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.records import Record
-from multi_agent_mcp.system.commits import commit_all, shown_name
-from multi_agent_mcp.system.file_status import tree_of
+from multi_agent_mcp.system.commits import commit_all, own_directory, shown_name
+from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.git import NO_HOOKS, GitFailed, git, is_ancestor
 from multi_agent_mcp.system.working_tree import uncommitted
 
@@ -88,9 +88,8 @@ class DeliveryRecords(Service):
     workplaces: Workplaces
 
     def look(self, task: Task) -> DeliveredWork | None:
-        """What the task would deliver now; None if its agent has no worktree here. Raises `GitFailed`."""
-        place = None if task.assignee_id is None else self.workplaces.directory(task.assignee_id)
-        if place is None:
+        """What the task would deliver now; None if its agent has no worktree here. Raises as `place`."""
+        if task.assignee_id is None or (place := self.place(task.assignee_id)) is None:
             return None
         files = uncommitted(place)
         return DeliveredWork(
@@ -104,6 +103,15 @@ class DeliveryRecords(Service):
             number=len(task.history),
             ahead=int(git(place, "rev-list", "--count", "HEAD", "--not", "main-worktree/HEAD")),
         )
+
+    def place(self, agent_id: str) -> Path | None:
+        """Where the agent works in its worktree; None if it has none here. Raises `NotCommitted` if git would look at
+        another repository there than the project's, whose commits nobody else has, and `GitFailed`."""
+        found, project = self.workplaces.of(agent_id), tree_of(str(self.workspace.root))
+        if found is None or project is None or not Path(found.path).is_dir():
+            return None
+        own_directory(found.path, common_directory(project))
+        return Path(found.directory)
 
     def found(self, task: Task, summary: str | None) -> DeliveredWork | None:
         """As `look`, after our server has committed what the agent has left, where it is to do so."""

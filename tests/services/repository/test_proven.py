@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,11 @@ import yaml
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven
+from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven, Refusal
 from multi_agent_mcp.repository.worktrees import Worktree
 from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.tasks.deliveries import Examined
-from multi_agent_mcp.system.git import git
+from multi_agent_mcp.system.git import GitFailed, git
 from multi_agent_mcp.system.temporary import temporary_of
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
@@ -491,6 +493,66 @@ def test_it_is_the_agent_s_worktree_whatever_git_is_told_by_its_surroundings(
     assert (project / "a.txt").read_text() == "good\n"
     assert services.worktrees.remove("worker-a").keeps is None
     assert not Path(worktree.path).exists()
+
+
+@pytest.fixture
+def clone(project: Path, worktree: Worktree) -> Path:
+    """Another repository with the commits of the worktree's, and one that passes the check."""
+    place = project.with_name(f"{project.name}-clone")
+    git(project, "clone", "-q", worktree.path, str(place))
+    (place / "a.txt").write_text("good\n")
+    git(place, "-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "-q", "-a", "-m", "elsewhere")
+    return place
+
+
+def put_in(worktree: Worktree, clone: Path, how: str) -> None:
+    """The agent has git look at the clone where it works."""
+    link = Path(worktree.path, ".git")
+    if how == "commondir":
+        Path(git(worktree.path, "rev-parse", "--absolute-git-dir"), "commondir").write_text(f"{clone}/.git\n")
+        return
+    link.unlink()
+    if how == "directory":
+        shutil.move(clone / ".git", link)
+    elif how == "link":
+        link.symlink_to(clone / ".git")
+    elif how == "file":
+        link.write_text(f"gitdir: {clone}/.git\n")
+
+
+@pytest.mark.parametrize("how", ["directory", "link", "file", "commondir", "nothing"])
+def test_of_another_repository_in_the_place_of_its_own_nothing_is_delivered_checked_or_removed(
+    services: Services, worktree: Worktree, clone: Path, tmp_path: Path, how: str
+) -> None:
+    task = begun(services, "tests")
+    put_in(worktree, clone, how)
+    Path(worktree.path, "a.txt").write_text("good\n")
+    refusal = GitFailed if how == "nothing" else NotCommitted
+    with pytest.raises(refusal):
+        says_done(services, task, tmp_path)
+    with pytest.raises(refusal):
+        services.deliveries.verify(task.id)
+    assert (again(services, task).status, services.checks.receipts_of(task.id)) == ("in_progress", [])
+    moved(services, again(services, task), "cancelled")
+    (row,) = services.worktrees.rows()
+    assert how == "nothing" or "worktree_elsewhere" in row["problem"]
+    with suppress(Refusal):
+        services.worktrees.remove("worker-a")
+    assert Path(worktree.path, "a.txt").read_text() == "good\n"
+
+
+def test_what_was_delivered_is_not_checked_in_another_repository_of_the_same_commit(
+    services: Services, worktree: Worktree, clone: Path
+) -> None:
+    task = begun(services, "tests")
+    delivered = commit(worktree, "a.txt", "good\n")
+    services.deliveries.deliver(services.agents.get("worker-a"), task.id, "done")
+    git(clone, "fetch", "-q", worktree.path, delivered)
+    git(clone, "reset", "-q", "--hard", delivered)
+    put_in(worktree, clone, "directory")
+    with pytest.raises(NotCommitted):
+        services.deliveries.examine(task.id, Path(worktree.path), lambda: False)
+    assert (again(services, task).proof, services.checks.receipts_of(task.id)) == (None, [])
 
 
 @pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree"])
