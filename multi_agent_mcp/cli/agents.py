@@ -79,11 +79,15 @@ def add(
         host=host,
         **place,
     )
-    with context.services.approvals.following():
+    with context.services.approvals.following() as followed:
         added = context.services.agents.add(agent)
+        followed.agents.append(added)
     key = str(context.services.agents.key_file(added.id))
-    line = context.texts("agent.added", agent_id=added.id, role=added.role, key=key)
-    context.answer({"agent_id": added.id, "key_file": key, **place}, [line])
+    lines = [context.texts("agent.added", agent_id=added.id, role=added.role, key=key)]
+    if followed.others:
+        lines.append(context.texts("checks.state.changed", names=", ".join(followed.others)))
+    answer = {"agent_id": added.id, "key_file": key, **place}
+    context.answer(answer | ({"not_approved": list(followed.others)} if followed.others else {}), lines)
 
 
 @agent.command("set")

@@ -356,7 +356,7 @@ def _made(place: TeamPaths, session: str | None, language: str | None, consent: 
     create_session(place.root, name, team, language)
     before = open_session(place.root, name)
     require_features(before, features_after(before.agents, team))
-    stands = not before.agents.known() or before.approvals.look().state == "approved"
+    stands = before.approvals.look().state == "approved" or before.approvals.is_first()
     update = update_session(before.agents, team, language)
     services = open_session(place.root, name)  # in its language after the update
     agents = services.agents.all()

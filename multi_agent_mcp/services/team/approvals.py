@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,6 +44,15 @@ class Approval:
         return asdict(self) | {"changed": list(self.changed)}
 
 
+@dataclass
+class Followed:
+    """The `agents` that a person's command has registered, as it wrote them, and the keys that `others` have changed
+    meanwhile, because of which nothing was approved."""
+
+    agents: list[Agent] = field(default_factory=list)
+    others: tuple[str, ...] = ()
+
+
 @dataclass(eq=False)
 class Approvals(Service):
     """The approval of one session, on this machine."""
@@ -62,6 +71,11 @@ class Approvals(Service):
         except Refusal:  # session.yaml cannot be read
             changed = ("session.yaml",)
         return Approval("changed" if changed else "approved", str(record["by"]), str(record["at"]), changed)
+
+    def is_first(self) -> bool:
+        """Whether the session is new: it has no agents, and nothing was approved in it."""
+        kept = (self.workspace.approval, self.workspace.last_approval)
+        return not self.agents.known() and not any(one.read() for one in kept)
 
     def rules_of(self, agent: Agent) -> dict[str, Any] | None:
         """The keys of the agent's rules as they were last approved; None if nothing was."""
@@ -147,14 +161,23 @@ class Approvals(Service):
         return person.id, key
 
     @contextmanager
-    def following(self, *, first: bool = False) -> Iterator[None]:
-        """What a person's command changes within stays approved, if it was before, or at the `first` time; what an
-        agent's does is not."""
-        stands = first or self.look().state == "approved"
-        yield
-        if stands:
-            with suppress(Unauthorized, InvalidArguments):
-                self.approve()
+    def following(self, *, first: bool = False) -> Iterator[Followed]:
+        """The agents that a person's command registers within, and puts into what this yields, are approved if all else
+        was, and still is; or, at the `first` time, everything. Else nothing is signed, and `others` says what somebody
+        else has changed meanwhile. What an agent's process does is not approved."""
+        followed, stands = Followed(), first or self.look().state == "approved"
+        yield followed
+        if not stands:
+            return
+        with suppress(Unauthorized, InvalidArguments):
+            now = self.content()
+            if not first and (last := self._last()) is not None:
+                known = {**last["content"]["agents"], **{agent.id: _of(agent) for agent in followed.agents}}
+                wanted = {**last["content"], "agents": {key: known[key] for key in known if key in now["agents"]}}
+                followed.others = tuple(key for key, *_ in _differing(wanted, now))
+                now = wanted
+            if not followed.others:
+                self.approve(now)
 
     def require_person(self, but: str | None = None) -> None:
         """Raises `Unauthorized` if this process acts for an agent, `but` not for the one that may do this itself."""

@@ -319,8 +319,11 @@ def add_missing(agents: Agents, team: Team) -> list[str]:
     """Registers the team's agents that are missing, and updates command, host, prompt and name of the others where
     team.yaml says something else than it did before. A new session is approved as it is written. Returns the ids that
     were added."""
-    with Approvals(agents.session, agents, Signatures(agents)).following(first=not agents.known()):
-        return _add_missing(agents, team)
+    approvals = Approvals(agents.session, agents, Signatures(agents))
+    with approvals.following(first=approvals.is_first()) as followed:
+        added = _add_missing(agents, team)
+        followed.agents += [agent for agent in team.agents if agent.id in added]
+        return added
 
 
 def _add_missing(agents: Agents, team: Team) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,14 +138,46 @@ def test_where_no_person_is_at_home_nothing_can_be_signed(gated: Services) -> No
         gated.approvals.approve()
 
 
-def test_what_a_persons_command_changes_stays_approved_only_if_it_was(gated: Services) -> None:
-    with gated.approvals.following():
-        _write(gated, f"{CHECKS}done_when: [tests]\n")
-    assert gated.approvals.look().state == "approved"
-    _write(gated, CHECKS)
-    with gated.approvals.following():
-        _write(gated, f"{CHECKS}reservations: enforce\n")
-    assert gated.approvals.look().state == "changed"
+def _added(services: Services, meanwhile: Callable[[], object] = lambda: None) -> tuple[str, tuple[str, ...]]:
+    """A person adds an admin, and somebody else does something at the same time."""
+    with services.approvals.following() as followed:
+        followed.agents.append(services.agents.add(Agent(id="admin-2", role="admin", parent_id="owner")))
+        meanwhile()
+    return services.approvals.look().state, followed.others
+
+
+def test_the_agent_that_a_person_adds_is_approved_if_all_was(gated: Services) -> None:
+    assert _added(gated) == ("approved", ())
+    gated.agents.remove("admin-2")
+    _write(gated, f"{CHECKS}reservations: enforce\n")
+    gated.agents.add(Agent(id="friend", role="admin", parent_id="owner"))
+    with gated.approvals.following() as followed:
+        followed.agents.append(gated.agents.add(Agent(id="admin-3", role="admin", parent_id="owner")))
+    assert gated.approvals.look().changed == ("reservations", "admin-3", "friend")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "changed"),
+    [
+        (lambda s: _write(s, "checks: {tests: 'echo easier'}\n"), "checks.tests"),
+        (lambda s: _write(s, f"{CHECKS}features: {{proof: off}}\n"), "features"),
+        (lambda s: s.agents.registry.update("worker-a", role="admin"), "worker-a"),
+        (lambda s: s.agents.registry.update("admin-2", role="owner"), "admin-2"),
+        (lambda s: s.agents.registry.update("admin-2", commands={"deny": []}), "admin-2"),
+        (lambda s: s.agents.add(Agent(id="friend", role="admin", parent_id="admin")), "friend"),
+    ],
+)
+def test_what_somebody_changes_while_a_person_adds_an_agent_is_not_approved(
+    gated: Services, meanwhile: Callable[[Services], object], changed: str
+) -> None:
+    assert _added(gated, lambda: meanwhile(gated)) == ("changed", (changed,))
+    assert changed in gated.approvals.look().changed
+
+
+def test_a_session_whose_agents_are_gone_is_not_new(gated: Services) -> None:
+    assert not gated.approvals.is_first()
+    (gated.path / "agents.json").write_text("{}")
+    assert not gated.approvals.is_first()
 
 
 def test_without_a_persons_key_an_approval_made_elsewhere_counts(services: Services) -> None:
