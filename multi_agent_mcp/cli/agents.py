@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 import click
 
 from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
-from multi_agent_mcp.cli.rendering import column_table, local_time, words_of_code
+from multi_agent_mcp.cli.rendering import approval_line, change_lines, column_table, local_time, words_of_code
 from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
@@ -35,7 +36,7 @@ SOCKET = click.option("--socket", metavar="PATH", help="The pane's tmux socket (
 
 @click.group()
 def agent() -> None:
-    """Who takes part: add, set, list, remove, move."""
+    """Who takes part: add, set, list, approve, remove, move."""
 
 
 @agent.command()
@@ -85,7 +86,8 @@ def add(
     key = str(context.services.agents.key_file(added.id))
     lines = [context.texts("agent.added", agent_id=added.id, role=added.role, key=key)]
     if followed.others:
-        lines.append(context.texts("checks.state.changed", names=", ".join(followed.others)))
+        changed = replace(context.services.approvals.look(), state="changed", changed=followed.others)
+        lines.append(approval_line(changed, context.services.session.features, context.texts))
     answer = {"agent_id": added.id, "key_file": key, **place}
     context.answer(answer | ({"not_approved": list(followed.others)} if followed.others else {}), lines)
 
@@ -155,6 +157,27 @@ def list_agents(context: SessionContext) -> None:
         "pane": lambda record: record["pane_id"] or "-",
     }
     context.answer({"agents": records}, column_table(texts, records, columns))
+
+
+@agent.command("approve")
+@session_command()
+def approve_agents(context: SessionContext) -> None:
+    """Approve what session.yaml and team.yaml say now of what agents may do, and of all else that only a person
+    decides.
+
+    Example: `multi-agent-mcp agent approve`
+    """
+    approve_all(context)
+
+
+def approve_all(context: SessionContext) -> None:
+    """Shows what differs from what was approved last, and approves it."""
+    approvals = context.services.approvals
+    content = approvals.content()
+    changed = change_lines(approvals.differences(content))
+    approval = approvals.approve(content)
+    line = approval_line(approval, context.services.session.features, context.texts)
+    context.answer({"approval": approval.as_answer()}, [*changed, line])
 
 
 @agent.command()

@@ -75,7 +75,8 @@ def show(context: SessionContext, id_: str) -> None:
         if get_close_matches(id_, services.agents.all()):
             services.agents.get(id_)  # a name mistyped: the refusal says which may have been meant
         raise
-    facts = {name: value for name, value in as_json(place.entity).items() if name not in SECRETS}
+    shown = services.session.features.shown(kind.name, as_json(place.entity))
+    facts = {name: value for name, value in shown.items() if name not in SECRETS}
     path = str(place.path.relative_to(services.path))
     if isinstance(place.entity, Task):  # whoever may review it has seen what it delivers, as with `task show`
         services.deliveries.show(context.agent(None).id, [place.entity])

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from multi_agent_mcp.features import Features
+    from multi_agent_mcp.services.team.approvals import Approval
+
 Item = TypeVar("Item")
 
 
@@ -377,6 +380,14 @@ def print_diff(text: str) -> bool:
 def since(start: datetime, at: datetime | None) -> str:
     """Returns the time from `start` to `at`, in milliseconds; `-` for None."""
     return "-" if at is None else f"{(at - start).total_seconds() * 1000:.0f} ms"
+
+
+def approval_line(approval: Approval, features: Features, texts: Texts) -> str:
+    """Whether a person has approved what decides, and what helps if not."""
+    if approval.state == "approved":
+        return texts("checks.approved", by=approval.by, at=local_time(str(approval.at), texts))
+    kind = "checks" if "proof" in features else "rules"
+    return texts(f"{kind}.state.{approval.state}", names=", ".join(approval.changed))
 
 
 def change_lines(changes: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:

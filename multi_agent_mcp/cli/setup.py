@@ -30,7 +30,7 @@ from multi_agent_mcp.cli.context import (
     session_command,
     system_errors,
 )
-from multi_agent_mcp.cli.rendering import change_lines, is_terminal
+from multi_agent_mcp.cli.rendering import approval_line, change_lines, is_terminal
 from multi_agent_mcp.config import (
     ROOT_NAME,
     expanded,
@@ -146,11 +146,11 @@ class Decided:
     values: Sequence[str] = ()
     is_here: bool = True
 
-    def lines(self, texts: Texts) -> Iterator[str]:
+    def lines(self, features: Features, texts: Texts) -> Iterator[str]:
         if self.values:
             yield from (texts("init.approved"), *self.values)
         if self.is_here and self.approval.state != "approved":
-            yield texts(f"checks.state.{self.approval.state}", names=", ".join(self.approval.changed))
+            yield approval_line(self.approval, features, texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +201,7 @@ class Made:
             yield texts("init.left_out", names=", ".join(update.left_out))
         for file in self.instructions:
             yield texts("init.instructions", path=file)
-        yield from self.decided.lines(texts)
+        yield from self.decided.lines(self.features, texts)
         if self.first is not None or self.new_team or update.added:
             yield from self._next_steps({agent.command for agent in self.agents.values() if agent.command})
 
@@ -272,7 +272,7 @@ def init(
     """Make a session for a team; without a team.yaml, write one for the hosts on PATH.
 
     Run again, it takes over what has changed in team.yaml, and keeps keys, mail and tasks. In a terminal it shows what
-    has to be approved (see `checks approve`) and asks.
+    has to be approved (see `agent approve`) and asks.
 
     Example: `multi-agent-mcp init --admin claude --workers codex,gemini`
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from multi_agent_mcp.cli.agents import approve_all
 from multi_agent_mcp.cli.context import (
     Id,
     OptionOf,
@@ -22,7 +23,7 @@ from multi_agent_mcp.cli.context import (
 from multi_agent_mcp.cli.looking import commit_lines, entity_lines
 from multi_agent_mcp.cli.rendering import (
     ago,
-    change_lines,
+    approval_line,
     column_table,
     is_terminal,
     local_time,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.proof import Receipt
     from multi_agent_mcp.services.sessions.session_records import Executions
-    from multi_agent_mcp.services.team.approvals import Approval
 
 ACTIONS = ("blocked", "cancel", "pause")
 
@@ -228,8 +228,10 @@ def show(context: SessionContext, task_id: str) -> None:
     task = context.services.task_changes.get(task_id)
     context.services.deliveries.show(context.agent(None).id, [task])
     receipts = context.services.checks.receipts_of(task.id)
+    features = context.services.session.features
     record = {**as_json(task), "proof": task.proof, "receipts": [item.as_answer() for item in receipts]}
-    facts = {"proof": task.proof if task.done_when else None}
+    receipts = receipts if "proof" in features else []
+    facts = features.shown("task", {"proof": task.proof if task.done_when else None})
     checked = [line for receipt in receipts for line in ("", *_receipt_lines(receipt, context.texts))]
     delivered = context.services.contributions.ask("delivered", task.id)
     if delivered is not None:
@@ -245,7 +247,7 @@ def show(context: SessionContext, task_id: str) -> None:
     checked = [*gate_lines(task, context.texts), *checked, *commit_lines(commits, context.texts)]
     if task.status == "blocked":
         checked = ["", context.texts("task.unblock", task_id=task.id), *checked]
-    context.answer({"task": record}, [*entity_lines(task, context.texts, facts), *checked])
+    context.answer({"task": features.shown("task", record)}, [*entity_lines(task, context.texts, facts), *checked])
 
 
 @task.command()
@@ -550,14 +552,7 @@ def checks(context: SessionContext) -> None:
     }
     always = texts("checks.always", conditions=", ".join(settings.done_when) or "-")
     table = titled_table(texts, CHECKS, rows) if rows else [texts("checks.none")]
-    context.answer(answer, [*table, always, *_approval_lines(texts, approval)])
-
-
-def _approval_lines(texts: Texts, approval: Approval) -> Iterator[str]:
-    if approval.state == "approved":
-        yield texts("checks.approved", by=approval.by, at=local_time(str(approval.at), texts))
-    else:
-        yield texts(f"checks.state.{approval.state}", names=", ".join(approval.changed))
+    context.answer(answer, [*table, always, approval_line(approval, context.services.session.features, texts)])
 
 
 @checks.command("approve")
@@ -568,11 +563,7 @@ def approve_checks(context: SessionContext) -> None:
 
     Example: `multi-agent-mcp checks approve`
     """
-    approvals = context.services.approvals
-    content = approvals.content()
-    changed = change_lines(approvals.differences(content))
-    approval = approvals.approve(content)
-    context.answer({"approval": approval.as_answer()}, [*changed, *_approval_lines(context.texts, approval)])
+    approve_all(context)
 
 
 def _check_record(check: Check, found: bool | None) -> dict[str, Any]:

@@ -121,6 +121,8 @@ class Feature(NamedTuple):
     """Tuples of `server.calls.Tool`."""
     arguments: Mapping[str, tuple[str, ...]] = {}
     """Tools of other features → arguments that are its own; in items of a list as `tasks.done_when`."""
+    keys: Mapping[str, tuple[str, ...]] = {}
+    """Entities of other features → keys in answers about one that are its own."""
     phrases: Mapping[str, tuple[str, ...]] = {}
     """Tools and commands of other features → what their descriptions say of it."""
     while_waiting: tuple[str, ...] = ()
@@ -219,6 +221,11 @@ class Features:
         for feature in self.on:
             found = getattr(feature, field)
             yield from found.items() if isinstance(found, Mapping) else found
+
+    def shown(self, name: str, record: Mapping[str, Any]) -> dict[str, Any]:
+        """An answer about an entity of this name, without the keys of features that are off."""
+        foreign = self.foreign("keys", name)
+        return {key: value for key, value in record.items() if key not in foreign}
 
     def said(self, name: str, words: str) -> str:
         """A description of the tool or command of this name, without what it says of features that are off."""

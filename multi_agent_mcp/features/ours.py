@@ -30,7 +30,11 @@ TEAM = Feature(
     name="team",
     kinds=(Kind("secrets"),),
     topics={"agents.json": "agents", "audit": "agents"},
-    answers={"has_lost_pane": "pane_notifier.has_lost", "is_at_work": "pane_notifier.is_at_work"},
+    answers={
+        "has_lost_pane": "pane_notifier.has_lost",
+        "is_at_work": "pane_notifier.is_at_work",
+        "approval": "approvals.look",
+    },
     tools=(".server.tools.ipc:IDENTITY",),
     while_waiting=("authenticate", "logout"),
     commands={
@@ -39,7 +43,7 @@ TEAM = Feature(
         "restart": Command("Team", ".cli.up_down:restart", "End an agent's program and start it again in its window."),
         "attach": Command("Every day", ".cli.up_down:attach", "Show the team's windows in this terminal."),
         "down": Command("Every day", ".cli.up_down:down", "Close what `up` opened, or some agents' windows."),
-        "agent": Command("Team", ".cli.agents:agent", "Manage agents: add, set, list, remove, brief."),
+        "agent": Command("Team", ".cli.agents:agent", "Manage agents: add, set, list, approve, remove, brief."),
         "supervise": Command(
             MACHINERY, ".cli.up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."
         ),
@@ -76,8 +80,8 @@ TEAM = Feature(
         "features": ".services.doctor.doctor:features",
     },
     judges=(".hooks.rules:judge",),
-    attention={"dialog": 10, "login": 30, "tmux": 60, "stuck": 80, "paused": 140},
-    items=(".services.attention:Attention.paused",),
+    attention={"dialog": 10, "login": 30, "tmux": 60, "stuck": 80, "checks_changed": 85, "paused": 140},
+    items=(".services.attention:Attention.checks_changed", ".services.attention:Attention.paused"),
 )
 
 MAIL = Feature(
@@ -217,6 +221,7 @@ QUESTIONS = Feature(
     optional=True,
     kinds=(Kind("questions", "qst", "question", "shared", is_searched=True, follows=".domain.question:OF_QUESTION"),),
     topics={"questions": "questions"},
+    keys={"task": ("questions",)},
     on={"looked": "question_effects.look"},
     answers={"next_deadline": "question_effects.next_deadline"},
     tools=(".server.tools.questions:TOOLS",),
@@ -288,9 +293,9 @@ PROOF = Feature(
     },
     options={"task": ("verify",), "task add": ("done_when",), "send-task": ("done_when",)},
     checks={"checks": ".services.doctor.doctor:checks"},
-    answers={"approval": "approvals.look"},
-    attention={"checks_changed": 85, "review": 110},
-    items=(".services.attention:Attention.checks_changed", ".services.attention:Attention.reviews"),
+    keys={"task": ("done_when", "proof", "receipts", "reviews", "is_examined")},
+    attention={"review": 110},
+    items=(".services.attention:Attention.reviews",),
     briefing=("deliveries.section",),
     still_open="deliveries.still_open",
 )

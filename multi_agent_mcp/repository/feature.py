@@ -53,6 +53,7 @@ WORKTREES = Feature(
         "commit": ".repository.settings:COMMIT",
     },
     of_agents=("workspace", "commit"),
+    keys={"task": ("commits", "uncommitted")},
     topics={".workspaces": "files"},
     services={
         "worktrees": ".repository.worktrees:Worktrees",

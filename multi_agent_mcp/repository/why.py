@@ -81,7 +81,7 @@ def _task(services: Services, task_id: str | None) -> dict[str, Any] | None:
     if task is None:
         return None
     reviews = [line for line in task.history if "reviewed" in line]
-    return {
+    found = {
         "task_id": task.id,
         "title": task.title,
         "status": task.status,
@@ -93,6 +93,7 @@ def _task(services: Services, task_id: str | None) -> dict[str, Any] | None:
         "receipts": [item.as_answer() for item in services.checks.receipts_of(task.id)],
         "questions": [as_answer(one) for one in services.questions.about(task.id)],
     }
+    return services.session.features.shown("task", found)
 
 
 def _asked_by(services: Services, task: Task) -> str:
@@ -123,12 +124,12 @@ def _task_lines(task_id: str, task: dict[str, Any] | None, texts: Texts) -> Iter
     if task is None:
         yield f"  {texts('blame.task_unknown', task_id=task_id)}"
         return
-    said = (task["status"], *filter(None, [task["proof"]]))
+    said = (task["status"], *filter(None, [task.get("proof")]))
     yield "  " + one_line(f"{task['task_id']} {task['title']} ({', '.join(said)})")
     yield f"  {texts('blame.asked', agent_id=display_id(task['asked_by']))}"
-    for review in task["reviews"]:
+    for review in task.get("reviews", ()):
         yield f"  {texts('blame.reviewed', agent_id=display_id(review['by']))}"
-    for receipt in task["receipts"]:
+    for receipt in task.get("receipts", ()):
         yield "  " + one_line(texts("blame.receipt", check=receipt["check"], receipt_id=receipt["id"]))
     for asked in task["questions"]:
         yield "  " + one_line(texts("blame.question", question=asked["question"], answer=asked["answer"] or "-"))

@@ -36,7 +36,7 @@ from multi_agent_mcp.services.overview.snapshot import (
 from multi_agent_mcp.services.questions import Questions, as_answer
 from multi_agent_mcp.services.unchanged import GOOD_FOR, WhileUnchanged
 from multi_agent_mcp.session import Service, Session
-from multi_agent_mcp.settings import readable_settings
+from multi_agent_mcp.settings import RULES, readable_settings
 from multi_agent_mcp.system.file_status import Memory
 
 if TYPE_CHECKING:
@@ -359,14 +359,17 @@ class Attention(Service):
         with suppress(Refusal):
             settings = readable_settings(self.workspace.settings_path)
             approval = self.contributions.ask("approval")
-            decides = settings.checks or settings.protected or settings.roles
+            kind = "checks" if "proof" in self.session.features else "rules"
+            agents = self.workspace.registry.active().values()
+            ruled = settings.roles or any(not agent.extra.keys().isdisjoint(RULES) for agent in agents)
+            decides = ruled or (kind == "checks" and (settings.checks or settings.protected))
             if approval.state == "changed" or (decides and approval.state == "missing"):
                 names = ", ".join(approval.changed) or "-"
                 yield Item(
                     kind="checks_changed",
                     agent_id=None,
-                    text=self.session.people(f"attention.checks_{approval.state}", names=names),
-                    command="multi-agent-mcp checks approve",
+                    text=self.session.people(f"attention.{kind}_{approval.state}", names=names),
+                    command=f"multi-agent-mcp {'checks' if kind == 'checks' else 'agent'} approve",
                 )
 
     def reviews(self, person: Agent) -> Iterator[Item]:

@@ -20,6 +20,7 @@ USAGE = Feature(
         "host_looks": ".usage.host_looks:HostLooks",
         "spending": ".usage.spending:Spending",
     },
+    keys={"task": ("usage",)},
     on={"answered": "budgets.look", "heard": "limits.heard"},
     answers={
         "limit": "limits.limited",

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from html import escape, unescape
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import nh3
@@ -25,6 +25,9 @@ from multi_agent_mcp.domain.task_reports import compare
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.times import format_time
 
+if TYPE_CHECKING:
+    from multi_agent_mcp.features import Features
+
 PREVIEW_CHARACTERS = 200
 SUBJECT_CHARACTERS = 300
 PAGE_HTML_CHARACTERS = 200_000
@@ -34,12 +37,13 @@ def moment(value: datetime | None) -> str | None:
     return format_time(value) if value else None
 
 
-def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """A task's fields for the board. `subtasks` are the numbers of its subtasks by status."""
+def task_card(features: Features, task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """A task's fields for the board, but for those of features that are off. `subtasks` are the numbers of its subtasks
+    by status."""
     children = subtasks or {}
     shown = ("title", "status", "priority", "assignee_id", "created_by", "requester_id", "parent_task_id", "progress")
     dated = ("approval_status", "completion_result", "created_at", "updated_at", "done_when", "proof")
-    return {
+    card = {
         "task_id": task.id,
         **fields_of(task, *shown, *dated),
         "checklist": {
@@ -52,18 +56,19 @@ def task_card(task: Task, subtasks: Mapping[str, int] | None = None) -> dict[str
         "is_examined": task.is_examined,
         "head": (task.delivery or {}).get("head"),
     }
+    return features.shown("task", card)
 
 
-def task_whole(task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
+def task_whole(features: Features, task: Task, subtasks: Iterable[Task]) -> dict[str, Any]:
     """A task's fields for its own panel."""
     children = list(subtasks)
     shown = ("dependencies", "blocked_reason", "completion_summary", "next_steps", "history")
     return {
-        **task_card(task, Counter(child.status for child in children)),
+        **task_card(features, task, Counter(child.status for child in children)),
         **fields_of(task, *shown, "status_changed_by", "started_at", "completed_at"),
         "description": shown_text(task.description),
         "checklist_items": compare(task.description, task.checklist),
-        "subtask_cards": [task_card(child) for child in children],
+        "subtask_cards": [task_card(features, child) for child in children],
     }
 
 

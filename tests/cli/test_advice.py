@@ -723,6 +723,8 @@ ELSEWHERE: Mapping[str, str] = {
     "attention:checks_changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
     "task.checks_changed": "cli/test_repository.py::test_why_follows_a_line_to_task_agent_and_who_asked",
     "checks.state.changed": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
+    "rules.state.changed": "features/test_off.py::test_what_agents_may_do_is_approved_without_proof_too",
+    "rules.state.missing": "features/test_off.py::test_what_agents_may_do_is_approved_without_proof_too",
     "checks.state.missing": "services/tasks/test_gate.py::test_a_changed_check_is_run_and_waits_for_a_review",
     **by(
         "cli/test_repository.py::test_a_repository_of_another_user_is_named_with_git_s_own_cure_which_helps",

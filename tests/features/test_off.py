@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -234,6 +234,58 @@ def test_options_and_commands_below_others_go_with_their_feature(without: Withou
     assert run(services, "resume", "worker-a", "--tokens", "5")[0] == 2
     assert run(services, "task", "add", "x")[0] == 0
     assert "verify" not in run(services, "task", "--help")[1]
+
+
+KEYS_OF = {
+    "proof": {"done_when", "proof", "receipts", "is_examined"},
+    "questions": {"questions"},
+    "usage": {"usage"},
+    "worktrees": {"commits", "uncommitted"},
+}
+
+
+@pytest.mark.parametrize("name", KEYS_OF)
+def test_no_answer_about_a_task_has_its_keys(without: Without, name: str) -> None:
+    services = without(name)
+    seats = {one: Seat(services, one) for one in ("owner", "admin", "worker-a")}
+    answers: list[object] = [
+        seats["admin"].call("create_tasks_batch", tasks=[{"title": "A part", "assignee_id": "worker-a"}])
+    ]
+    (task_id,) = (task.id for task in services.workspace.tasks.open())
+    answers += [seats["worker-a"].call(tool) for tool in ("get_notifications", "get_next_action")]
+    answers.append(seats["worker-a"].call("report_completed", result="success", summary="built"))
+    answers += [seats[one].call(tool) for one in seats for tool in ("get_next_action", "read_messages")]
+    for command in (["task", "show", task_id], ["task", "list"], ["show", task_id], ["watch", "--once"], ["attention"]):
+        code, said = run(services, *command, "--json")
+        assert code == 0, said
+        answers.append(json.loads(said))
+    answers.append(services.dashboard.data())
+    assert KEYS_OF[name] & {*_keys(answers)} == set()
+
+
+def _keys(value: object) -> Iterator[str]:
+    """The keys of all objects in an answer but those of a task's history, which says what has been."""
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield key
+        yield from _keys(inner) if key != "history" else ()
+    for item in value if isinstance(value, list) else ():
+        yield from _keys(item)
+
+
+def test_what_agents_may_do_is_approved_without_proof_too(without: Without) -> None:
+    services = without("proof")
+    services.approvals.approve()
+    services.agents.registry.update("worker-a", edits=["src/**"])
+    (item,) = services.attention.checks_changed(services.agents.owner())
+    assert (item.kind, item.command) == ("checks_changed", "multi-agent-mcp agent approve")
+    assert "review" not in item.text
+    code, said = run(services, "agent", "approve")
+    assert (code, '→ {"role": "worker", "edits": ["src/**"]}' in said, "review" in said) == (0, True, False), said
+    assert services.approvals.look().state == "approved"
+    for kept in (services.workspace.approval, services.workspace.last_approval):
+        kept.remove()
+    (item,) = services.attention.checks_changed(services.agents.owner())
+    assert item.text == "no person has approved what agents may do"
 
 
 def test_a_session_without_proof_asks_for_none_where_session_yaml_still_does(without: Without) -> None:

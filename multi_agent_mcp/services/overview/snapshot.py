@@ -258,7 +258,10 @@ class Dashboard(Service):
             "updated_at": format_time(self.clock()),
             "counts": counts | {"total": sum(counts.values())},
             "agents": [_agent(row, used.get(row.agent.id)) for row in self.snapshots.agents(tasks)],
-            "tasks": [_task_line(task, uncommitted(task)) for task in (*sorted(shown, key=age), *finished)],
+            "tasks": [
+                self.session.features.shown("task", _task_line(task, uncommitted(task)))
+                for task in (*sorted(shown, key=age), *finished)
+            ],
             "tasks_left_out": len(tasks) - len(shown),
         }
 
@@ -315,7 +318,7 @@ def _table(texts: Texts, kind: str, rows: Iterable[Sequence[object]]) -> Iterato
 
 def _task_cells(task: dict[str, Any], texts: Texts) -> tuple[object, ...]:
     lacks = texts("dashboard.uncommitted", count=task["uncommitted"]) if "uncommitted" in task else None
-    more = "; ".join(filter(None, (task["proof"], lacks)))
+    more = "; ".join(filter(None, (task.get("proof"), lacks)))
     status = f"{task['status']} ({more})" if more else task["status"]
     return task["task_id"], task["title"], status, task["assignee_id"] or "-", f"{task['progress']}%"
 

@@ -72,6 +72,11 @@ class Approvals(Service):
             changed = ("session.yaml",)
         return Approval("changed" if changed else "approved", str(record["by"]), str(record["at"]), changed)
 
+    @property
+    def command(self) -> str:
+        """What a person types to approve what is there now."""
+        return "checks approve" if "proof" in self.session.features else "agent approve"
+
     def is_first(self) -> bool:
         """Whether the session is new: it has no agents, and nothing was approved in it."""
         kept = (self.workspace.approval, self.workspace.last_approval)
@@ -157,7 +162,8 @@ class Approvals(Service):
         key = None if person is None else self.agents.known_key(person.id)
         if person is None or key is None:
             people = [agent.id for agent in self.agents.all().values() if _is_persons(agent)]
-            raise InvalidArguments("no_persons_key", people=", ".join(people) or "-", file=self.workspace.approval.path)
+            named = {"people": ", ".join(people) or "-", "file": self.workspace.approval.path}
+            raise InvalidArguments("no_persons_key", **named, command=self.command)
         return person.id, key
 
     @contextmanager

@@ -45,7 +45,9 @@ def board(call: ApiRequest) -> dict[str, Any]:
 
     def card(task: Task) -> dict[str, Any]:
         shared = overlaps.get(task.assignee_id or "", []) if task.is_worked_on else []
-        return _with_targets(call, task, task_card(task, subtasks.get(task.id))) | {"shared_files": shared}
+        return _with_targets(call, task, task_card(call.services.session.features, task, subtasks.get(task.id))) | {
+            "shared_files": shared
+        }
 
     shown = [
         {
@@ -96,12 +98,12 @@ def _below(call: ApiRequest, superior: str | None) -> list[str]:
 
 def show(call: ApiRequest) -> dict[str, Any]:
     """One task with its subtasks, dependencies, conversations, messages, questions and executions."""
-    services = call.services
+    services, features = call.services, call.services.session.features
     task = services.task_changes.get(call.path["task_id"])
     parents = services.board.existing([task.parent_task_id])
-    record = task_whole(task, services.board.subtasks(task.id)) | {
+    record = task_whole(features, task, services.board.subtasks(task.id)) | {
         "parent_title": parents[0].title if parents else None,
-        "dependency_cards": [task_card(item) for item in services.board.existing(task.dependencies)],
+        "dependency_cards": [task_card(features, item) for item in services.board.existing(task.dependencies)],
         "conversations": [conversation_head(item) for item in services.conversations.of_task(task.id)],
         "messages": messages_whole(services.mail_search.about_task(task.id, task.created_at, MESSAGES_SHOWN)),
         "receipts": _receipts(services.checks.receipts_of(task.id)[-RECEIPTS_SHOWN:]),
@@ -112,7 +114,7 @@ def show(call: ApiRequest) -> dict[str, Any]:
         "commits": services.contributions.ask("commits", task) or [],
         "usage": [row.as_answer() for row in services.contributions.ask("usage_of_task", task.id) or ()],
     }
-    return {"task": _with_targets(call, task, record)}
+    return {"task": _with_targets(call, task, features.shown("task", record))}
 
 
 def _receipts(receipts: Sequence[Receipt]) -> list[dict[str, Any]]:
@@ -134,7 +136,7 @@ def create(call: ApiRequest) -> dict[str, Any]:
         done_when=parse_done_when(call.optional_text("done_when") if is_proven else None) or None,
     )
     (task,) = call.services.task_creation.create(call.me, [new], call.optional_text("parent_task_id"))
-    return {"task": _with_targets(call, task, task_card(task))}
+    return {"task": _with_targets(call, task, task_card(call.services.session.features, task))}
 
 
 def set_status(call: ApiRequest) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def set_status(call: ApiRequest) -> dict[str, Any]:
         call.me, call.path["task_id"], call.text("status"), call.optional_text("reason")
     )
     return {
-        "task": _with_targets(call, task, task_card(task)),
+        "task": _with_targets(call, task, task_card(call.services.session.features, task)),
         "previous_status": previous,
         "interrupted": task.assignee_id if task.interrupt_id else None,
     }
@@ -152,7 +154,10 @@ def set_status(call: ApiRequest) -> dict[str, Any]:
 def assign(call: ApiRequest) -> dict[str, Any]:
     """Assigns a task to another agent; `assignee_id` null unassigns it."""
     task, previous = call.services.task_changes.assign(call.me, call.path["task_id"], call.optional_text("assignee_id"))
-    return {"task": _with_targets(call, task, task_card(task)), "previous_assignee_id": previous}
+    return {
+        "task": _with_targets(call, task, task_card(call.services.session.features, task)),
+        "previous_assignee_id": previous,
+    }
 
 
 def diff(call: ApiRequest) -> dict[str, Any]:
@@ -180,7 +185,7 @@ def decide(call: ApiRequest) -> dict[str, Any]:
         reason=reason_with(call.strings("remarks"), call.optional_text("reason")),
         state=call.optional_text("state"),
     )
-    return {"task": _with_targets(call, task, task_card(task))}
+    return {"task": _with_targets(call, task, task_card(call.services.session.features, task))}
 
 
 def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ function whole(task) {
     task.description.length > 0 && section("board.description", prose(task.description)),
     ...(task.status === "review" ? [] : result(task)),
     task.checklist_items.length > 0 && section("board.checklist", checklist(task.checklist_items)),
-    task.messages.length + task.questions.length > 0 && section("board.thread", thread(task)),
+    task.messages.length + (task.questions?.length ?? 0) > 0 && section("board.thread", thread(task)),
     task.subtask_cards.length > 0 && section("board.subtasks", links(task.subtask_cards)),
     task.dependency_cards.length > 0 && section("board.dependencies", links(task.dependency_cards)),
     task.conversations.length > 0 && section("board.conversations", h("ul", { class: "links" }, task.conversations.map((item) => h("li", null,
@@ -56,7 +56,7 @@ function whole(task) {
     task.handoffs.length > 0 && section("board.handoffs", task.handoffs.map(handoff)),
     task.executions.length > 0 && section("board.executions", h("ul", { class: "links" }, task.executions.map((item) => h("li", null,
       h("a", { href: `/executions#${item.execution_id}` }, h("bdi", null, item.agent_id)), " ", chip(`execution-${item.status}`, t(`executions.${item.status}`)), " ", age(item.started_at))))),
-    task.usage.length > 0 && section("stats.tokens", h("ul", { class: "links" }, task.usage.map((row) => h("li", null,
+    task.usage?.length > 0 && section("stats.tokens", h("ul", { class: "links" }, task.usage.map((row) => h("li", null,
       who(row.agent_id), row.model && [" ", h("bdi", null, visible(row.model))], " ",
       h("small", { class: "hint" }, ["input", "output", "cache_read", "cache_write"].map((name) => `${t(`stats.${name}`)} ${row[name].toLocaleString()}`).join(" · ")))))),
     section("board.history", history(task.history)),
@@ -69,10 +69,10 @@ function result(task) {
   const hasBegun = task.started_at && !["backlog", "todo"].includes(task.status);
   return [
     ...words(task),
-    task.receipts.length > 0 && section("board.receipts", receipts(task.receipts)),
+    task.receipts?.length > 0 && section("board.receipts", receipts(task.receipts)),
     delivery?.commit && section("board.delivery", h("p", null, h("code", null, delivery.commit.slice(0, 10)), " ", t(delivery.merged ? "board.merged" : "board.not_merged", { branch: delivery.branch ?? "-" }), delivery.uncommitted > 0 && [" ", chip("pending", t("board.uncommitted", { count: delivery.uncommitted }))])),
     (delivery?.protected || delivery?.checks_changed) && h("p", { class: "marks" }, delivery.checks_changed && chip("pending", t("board.checks_changed")), delivery.protected && [" ", chip("pending", t("board.changes_protected", { files: delivery.protected.map(visible).join(", ") }))]),
-    task.commits.length > 0 && section("board.commits", h("ul", { class: "links" }, task.commits.map((one) => h("li", null, h("code", null, one.commit.slice(0, 10)), " ", h("bdi", null, visible(one.subject)), " ", age(one.at))))),
+    task.commits?.length > 0 && section("board.commits", h("ul", { class: "links" }, task.commits.map((one) => h("li", null, h("code", null, one.commit.slice(0, 10)), " ", h("bdi", null, visible(one.subject)), " ", age(one.at))))),
     hasBegun && task.assignee_id && section("review.changes", changesOf(task, countRemarks)),
   ];
 }
@@ -110,7 +110,7 @@ function details(task) {
     ["board.created", at(task.created_at)],
     task.started_at && ["board.started", at(task.started_at)],
     task.completed_at && ["board.finished", at(task.completed_at)],
-    task.done_when.length > 0 && ["board.done_when", h("bdi", null, visible(task.done_when.join(", ")))],
+    task.done_when?.length > 0 && ["board.done_when", h("bdi", null, visible(task.done_when.join(", ")))],
     task.proof && ["board.proof", chip(`proof-${task.proof}`, t(`board.proof.${task.proof}`))],
     task.parent_task_id && ["board.parent", h("a", { href: `#${task.parent_task_id}` }, h("bdi", null, visible(task.parent_title ?? task.parent_task_id)))],
     [null, h("code", null, task.task_id)],
@@ -142,7 +142,7 @@ const receipts = (all) => h("ul", { class: "receipts" }, [...all].reverse().map(
 
 // The request, the reports and the result, as they were said.
 function thread(task) {
-  const talk = [...task.messages.map((one) => [one.created_at, message(task, one)]), ...task.questions.map((one) => [one.created_at, asked(task, one)])];
+  const talk = [...task.messages.map((one) => [one.created_at, message(task, one)]), ...(task.questions ?? []).map((one) => [one.created_at, asked(task, one)])];
   return h("ol", { class: "talk" }, talk.sort(([one], [other]) => one.localeCompare(other)).map(([, node]) => node));
 }
 
