@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -42,6 +43,13 @@ def test_no_page_of_docs_is_too_long_to_be_read() -> None:
     lengths = {page.name: len(page.read_text(encoding="utf-8").splitlines()) for page in PAGES}
     lengths.pop("CHANGELOG.md")
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_no_line_of_the_changelog_stands_twice() -> None:
+    """A merge of two branches may have kept both versions of a part."""
+    lines = Counter((REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8").splitlines())
+    del lines[""]
+    assert [line for line, times in lines.items() if times > 1] == []
 
 
 def test_what_docstrings_cite_is_a_section() -> None:
