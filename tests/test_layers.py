@@ -128,7 +128,7 @@ TOUCH_FILES = {
     "doorbell.tmux.team_panes": "the directory of tmux's socket",
     "timeline.commands": "the picture, where its user wants it",
     "demo": "the demo's own temporary directories",
-    "web.app": "the page that leads a browser to the console",
+    "web.link_page": "the page that leads a browser to the console",
 }
 """Modules that may access files → the files that they access."""
 

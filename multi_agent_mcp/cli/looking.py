@@ -373,10 +373,8 @@ def web(context: SessionContext, port: int | None, open_browser: bool) -> None:
 
     Example: `multi-agent-mcp web --open`
     """
-    from multi_agent_mcp.web.app import (
-        LinkPage,
-        serve,  # starlette and uvicorn are for this command alone
-    )
+    from multi_agent_mcp.web.link_page import LinkPage
+    from multi_agent_mcp.web.serving import serve  # starlette and uvicorn are for this command alone
 
     page = LinkPage()
 

@@ -28,7 +28,7 @@ HIDDEN = (
     (0xFFFE, 0xFFFF),  # noncharacters, which XML must not contain
     (0xE0000, 0xE007F),  # tags
 )
-"""The first and last code points of the replaced ranges; also passed to the console's pages (`web/app.py`)."""
+"""The first and last code points of the replaced ranges; also passed to the console's pages (`web/pages.py`)."""
 _HIDDEN = re.compile("[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in HIDDEN) + "]")
 
 

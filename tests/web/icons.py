@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 import multi_agent_mcp.web
-from multi_agent_mcp.web.app import ICONS
+from multi_agent_mcp.web.pages import ICONS
 from tests.web.browser.conftest import launched
 
 STATIC = Path(multi_agent_mcp.web.__file__).parent / "static"

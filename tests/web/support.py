@@ -19,8 +19,10 @@ from starlette.types import ASGIApp
 
 from multi_agent_mcp.domain.agent import Execution
 from multi_agent_mcp.services.tasks.board import NewTask
-from multi_agent_mcp.web.app import Console, Live, create_app, link
+from multi_agent_mcp.web.app import Console, create_app
+from multi_agent_mcp.web.live import Live
 from multi_agent_mcp.web.security import Auth
+from multi_agent_mcp.web.serving import link
 from tests.end_to_end.support import COMMAND, PATIENCE_SECONDS, Team
 
 COOKIE = re.compile(r"(mam_[0-9a-f]{8})=([^;]+)")

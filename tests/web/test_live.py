@@ -11,7 +11,7 @@ import pytest
 from multi_agent_mcp.domain.agent import OwnerWait
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.web.app import TOPICS, Live
+from multi_agent_mcp.web.live import TOPICS, Live
 from tests.end_to_end.support import PATIENCE_SECONDS, Team
 from tests.web.support import Visitor, Web, at_work
 
