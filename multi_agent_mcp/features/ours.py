@@ -48,9 +48,9 @@ TEAM = Feature(
             MACHINERY, ".cli.up_down:supervise", "Open windows for missing agent sessions (`up` runs it)."
         ),
         "host-config": Command(
-            MACHINERY, ".cli.setup:host_config", "Show or write a host's configuration for an agent."
+            MACHINERY, ".cli.hosts:host_config", "Show or write a host's configuration for an agent."
         ),
-        "host": Command("Team", ".cli.setup:host", "Learn a host that has no profile."),
+        "host": Command("Team", ".cli.hosts:host", "Learn a host that has no profile."),
     },
     endpoints=(
         Endpoint("GET", "/session", ".web.api.overview:show_session"),
