@@ -57,11 +57,13 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, OwnerWaits
     from multi_agent_mcp.services.tasks.board import Board, TaskCreation
-    from multi_agent_mcp.services.tasks.changes import Interrupting, TaskChanges, TaskReports
+    from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.tasks.checks import Checks
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.diffs import Diffs
+    from multi_agent_mcp.services.tasks.interrupting import Interrupting
+    from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.team.approvals import Approvals
     from multi_agent_mcp.services.team.limited import LimitedAgents
@@ -166,14 +168,14 @@ class ByName:
     task_changes: TaskChanges = made(
         ".services.tasks.changes:TaskChanges", derived="derived_notices", head_of="workplaces.head"
     )
-    interrupting: Interrupting = made(".services.tasks.changes:Interrupting")
+    interrupting: Interrupting = made(".services.tasks.interrupting:Interrupting")
     task_creation: TaskCreation = made(
         ".services.tasks.board:TaskCreation", derived="derived_notices", settings="checks.settings"
     )
     diffs: Diffs = made(".services.tasks.diffs:Diffs", records="delivery_records")
     checks: Checks = made(".services.tasks.checks:Checks", records="delivery_records")
     deliveries: Deliveries = made(".services.tasks.deliveries:Deliveries", derived="derived_notices")
-    task_reports: TaskReports = made(".services.tasks.changes:TaskReports")
+    task_reports: TaskReports = made(".services.tasks.reports:TaskReports")
     conversations: Conversations = made(".services.chat.conversations:Conversations")
     human_conversations: HumanConversations = made(".services.chat.conversations:HumanConversations")
     delegations: Delegations = made(".services.chat.delegations:Delegations", derived="derived_notices")

@@ -28,7 +28,7 @@ from multi_agent_mcp.errors import (
     StorageError,
     Unauthorized,
 )
-from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports
+from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
 from multi_agent_mcp.services.tasks.diffs import ordered, reaches, shown_path
 from multi_agent_mcp.services.validation import require_text, words_or_none
 from multi_agent_mcp.session import Service
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.checks import Checks, Verdict
     from multi_agent_mcp.services.tasks.delivered import DeliveredWork
     from multi_agent_mcp.services.tasks.diffs import Diffs
+    from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.approvals import Approvals
     from multi_agent_mcp.store.records import Record
 

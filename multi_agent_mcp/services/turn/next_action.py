@@ -18,7 +18,7 @@ from multi_agent_mcp.errors import HubUnreachable, InvalidStatusTransition, Task
 from multi_agent_mcp.services.answer_budget import clipped, first_fitting
 from multi_agent_mcp.services.chat.conversations import is_conversational
 from multi_agent_mcp.services.tasks.board import summary_of
-from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, TaskReports, require_startable
+from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges, require_startable
 from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.session import Service
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, Kept
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
+    from multi_agent_mcp.services.tasks.reports import TaskReports
     from multi_agent_mcp.services.team.agents import Signatures
     from multi_agent_mcp.services.turn.answering import AnswerAction
 

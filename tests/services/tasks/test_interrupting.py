@@ -6,7 +6,7 @@ import pytest
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import AgentNotFound, InvalidStatusTransition, Refusal, Unauthorized
-from multi_agent_mcp.services.tasks.changes import ResumeAgent
+from multi_agent_mcp.services.tasks.interrupting import ResumeAgent
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
