@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.host_config import HostConfigurations
     from multi_agent_mcp.services.doctor.tree import Finding
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import LookAtPane

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.glance import Glances
     from multi_agent_mcp.services.mail import DeliveryTracking, Messages, Outbox
     from multi_agent_mcp.services.mail_search import MailSearch
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.notifications.loops import Loops
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
+    from multi_agent_mcp.services.notifications.notifications import Notifications
     from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.listed_dialogs import ListedDialogs
@@ -213,7 +214,7 @@ class ByName:
     executions: Executions = made(".services.sessions.session_records:Executions")
     notice_writer: NoticeWriter = made(".services.notifications.writing:NoticeWriter")
     derived_notices: DerivedNotices = made(
-        ".services.notifications.notifications:DerivedNotices",
+        ".services.notifications.derived:DerivedNotices",
         writer="notice_writer",
         last_activity="sessions.last_activity",
     )

@@ -19,7 +19,7 @@ from multi_agent_mcp.services.tasks.changes import require_startable
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
 

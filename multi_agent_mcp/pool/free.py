@@ -12,7 +12,7 @@ from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.team.agents import Agents

@@ -20,7 +20,7 @@ from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions

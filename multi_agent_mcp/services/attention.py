@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.domain.question import Question
     from multi_agent_mcp.services.mail import DeliveryTracking
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import LookAtPane, PaneLooks
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents

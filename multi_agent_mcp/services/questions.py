@@ -41,7 +41,7 @@ from multi_agent_mcp.session import Service
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.directory import Directory
 

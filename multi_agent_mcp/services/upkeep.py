@@ -17,7 +17,8 @@ from multi_agent_mcp.system.file_status import are_unchanged, is_settled, modifi
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.notification import Notification
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications, Pending
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
+    from multi_agent_mcp.services.notifications.notifications import Notifications, Pending
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.store.directory import Directory

@@ -19,7 +19,7 @@ from multi_agent_mcp.texts import shortened
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.services.mail import Sent
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.team.agents import Agents
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.dialog import Dialog
     from multi_agent_mcp.domain.message import Message
     from multi_agent_mcp.features import Kind
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
     from multi_agent_mcp.services.overview.pane_looks import LookAtPane

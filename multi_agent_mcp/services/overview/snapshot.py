@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.stuck import Stuck
     from multi_agent_mcp.services.mail import DeliveryTracking
     from multi_agent_mcp.services.mail_search import MailSearch
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.stuck_agents import StuckAgents
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits

@@ -20,7 +20,7 @@ from multi_agent_mcp.system.process import is_alive
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.pane_looks import PaneLooks
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges

@@ -34,7 +34,7 @@ from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.services.team.approvals import Approvals

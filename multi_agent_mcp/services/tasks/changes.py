@@ -25,7 +25,7 @@ from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Message
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.notifications.writing import Interrupts
     from multi_agent_mcp.services.team.agents import Agents
     from multi_agent_mcp.store.workspace import Workspace

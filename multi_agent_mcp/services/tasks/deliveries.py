@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.mail import Sent
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.sessions.session_records import Executions, OwnerWaits
     from multi_agent_mcp.services.tasks.checks import Checks, Verdict

@@ -27,7 +27,7 @@ from multi_agent_mcp.texts import catalogue
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.chat.conversations import Conversations
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.snapshot import Dashboard
     from multi_agent_mcp.services.sessions.agent_sessions import Lease
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits

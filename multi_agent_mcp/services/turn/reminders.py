@@ -14,11 +14,11 @@ from multi_agent_mcp.domain.entity import EPOCH
 from multi_agent_mcp.domain.notification import announcement_of, reminders_of
 from multi_agent_mcp.domain.stuck import BUSY
 from multi_agent_mcp.domain.task import WITH_ASSIGNEE, Task
-from multi_agent_mcp.services.notifications.notifications import text_of
+from multi_agent_mcp.services.notifications.derived import text_of
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.services.notifications.notifications import DerivedNotices
+    from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.sessions.agent_sessions import Sessions
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.limited import LimitedAgents

@@ -35,7 +35,8 @@ from multi_agent_mcp.doorbell.tmux.team_panes import TeamPanes
 from multi_agent_mcp.doorbell.tmux.typing import SETTLE_SECONDS
 from multi_agent_mcp.errors import TmuxTimeout
 from multi_agent_mcp.features import Features
-from multi_agent_mcp.services.notifications.notifications import DerivedNotices, Notifications
+from multi_agent_mcp.services.notifications.derived import DerivedNotices
+from multi_agent_mcp.services.notifications.notifications import Notifications
 from multi_agent_mcp.services.notifications.writing import Interrupts, NoticeWriter
 from multi_agent_mcp.session import Session
 from multi_agent_mcp.settings import Settings
