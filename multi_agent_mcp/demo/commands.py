@@ -94,7 +94,7 @@ def _place(directory: Path | None, *, stays: bool) -> Iterator[Path]:
 
 
 def _play_on_machines(place: Path, texts: Texts, *, stays: bool) -> None:
-    from multi_agent_mcp.demo.scenes import MachinesDemo
+    from multi_agent_mcp.demo.machines import MachinesDemo
 
     missing = MachinesDemo(place, texts).play()
     if missing or stays:
