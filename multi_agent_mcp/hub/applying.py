@@ -14,128 +14,38 @@ import os
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.entity import EPOCH, Identified, Mark, Readable, entity_id
+from multi_agent_mcp.domain.entity import Identified, Mark, Readable, entity_id
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.notification import TOLD_APART, Notification
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.times import format_time, now, parse_time
-from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, InvalidId, StorageError
+from multi_agent_mcp.domain.times import now, parse_time
+from multi_agent_mcp.errors import InvalidArguments, InvalidId, StorageError
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.sizes import is_acceptable
-from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, OVER, RELAY, TIME, WAS, Stored
+from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, OVER, RELAY, WAS, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
-from multi_agent_mcp.store.authority import digest8, revision_of
+from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, make_way
+from multi_agent_mcp.store.authority import revision_of
 from multi_agent_mcp.store.codec import Unreadable, codec, parse
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import Signature, modified_at, signature_of
-
-# Renames hand-written messages whose file name is that of another message.
-
-STEM_LENGTH = 40
-
-
-def is_by_hand(name: str, entity: Readable) -> bool:
-    """Returns whether the program has not written this message, or not under this name."""
-    return isinstance(entity, Message) and (entity.signature is None or name != file_name(entity))
-
-
-def name_of_its_own(name: str, data: bytes) -> str:
-    return f"{name.removesuffix('.md')[:STEM_LENGTH]}_{digest8(data)}.md"
-
-
-def says(message: Readable) -> Readable:
-    """Returns a message without what the program adds where a person has left it out: two that say the same are
-    equal."""
-    return replace(message, id="", created_at=EPOCH, read_at=None)  # type: ignore[call-arg]  # it has these fields
-
-
-def make_way(inbox: Inbox[Any], name: str, stored: Stored) -> None:
-    """Renames a hand-written message whose name is needed for another one from the hub. Of two that say the same the
-    older one stays, so that it is the same one on every machine. Raises `StorageError`."""
-    if not os.path.lexists(f"{inbox.path}/{name}"):
-        return
-    path = inbox.path / name
-    with inbox.files.locks.held(inbox.lock):
-        if not (found := inbox.files.read(path)):
-            return
-        mine, theirs = inbox.hot.decode(found, path.stem, modified_at(path) / 1e9), decoded(inbox, name, stored)
-        if not is_by_hand(name, mine):
-            return
-        if says(mine) != says(theirs):
-            inbox.files.relocate([(path, path.with_name(name_of_its_own(name, found)))])
-        elif theirs.created_at < mine.created_at:
-            inbox.hot.replace(name, theirs.mark_read(mine.read_at), modified=_time(stored))
-
-
-def decoded(inbox: Inbox[Any], name: str, stored: Stored) -> Readable:
-    """Returns the message that a value is under this name. Raises `Unreadable`."""
-    entity: Readable = inbox.hot.decode(stored.data, name.removesuffix(".md"), _time(stored) / 1e9)
-    return entity
-
-
-# Refusals by this machine's disk, after which the relay retries, as a full disk may have room again later.
+from multi_agent_mcp.system.file_status import Signature, signature_of
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(eq=False)
-class Disk:
-    """The current refusals of the disk, by what was to be written."""
-
-    _refused: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    @property
-    def unwritten(self) -> dict[str, str] | None:
-        """The first current refusal: `path`, `reason`, and `since` when; None if all last attempts succeeded."""
-        return next(iter(self._refused.values()), None)
-
-    @contextmanager
-    def tried(self, what: str) -> Iterator[None]:
-        """Records a refusal by the disk within the context instead of raising it, for a retry. Refusals by the hub are
-        raised."""
-        try:
-            yield
-        except (HubReplaced, HubUnreachable):
-            raise
-        except (StorageError, OSError) as error:
-            self.refused(what, error)
-        else:
-            self.took(what)
-
-    def refused(self, what: str, error: StorageError | OSError) -> None:
-        path, reason = refusal_words(error)
-        known = self._refused.get(what)
-        if known is None or known["reason"] != reason:
-            logger.warning("%s: the disk refuses (%s: %s); it is tried again", what, path, reason)
-        since = format_time(now()) if known is None else known["since"]
-        self._refused[what] = {"path": path, "reason": reason, "since": since}
-
-    def took(self, what: str) -> None:
-        if self._refused.pop(what, None) is not None:
-            logger.info("%s: the disk takes it again", what)
-
-
-def refusal_words(error: StorageError | OSError) -> tuple[str, str]:
-    """Returns the path and the reason: `No space left on device`."""
-    if isinstance(error, OSError):
-        return str(error.filename or "-"), str(error.strerror or error)
-    path, reason = str(error.values.get("path", "-")), error.values.get("reason", str(error))
-    return path, str((reason.strerror if isinstance(reason, OSError) else None) or reason)
 
 
 BULK, TOGETHER = 16, 32
@@ -466,7 +376,7 @@ class Applying:
         there = self.workspace.files.read(path)
         if there and parse(there).header.get("agent_id") not in (agent_id, None):
             raise Unreadable("misplaced", name="id", value=what.name, owner=what.owner)
-        self.workspace.files.replace(path, stored.data, modified=_time(stored))
+        self.workspace.files.replace(path, stored.data, modified=stored.written_at)
         if OVER in stored.headers and what.kind == HAND_OFF:
             kept = self.workspace.hand_offs(what.owner)
             if (entity := kept.home.load(name)) is not None:
@@ -503,7 +413,7 @@ class Applying:
             return []  # the process that wrote it probably holds the lock
         edited = _number(stored, EDITED) if is_own else None
         written = collection.accept(
-            entity_id(kind, name), stored.shared, _time(stored), was=_number(stored, WAS), edited=edited
+            entity_id(kind, name), stored.shared, stored.written_at, was=_number(stored, WAS), edited=edited
         )
         if isinstance(written, Conversation) and written.status == "ended" and written.delegation_id is not None:
             self._perhaps_over[str(written.delegation_id)] = None
@@ -522,7 +432,7 @@ class Applying:
             return []
         early = self.early.get(key := self._mark_of(what))
         known = self._marks.get(mark) if mark in self._marks or early is None else Mark.parse(early)
-        entity = inbox.accept(name, stored.data, _time(stored), known)
+        entity = inbox.accept(name, stored.data, stored.written_at, known)
         self.early.pop(key, None)
         if entity is None:
             if early is not None:  # it was written by a process that did not have the mark
@@ -556,7 +466,7 @@ class Applying:
             return False
         self._is_noticed = True
         try:
-            return inbox.stands_against(name, theirs, _time(stored))
+            return inbox.stands_against(name, theirs, stored.written_at)
         finally:
             self._is_noticed = False
 
@@ -593,7 +503,7 @@ class Applying:
                 self._keep_early("/".join(what[1:]), mark.words)
         elif what.kind in BY_NAME:
             collection = BY_NAME[what.kind].collection(self.workspace)
-            collection.accept_copy(entity_id(what.kind, what.name), stored.data, what.owner, _time(stored))
+            collection.accept_copy(entity_id(what.kind, what.name), stored.data, what.owner, stored.written_at)
         elif what.kind == subjects.EDITS:
             path = self.workspace.path / ".edits" / f"{parse_agent_id(what.owner)}.jsonl"
             self.workspace.files.replace(path, stored.data, durable=False)
@@ -667,8 +577,3 @@ def mark_in(stored: Stored) -> Mark:
 def _number(stored: Stored, header: str) -> int | None:
     """Returns the revision in a header, if there is one. Raises `ValueError`."""
     return int(stored.headers[header]) if header in stored.headers else None
-
-
-def _time(stored: Stored) -> int:
-    """Returns the time at which the value was written, in nanoseconds since the epoch. Raises `ValueError`."""
-    return int(stored.headers[TIME])

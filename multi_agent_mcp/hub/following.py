@@ -21,7 +21,8 @@ from nats.aio.msg import Msg
 
 from multi_agent_mcp.domain.entity import Mark
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
-from multi_agent_mcp.hub.applying import OF_A_CONVERSATION, Applying, Disk, Marks, Then
+from multi_agent_mcp.hub.applying import OF_A_CONVERSATION, Applying, Marks, Then
+from multi_agent_mcp.hub.disk import Disk
 from multi_agent_mcp.hub.publishing import Noticing
 from multi_agent_mcp.hub.restoring import Written, running
 from multi_agent_mcp.hub.stream import AFTER, OP, Hub, Stored, StreamState

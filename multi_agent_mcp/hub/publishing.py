@@ -21,11 +21,12 @@ from multi_agent_mcp.domain.notification import TOLD_APART
 from multi_agent_mcp.domain.times import format_time, now, parse_time
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
 from multi_agent_mcp.hub import subjects
-from multi_agent_mcp.hub.applying import HAND_OFF, decoded, is_by_hand, mark_in, name_of_its_own, says
+from multi_agent_mcp.hub.applying import HAND_OFF, mark_in
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.sizes import EDITS_BYTES
 from multi_agent_mcp.hub.stream import OFFSET, OVER, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, Kind, Names, Rule, directories
+from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, name_of_its_own, says
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
 from multi_agent_mcp.store.directory import ARCHIVE, QUARANTINE
@@ -225,7 +226,7 @@ class Publishing:
                     files.create(its_own, found[0])
             if not is_there:
                 entity = theirs.mark_read(mine.read_at if is_same and is_home else None)
-                files.replace(whole, inbox.hot.codec.encode(entity), modified=int(known.headers[TIME]))
+                files.replace(whole, inbox.hot.codec.encode(entity), modified=known.written_at)
         if not (is_same and is_home):
             inbox.accept_mark(path.name, mark)
         return True

@@ -24,7 +24,8 @@ from nats.errors import ConnectionClosedError
 from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, Refusal, StorageError
-from multi_agent_mcp.hub.applying import Applying, Consequences, Disk
+from multi_agent_mcp.hub.applying import Applying, Consequences
+from multi_agent_mcp.hub.disk import Disk
 from multi_agent_mcp.hub.following import Following, Progress
 from multi_agent_mcp.hub.heartbeats import ASKING_MAX, BEAT_SECONDS, DISK, DOUBLE, LOGS, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.publishing import Noticing, Publishing

@@ -24,7 +24,8 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.hub.applying import Applying, refusal_words
+from multi_agent_mcp.hub.applying import Applying
+from multi_agent_mcp.hub.disk import refusal_words
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.hub.subjects import MARKS, Names, Own

@@ -69,6 +69,11 @@ class Stored:
         return self.headers.get(PENDING, "0") == "0"
 
     @property
+    def written_at(self) -> int:
+        """The time at which the value was written, in nanoseconds since the epoch. Raises `ValueError`."""
+        return int(self.headers[TIME])
+
+    @property
     def shared(self) -> Shared:
         return Shared(self.sequence, self.data)
 

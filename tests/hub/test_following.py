@@ -13,7 +13,8 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.errors import HubUnreachable
-from multi_agent_mcp.hub.applying import Applying, Disk
+from multi_agent_mcp.hub.applying import Applying
+from multi_agent_mcp.hub.disk import Disk
 from multi_agent_mcp.hub.following import Following
 from multi_agent_mcp.hub.stream import AFTER, OFFSET, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import LOG, READ, Names
