@@ -26,9 +26,11 @@ from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, Refusal, StorageError
 from multi_agent_mcp.hub.applying import Applying, Consequences
 from multi_agent_mcp.hub.disk import Disk
-from multi_agent_mcp.hub.following import Following, Progress
+from multi_agent_mcp.hub.following import Following
 from multi_agent_mcp.hub.heartbeats import ASKING_MAX, BEAT_SECONDS, DISK, DOUBLE, LOGS, TROUBLES, Beat, Heartbeats
-from multi_agent_mcp.hub.publishing import Noticing, Publishing
+from multi_agent_mcp.hub.noticing import Noticing
+from multi_agent_mcp.hub.progress import Progress
+from multi_agent_mcp.hub.publishing import Publishing
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import HUB_SLOW, Membership, RelayClient, Share, shared_settings, socket_path
 from multi_agent_mcp.hub.sharing import Reception, keep_room

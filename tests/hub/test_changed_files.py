@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.hub.publishing import changed_since, travels
+from multi_agent_mcp.hub.noticing import changed_since, travels
 
 
 def test_what_vanishes_during_the_look_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

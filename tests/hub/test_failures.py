@@ -15,7 +15,7 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable
 from multi_agent_mcp.hub import administration
-from multi_agent_mcp.hub.publishing import GRACE_SECONDS
+from multi_agent_mcp.hub.noticing import GRACE_SECONDS
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.system.process import is_alive
 from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, machines

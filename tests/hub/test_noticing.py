@@ -16,7 +16,8 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
-from multi_agent_mcp.hub.publishing import Noticing, Publishing
+from multi_agent_mcp.hub.noticing import Noticing
+from multi_agent_mcp.hub.publishing import Publishing
 from multi_agent_mcp.hub.stream import OP, Stored
 from multi_agent_mcp.hub.subjects import MESSAGE, READ, Names, Own
 from multi_agent_mcp.store.authority import Superseded
