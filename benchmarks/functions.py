@@ -21,7 +21,7 @@ from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Answer, Middleware
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 
 PACKAGE = str(Path(multi_agent_mcp.__file__).parent)
 ROUNDS = 3

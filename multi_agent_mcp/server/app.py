@@ -28,7 +28,7 @@ from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Middleware, refused
 from multi_agent_mcp.server.stdio import Stdio, current_confirmation
 from multi_agent_mcp.server.tools import UNBOUND, tools_for, tools_of
-from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.system.process import end_of
 from multi_agent_mcp.texts import Texts
 

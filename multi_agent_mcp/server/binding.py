@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.domain.delivery import FirstPrompt
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.services.sessions.agent_sessions import Confirmation, LiveSession
+    from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+    from multi_agent_mcp.services.sessions.confirmation import Confirmation
     from multi_agent_mcp.services.tasks.deliveries import Examined
     from multi_agent_mcp.wiring import Services
 

@@ -25,7 +25,8 @@ from multi_agent_mcp.domain.text import one_line, quoted_lines
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, StorageError, Unauthorized, WrongSessionPurpose
 from multi_agent_mcp.hosts import hosts_arguments
 from multi_agent_mcp.services.notifications.notifications import NOTHING, Pending
-from multi_agent_mcp.services.sessions.agent_sessions import Cancelled, Confirmation, LiveSession
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.sessions.confirmation import Cancelled, Confirmation
 from multi_agent_mcp.trace import called
 
 if TYPE_CHECKING:

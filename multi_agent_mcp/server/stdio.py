@@ -32,7 +32,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.texts import json_size, shortened
 
 LINE_BYTES = 64 << 20

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from multi_agent_mcp.server.calls import Middleware, Tool
-    from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+    from multi_agent_mcp.services.sessions.confirmation import Confirmation
     from multi_agent_mcp.wiring import Services
 
 T = TypeVar("T")
@@ -193,7 +193,7 @@ class Agent(ToolMethods):
         return answer
 
     def _next(self, *, writes: bool) -> Confirmation:
-        from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+        from multi_agent_mcp.services.sessions.confirmation import Confirmation
 
         with self._mutex:
             earlier = [each for each in self._unanswered if not each.is_settled]

@@ -23,7 +23,7 @@ from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Middleware
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.wiring import Services
 from tests.conftest import TEAM

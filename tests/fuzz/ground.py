@@ -55,7 +55,7 @@ def seat(root: Path, agent_id: str = AGENT, purpose: str = "task") -> Seat:
 def ask(taken: Seat, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a call, after checking that it is one: JSON, not too long, a known code, nothing `internal`. An
     interrupt in its place is answered by {}."""
-    from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+    from multi_agent_mcp.services.sessions.confirmation import Confirmation
 
     confirmation = Confirmation()
     result = taken.middleware.answer(tool, arguments, confirmation)

@@ -10,7 +10,7 @@ import mcp_types as types
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Answer, Middleware, Tool
 from multi_agent_mcp.server.tools import tools_of
-from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.wiring import Services
 
 

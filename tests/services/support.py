@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from multi_agent_mcp.services.mail import Sent
-from multi_agent_mcp.services.sessions.agent_sessions import Lease
+from multi_agent_mcp.services.sessions.confirmation import Lease
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services

@@ -22,7 +22,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import Middleware
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.services.sessions.agent_sessions import Confirmation
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from tests.end_to_end.support import SESSION
 
 

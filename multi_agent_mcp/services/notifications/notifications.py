@@ -21,7 +21,7 @@ from multi_agent_mcp.session import Service
 if TYPE_CHECKING:
     from multi_agent_mcp.services.notifications.derived import DerivedNotices, Judgement
     from multi_agent_mcp.services.notifications.writing import NoticeWriter
-    from multi_agent_mcp.services.sessions.agent_sessions import Lease
+    from multi_agent_mcp.services.sessions.confirmation import Lease
     from multi_agent_mcp.store.directory import Directory
     from multi_agent_mcp.texts import Texts
 

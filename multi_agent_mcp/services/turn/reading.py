@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.chat.conversations import Conversations
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.overview.snapshot import Dashboard
-    from multi_agent_mcp.services.sessions.agent_sessions import Lease
+    from multi_agent_mcp.services.sessions.confirmation import Lease
     from multi_agent_mcp.services.sessions.session_records import OwnerWaits
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.store.workspace import Mailbox

@@ -12,7 +12,8 @@ from multi_agent_mcp.domain.agent import Agent, AgentSession
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidSession, NoSuchSession
-from multi_agent_mcp.services.sessions.agent_sessions import Confirmation, LiveSession
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.sessions.confirmation import Confirmation
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import contents, mail, read, send, syncs, unread

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from multi_agent_mcp.services.sessions.agent_sessions import Cancelled, Confirmation, LiveSession
+from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.sessions.confirmation import Cancelled, Confirmation
 from multi_agent_mcp.wiring import Services
 from tests.services.support import contents, read, send, unread
 
