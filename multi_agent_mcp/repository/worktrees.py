@@ -22,6 +22,7 @@ from multi_agent_mcp.repository.named_commits import of_task
 from multi_agent_mcp.repository.settings import BY_SERVER, WORKTREE
 from multi_agent_mcp.repository.unfinished import unfinished
 from multi_agent_mcp.repository.unmerged_work import UnmergedWork, commit_named, unmerged_work
+from multi_agent_mcp.repository.worktree import Holdings, Worktree, WorktreeState
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import CHECKING
@@ -42,7 +43,6 @@ from multi_agent_mcp.system.git import (
 from multi_agent_mcp.system.process import directory_of
 from multi_agent_mcp.system.temporary import clear_temporary, copy_included, is_left, temporary_of
 from multi_agent_mcp.system.working_tree import (
-    Unmerged,
     been_at,
     files_of,
     in_progress,
@@ -74,78 +74,6 @@ _HELD = ("in_progress", "review")
 """The statuses of tasks whose agent needs its worktree."""
 _UNDONE = {"bisect": "reset"}
 """The word with which a command of git that is not finished is given up, where that is not `--abort`."""
-
-
-@dataclass(frozen=True)
-class Worktree:
-    """The record of a worktree. `base` is the commit that it began with, `setup` what became of the setup: None before
-    it has run, `done`, or `failed`; `kept` why it was not removed although somebody wanted that; `place` where the team
-    is below the top of the project, "" for the top itself."""
-
-    agent_id: str
-    path: str
-    branch: str
-    base: str
-    port_base: int
-    setup: str | None = None
-    kept: str | None = None
-    place: str = ""
-
-    @property
-    def directory(self) -> str:
-        """Where the agent works: the team's place in the worktree, as far as that is there."""
-        there = Path(self.path, self.place)
-        while not there.is_dir() and there != Path(self.path):
-            there = there.parent
-        return str(there)
-
-
-@dataclass(frozen=True)
-class WorktreeState:
-    """A worktree as git knows it now: its HEAD, the commits that the project's branch does not have, the files that are
-    not committed. Of one whose directory is gone the files are unknown (`is_there`)."""
-
-    worktree: Worktree
-    head: str
-    ahead: int
-    behind: int
-    dirty: tuple[str, ...]
-    is_there: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Holdings:
-    """What would be lost with a worktree: a command of git that is not finished, files that are not committed, commits
-    that the project's branch does not have (with the branches that lead to them), submodules with something of their
-    own, ignored files; whether git has it locked; the tasks that its agent
-    works on, or that are reported or in review."""
-
-    worktree: Worktree
-    unmerged: Unmerged
-    in_progress: str | None = None
-    dirty: tuple[str, ...] = ()
-    submodules: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    is_locked: bool = False
-    tasks: tuple[str, ...] = ()
-
-    @property
-    def keeps(self) -> str | None:
-        """The weightiest reason why it must not be removed, or None."""
-        return next(iter(self.reasons()), None)
-
-    def reasons(self, *, discards: bool = False) -> tuple[str, ...]:
-        """Why it must not be removed, the weightiest reason first; with `discards` not for ignored files."""
-        holds = {
-            "in_progress": self.in_progress,
-            "dirty": self.dirty,
-            "unmerged": self.unmerged.commits,
-            "tasks": self.tasks,
-            "submodules": self.submodules,
-            "ignored": () if discards else self.ignored,
-            "locked": self.is_locked,
-        }
-        return tuple(reason for reason, held in holds.items() if held)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.errors import InvalidArguments, NotCommitted
-from multi_agent_mcp.repository.worktrees import Worktree
+from multi_agent_mcp.repository.worktree import Worktree
 from multi_agent_mcp.services.team.setup import read_team
 from multi_agent_mcp.system.commits import CommitPlace, commit_all
 from multi_agent_mcp.system.git import GitFailed, git

@@ -11,7 +11,7 @@ import pytest
 
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments
-from multi_agent_mcp.repository.worktrees import Worktree
+from multi_agent_mcp.repository.worktree import Worktree
 from multi_agent_mcp.services.doctor.pruning import Pruning
 from multi_agent_mcp.services.tasks import diffs
 from multi_agent_mcp.services.tasks.diffs import KEPT_BYTES, Difference

@@ -18,7 +18,7 @@ import yaml
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, NotCommitted, NotProven, Refusal
-from multi_agent_mcp.repository.worktrees import Worktree
+from multi_agent_mcp.repository.worktree import Worktree
 from multi_agent_mcp.services.doctor.tree import Finding
 from multi_agent_mcp.services.tasks.deliveries import Examined
 from multi_agent_mcp.system.git import GitFailed, git

@@ -22,7 +22,8 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidArguments, StorageError
 from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths
 from multi_agent_mcp.repository.merging import MoveBranch
-from multi_agent_mcp.repository.worktrees import PORT_BASE, SETUP_BYTES, AddWorktree, RemoveWorktree, Worktree
+from multi_agent_mcp.repository.worktree import Worktree
+from multi_agent_mcp.repository.worktrees import PORT_BASE, SETUP_BYTES, AddWorktree, RemoveWorktree
 from multi_agent_mcp.services.operations import Run
 from multi_agent_mcp.services.team.setup import add_missing, create_session
 from multi_agent_mcp.services.turn.reading import Query
