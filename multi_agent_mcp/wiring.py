@@ -63,8 +63,10 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.diffs import Diffs
+    from multi_agent_mcp.services.tasks.gate import Gate
     from multi_agent_mcp.services.tasks.interrupting import Interrupting
     from multi_agent_mcp.services.tasks.reports import TaskReports
+    from multi_agent_mcp.services.tasks.shown_states import ShownStates
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.services.team.approvals import Approvals
     from multi_agent_mcp.services.team.limited import LimitedAgents
@@ -175,6 +177,8 @@ class ByName:
     )
     diffs: Diffs = made(".services.tasks.diffs:Diffs", records="delivery_records")
     checks: Checks = made(".services.tasks.checks:Checks", records="delivery_records")
+    gate: Gate = made(".services.tasks.gate:Gate")
+    shown_states: ShownStates = made(".services.tasks.shown_states:ShownStates")
     deliveries: Deliveries = made(".services.tasks.deliveries:Deliveries", derived="derived_notices")
     task_reports: TaskReports = made(".services.tasks.reports:TaskReports")
     conversations: Conversations = made(".services.chat.conversations:Conversations")

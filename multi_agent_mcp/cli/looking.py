@@ -79,7 +79,7 @@ def show(context: SessionContext, id_: str) -> None:
     facts = {name: value for name, value in shown.items() if name not in SECRETS}
     path = str(place.path.relative_to(services.path))
     if isinstance(place.entity, Task):  # whoever may review it has seen what it delivers, as with `task show`
-        services.deliveries.show(context.agent(None).id, [place.entity])
+        services.shown_states.note(context.agent(None).id, [place.entity])
     lines = [*entity_lines(place.entity, context.texts, {"path": path}), *_further(context, kind.name, place.id)]
     context.answer({"kind": kind.name, "id": place.id, "path": path, kind.name: facts}, lines)
 

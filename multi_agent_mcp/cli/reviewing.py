@@ -33,7 +33,7 @@ def diff(context: SessionContext, task_id: str, stat: bool, path: str | None) ->
     texts = context.texts
     task = context.services.task_changes.get(task_id)
     found = context.services.diffs.of(task)
-    context.services.deliveries.show(context.agent(None).id, [task])
+    context.services.shown_states.note(context.agent(None).id, [task])
     files = list(found.files) if path is None else found.of(path)
     if context.as_json or stat:
         answer = {**found.as_answer(), "files": [one for one in found.as_answer()["files"] if _is_of(one, files)]}

@@ -226,7 +226,7 @@ def show(context: SessionContext, task_id: str) -> None:
     Example: `multi-agent-mcp task show tsk_1a2b`
     """
     task = context.services.task_changes.get(task_id)
-    context.services.deliveries.show(context.agent(None).id, [task])
+    context.services.shown_states.note(context.agent(None).id, [task])
     receipts = context.services.checks.receipts_of(task.id)
     features = context.services.session.features
     record = {**as_json(task), "proof": task.proof, "receipts": [item.as_answer() for item in receipts]}

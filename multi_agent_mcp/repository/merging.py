@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.mail import Messages
     from multi_agent_mcp.services.tasks.delivered import DeliveredWork
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
+    from multi_agent_mcp.services.tasks.gate import Gate
 
 FILES_SHOWN = 100
 NOBODY = ("-c", "user.name=multi-agent-mcp", "-c", "user.email=multi-agent-mcp@localhost")
@@ -72,6 +73,7 @@ class Merging(Service):
     messages: Messages
     operations: Operations
     deliveries: Deliveries
+    gate: Gate
 
     def merge(self, actor: Agent, task: Task) -> Merge:
         """Merges the commit that the done task delivered. What conflicts goes to its author, by mail from `actor`; once
@@ -180,7 +182,7 @@ class Merging(Service):
     def _require_seen(self, delivery: DeliveredWork, task: Task) -> None:
         """Raises `InvalidArguments` if the delivered commit changes protected files and no review has seen that; its
         author may then deliver it again as it is."""
-        if files := self.deliveries.unseen(task, delivery.commit):
+        if files := self.gate.unseen(task, delivery.commit):
             self.worktrees.delivery_records.note(replace(delivery, returned=delivery.commit))
             facts = {"agent_id": delivery.agent_id, "files": some(files)}
             raise InvalidArguments("protected_unseen", task_id=task.id, commit=delivery.commit[:10], **facts)

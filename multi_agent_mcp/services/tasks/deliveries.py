@@ -5,18 +5,16 @@ the assignee goes on. A task becomes `done` only by `SettleDelivery`, with the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import report_recipient
 from multi_agent_mcp.domain.entity import plain_value
-from multi_agent_mcp.domain.history import Change, new_value, old_value
-from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id, review_requests_of
-from multi_agent_mcp.domain.patterns import matcher
-from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in, state_name
+from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.notification import REASON_CHARACTERS, Notification, derived_id
+from multi_agent_mcp.domain.proof import reviews_in, state_name
 from multi_agent_mcp.domain.reviews import open_reviews, reviews_by
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import (
@@ -25,16 +23,13 @@ from multi_agent_mcp.errors import (
     NotCommitted,
     NotProven,
     Refusal,
-    StorageError,
     Unauthorized,
 )
 from multi_agent_mcp.services.tasks.changes import TaskChange, TaskChanges
-from multi_agent_mcp.services.tasks.diffs import ordered, reaches, shown_path
+from multi_agent_mcp.services.tasks.shown_states import ShownStates, delivered_head
 from multi_agent_mcp.services.validation import require_text, words_or_none
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.system.diffs import LINK
-from multi_agent_mcp.system.git import git, head_of
-from multi_agent_mcp.system.working_tree import uncommitted
+from multi_agent_mcp.system.git import head_of
 from multi_agent_mcp.trace import current
 
 if TYPE_CHECKING:
@@ -47,15 +42,12 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.tasks.checks import Checks, Verdict
     from multi_agent_mcp.services.tasks.delivered import DeliveredWork
     from multi_agent_mcp.services.tasks.diffs import Diffs
+    from multi_agent_mcp.services.tasks.gate import Gate
     from multi_agent_mcp.services.tasks.reports import TaskReports
-    from multi_agent_mcp.services.team.approvals import Approvals
-    from multi_agent_mcp.store.records import Record
 
 PASSED, FAILED, CHECKING = "passed", "failed", "checking"
 NOT_COMMITTED = "not_committed"
 """The action of a notification, and the key of a history line that names the files."""
-SHORT_COMMIT = 7
-"""The fewest characters by which a commit may be named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +90,8 @@ class Deliveries(Service):
     task_reports: TaskReports
     checks: Checks
     diffs: Diffs
-    approvals: Approvals
+    gate: Gate
+    shown_states: ShownStates
     executions: Executions
     owner_waits: OwnerWaits
     derived: DerivedNotices
@@ -109,60 +102,7 @@ class Deliveries(Service):
         not be merged."""
         if task.final:
             return self.checks.records.is_returned(task)
-        return bool(task.done_when) or self._gated(task) != task
-
-    def _gated(self, task: Task, work: DeliveredWork | None = None) -> Task:
-        """The task, from now on with a review, if what it delivers has to be looked at by somebody else whatever its
-        conditions are (docs/protocol.md, Approval)."""
-        if "proof" not in self.session.features or task.assignee_id is None:
-            return task
-        why = self._why_gated(task, work)
-        if not why or reviews_in(task.done_when) or not self._has_reviewer(task.assignee_id):
-            return task
-        change = Change(by=task.assignee_id, at=self.clock())
-        return self.workspace.tasks.update(task.id, lambda found: found.gated(change, why))
-
-    def _has_reviewer(self, assignee_id: str) -> bool:
-        return reviewer_of(REVIEW, assignee_id, self.workspace.registry.all()) is not None
-
-    def unseen(self, task: Task, commit: str) -> list[str]:
-        """The protected files that a merge of what the done task delivered would change although no review has seen
-        that, where somebody could review it. Raises `GitFailed`."""
-        if "proof" not in self.session.features or not self._has_reviewer(str(task.assignee_id)):
-            return []
-        return self.diffs.unseen(commit)
-
-    def _why_gated(self, task: Task, work: DeliveredWork | None) -> dict[str, Any]:
-        """Which `protected` files the task changes, and whether `checks_changed` since a person approved them."""
-        protected = self._protected(task, work)
-        changed = {"checks_changed": True} if task.checks and self.approvals.look().state != "approved" else {}
-        return ({"protected": protected} if protected else {}) | changed
-
-    def _protected(self, task: Task, work: DeliveredWork | None) -> list[str]:
-        records = self.checks.records
-        if not (patterns := self.checks.settings().protected):
-            return []
-        try:
-            work = work or (None if task.final else records.look(task))  # it may have changed since the last report
-            if work is None and records.of(task) is None:
-                self.diffs.keep(task)
-            _, protected = ordered(self.diffs.of(task, work).files, patterns)
-            return sorted(map(shown_path, protected | self._to_be_committed(task, patterns)))
-        except Refusal:  # nobody knows what it changes: in a worktree that may be anything
-            return ["?"] if records.workplaces.directory(str(task.assignee_id)) is not None else []
-
-    def _to_be_committed(self, task: Task, patterns: Sequence[str]) -> set[str]:
-        """The files among these that our server commits with the report."""
-        place = None if task.final else self.checks.records.workplaces.commit_place(str(task.assignee_id))
-        if place is None:
-            return set()
-        fresh = git(place.tree, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-        is_protected = matcher(patterns)
-        return {
-            path
-            for path in filter(None, [*uncommitted(place.tree), *fresh])
-            if is_protected(path) or reaches(patterns, path, LINK if Path(place.tree, path).is_symlink() else None)
-        }
+        return bool(task.done_when) or self.gate.add_review(task) != task
 
     def deliver(
         self,
@@ -185,8 +125,8 @@ class Deliveries(Service):
         resolution = resolution or self.checks.records.resolution(found)
         is_over = found.final and resolution is None
         work = None if is_over else resolution or self.checks.records.found(found, summary)
-        found = self._gated(found, work)
-        why = self._why_gated(found, work) if "proof" in self.session.features else {}
+        found = self.gate.add_review(found, work)
+        why = self.gate.why(found, work) if "proof" in self.session.features else {}
         head = None if is_over else self._head(found, change, work)
 
         def deliver(task: Task) -> Task:
@@ -359,12 +299,12 @@ class Deliveries(Service):
             raise Unauthorized("not_reviewer", task_id=task.id, reviewers=who or "-")
         change = Change(by=reviewer.id, at=self.clock(), reason=reason)
         if not approve:
-            self._require_seen(reviewer, task, state or _head_of(task))
+            self.shown_states.require(reviewer, task, state or delivered_head(task))
             return self.task_changes.give_back(reviewer, task, change)
 
         def approved(found: Task) -> Task:
             found.require_review()
-            self._require_seen(reviewer, found, state)
+            self.shown_states.require(reviewer, found, state)
             return found.reviewed(reviews_by(reviewer.id, found, agents), change)
 
         task = self.workspace.tasks.update(task.id, approved)
@@ -376,42 +316,6 @@ class Deliveries(Service):
         if task.status != "done":  # somebody else may have given it back meanwhile
             task.require_review()
         return task
-
-    def show(self, reviewer_id: str, tasks: Iterable[Task]) -> None:
-        """Notes what these tasks deliver, as the reviewer is shown it. Never raises."""
-        record = self.workspace.reviews_shown(reviewer_id)
-        known, shown = _known(record), {task.id: _head_of(task) for task in tasks if task.status == "review"}
-        if all(known.get(task_id) == head for task_id, head in shown.items()):
-            return
-        agents = self.workspace.registry.all()
-        waiting = {task.id for task in self.workspace.tasks.open() if reviews_by(reviewer_id, task, agents)}
-        with suppress(StorageError):  # then its approval has to name the state
-            record.write({key: head for key, head in {**known, **shown}.items() if key in waiting}, durable=False)
-
-    def _require_seen(self, reviewer: Agent, task: Task, state: str | None) -> None:
-        """Raises `NotProven` if a review would be of something else than what the task delivers now."""
-        head = _head_of(task)
-        if state is None:
-            is_seen = self._has_seen(reviewer.id, task, head)
-        else:
-            is_seen = state == head or (len(state) >= SHORT_COMMIT and head.startswith(state))
-        if head and not is_seen:
-            if state is not None:  # an earlier one, or none that ever was
-                raise NotProven("not_that_state", task_id=task.id, head=head, state=f"{state:.60}")
-            raise NotProven("another_state", task_id=task.id, head=head)
-
-    def _has_seen(self, reviewer_id: str, task: Task, head: str) -> bool:
-        """Whether this is the state of the task that the reviewer was last shown, with the task or in the request to
-        review it; else whether there was no other since the task was last given back: that one it has asked for."""
-        last = _known(self.workspace.reviews_shown(reviewer_id)).get(task.id)
-        if last == head or self._has_read_request(reviewer_id, task):
-            return True
-        return _times_asked(task) < 2
-
-    def _has_read_request(self, reviewer_id: str, task: Task) -> bool:
-        notices = self.workspace.notices(reviewer_id)
-        found = [notices.find(notice.id) for notice in review_requests_of(task, [reviewer_id])]
-        return any(one is not None and not notices.is_unread(one[0].name, one[1]) for one in found)
 
     def decide(
         self, actor: Agent, task_id: str, *, approve: bool, reason: str | None = None, state: str | None = None
@@ -426,7 +330,7 @@ class Deliveries(Service):
         with conditions becomes `done` only as far as they are met."""
         task = self.task_changes.get(task_id)
         if status == "done" and actor.id == task.assignee_id and not task.final and task.status != "review":
-            task = self._gated(task)
+            task = self.gate.add_review(task)
         previous = task.status
         if previous == "review" and status in ("done", "in_progress") and self._reviews(actor, task):
             return self.review(actor, task_id, approve=status == "done", reason=reason), previous
@@ -573,26 +477,6 @@ class Deliveries(Service):
 def _delivered_at(task: Task) -> str | None:
     at = (task.delivery or {}).get("at")
     return None if at is None else str(plain_value(at))
-
-
-def _known(record: Record) -> dict[str, Any]:
-    known = record.read()
-    return known if isinstance(known, dict) else {}  # else a person wrote it
-
-
-def _head_of(task: Task) -> str:
-    """The name of what a task in review delivers; empty if it was not delivered."""
-    return str((task.delivery or {}).get("head") or "")
-
-
-def _times_asked(task: Task) -> int:
-    """How often the task came to review since a reviewer last gave it back."""
-    times = 0
-    for line in task.history.having("status"):
-        if old_value(line, "status") == "review" and line.get("by") != task.assignee_id:
-            break
-        times += new_value(line, "status") == "review"
-    return times
 
 
 def _is_concluded(task: Task, operation: SettleDelivery) -> bool:

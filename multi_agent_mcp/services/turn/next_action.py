@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.sessions.session_records import Executions, HandOffs, Kept
     from multi_agent_mcp.services.tasks.deliveries import Deliveries
     from multi_agent_mcp.services.tasks.reports import TaskReports
+    from multi_agent_mcp.services.tasks.shown_states import ShownStates
     from multi_agent_mcp.services.team.agents import Signatures
     from multi_agent_mcp.services.turn.answering import AnswerAction
 
@@ -81,6 +82,7 @@ class NextAction(Service):
     task_reports: TaskReports
     answering: AnswerAction
     deliveries: Deliveries
+    shown_states: ShownStates
     executions: Executions
     dashboard: Dashboard
     operations: Operations
@@ -289,7 +291,7 @@ class NextAction(Service):
         """The action beside work, or None: tasks to review first, then requests to decide; or mail."""
         if waiting := [*self._reviews(agent), *self._requests(agent)]:
             shown = first_fitting(map(_to_decide, waiting[:REVIEWS_SHOWN]), REVIEWS_CHARACTERS)
-            self.deliveries.show(agent.id, waiting[: len(shown)])
+            self.shown_states.note(agent.id, waiting[: len(shown)])
             return self._action("review", tasks=shown)
         if not unread:
             return None

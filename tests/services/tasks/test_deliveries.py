@@ -213,7 +213,7 @@ class TestSayingSo:
         head = str((task.delivery or {})["head"])
         with pytest.raises(NotProven, match=head):
             services.deliveries.decide(owner, task.id, approve=True)
-        services.deliveries.show(owner.id, [task])
+        services.shown_states.note(owner.id, [task])
         assert services.deliveries.decide(owner, task.id, approve=True).status == "done"
 
     @pytest.mark.parametrize("approve", [True, False])
@@ -228,7 +228,7 @@ class TestSayingSo:
     def test_who_was_shown_another_state_does_not_approve_this_one(
         self, services: Services, clock: Clock, owner: Agent, worker_a: Agent, delivered: Task
     ) -> None:
-        services.deliveries.show(owner.id, [delivered])
+        services.shown_states.note(owner.id, [delivered])
         clock.advance(60)
         services.deliveries.conclude(services.deliveries.deliver(worker_a, delivered.id, "more"))
         with pytest.raises(NotProven):
