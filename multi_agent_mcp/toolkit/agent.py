@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import cached_property, partial
 from threading import RLock, Thread, current_thread, main_thread
+from time import sleep
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from multi_agent_mcp.errors import Refusal
@@ -63,7 +64,10 @@ def refusals(texts: Texts | None = None, language: str | None = None) -> Iterato
 
 def _apart(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     """What `call` returns or raises in a thread of its own, and `cancel` if the wait for it is interrupted. Ctrl-C, or
-    a test's time limit, raises in the main thread between any two steps: there it would leave locks held for ever."""
+    a test's time limit, raises in the main thread between any two steps: there it would leave locks held for ever.
+
+    Returns once the system's thread has ended, too: as it ends it takes a lock of OpenSSL, which in a child that is
+    forked meanwhile would be held for ever."""
     made: list[Callable[[], T]] = []
 
     def run() -> None:
@@ -78,6 +82,8 @@ def _apart(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     try:
         thread.start()
         thread.join()
+        while os.path.exists(f"/proc/self/task/{thread.native_id}"):  # noqa: PTH110 - see above
+            sleep(1e-5)
     except BaseException:
         cancel()
         raise
