@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.features import Action, Feature, Features
     from multi_agent_mcp.settings import Settings
-    from multi_agent_mcp.store.collection import Partition
+    from multi_agent_mcp.store.partition import Partition
     from multi_agent_mcp.store.workspace import Workspace
 
 EVENTS = {

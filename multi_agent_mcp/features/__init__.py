@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     notifications follow from one (`domain.notification.Rules`). `travels` says how they reach other
     machines (`hub.subjects.Rule`; "": not at all). `is_searched`: `search` reads them. `entity` is the class of a kind
     of another package, whose files are in the directory itself, each named by its id. `layout` names what makes the
-    `store.collection.Layout` of an optional kind, and `claims` the kind of values by which the hub orders its changes;
+    `store.partition.Layout` of an optional kind, and `claims` the kind of values by which the hub orders its changes;
     no machine has a file of those."""
 
     directory: str

@@ -9,7 +9,7 @@ from typing import ClassVar
 from multi_agent_mcp.domain.entity import EPOCH, Identified, age
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.errors import MessageNotFound
-from multi_agent_mcp.store.collection import WHOLE, Layout
+from multi_agent_mcp.store.partition import WHOLE, Layout
 
 NOT_TAKEN = "not_taken"
 """The action of the notification that nobody has taken an offer."""

@@ -15,7 +15,7 @@ from multi_agent_mcp.errors import MessageNotFound, Refusal, Unauthorized
 from multi_agent_mcp.pool.feature import WATCHES
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store.collection import WHOLE, Layout
+from multi_agent_mcp.store.partition import WHOLE, Layout
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from multi_agent_mcp.domain.entity import EPOCH, Identified, age
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.patterns import can_overlap
 from multi_agent_mcp.errors import ReservationNotFound
-from multi_agent_mcp.store.collection import WHOLE, Layout
+from multi_agent_mcp.store.partition import WHOLE, Layout
 
 RESERVATION_CONFLICT, RESERVATION_ENDED = "reservation_conflict", "reservation_ended"
 CLAIMS = "rsvs.open"

@@ -33,8 +33,9 @@ from multi_agent_mcp.system.files import spelled
 if TYPE_CHECKING:
     from multi_agent_mcp.features import Kind
     from multi_agent_mcp.services.team.agents import Agents
-    from multi_agent_mcp.store.collection import Collection, Partition
+    from multi_agent_mcp.store.collection import Collection
     from multi_agent_mcp.store.inbox import Inbox
+    from multi_agent_mcp.store.partition import Partition
     from multi_agent_mcp.store.workspace import Workspace
 
 logger = logging.getLogger(__name__)

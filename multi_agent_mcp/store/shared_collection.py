@@ -31,8 +31,9 @@ from multi_agent_mcp.store.authority import (
     without_mark,
 )
 from multi_agent_mcp.store.codec import codec
-from multi_agent_mcp.store.collection import Collection, Layout, Location, is_plain
+from multi_agent_mcp.store.collection import Collection, Location
 from multi_agent_mcp.store.durable_files import FileChanged, Files
+from multi_agent_mcp.store.partition import Layout, is_plain
 from multi_agent_mcp.store.records import Conflicts
 
 E = TypeVar("E", bound=Identified)

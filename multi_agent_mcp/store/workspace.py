@@ -32,11 +32,12 @@ from multi_agent_mcp.errors import (
 from multi_agent_mcp.features import load
 from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.authority import ALONE, Authority
-from multi_agent_mcp.store.collection import WHOLE, Collection, Layout, Partition
+from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.inbox import Inbox, Standing
 from multi_agent_mcp.store.locks import serving_lock
+from multi_agent_mcp.store.partition import WHOLE, Layout, Partition
 from multi_agent_mcp.store.records import (
     SHARE,
     AuditLog,

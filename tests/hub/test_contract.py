@@ -18,9 +18,9 @@ from multi_agent_mcp.errors import Reason, TaskNotFound
 from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store.authority import ALONE, Authority, Shared, revision_of
 from multi_agent_mcp.store.codec import codec
-from multi_agent_mcp.store.collection import Layout
 from multi_agent_mcp.store.directory import Quarantine
 from multi_agent_mcp.store.durable_files import Files
+from multi_agent_mcp.store.partition import Layout
 from multi_agent_mcp.store.records import Conflicts
 from multi_agent_mcp.store.shared_collection import SharedCollection, Tasks
 from tests.hub.support import machines

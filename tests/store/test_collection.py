@@ -23,9 +23,10 @@ from multi_agent_mcp.hub.share_directory import relay_client_of
 from multi_agent_mcp.store import collection as collection_module
 from multi_agent_mcp.store.authority import ALONE, Shared, marked, with_mark, without_mark
 from multi_agent_mcp.store.codec import codec
-from multi_agent_mcp.store.collection import Collection, Layout
+from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.store.durable_files import Files
+from multi_agent_mcp.store.partition import Layout
 from multi_agent_mcp.store.shared_collection import SharedCollection
 from multi_agent_mcp.system import file_status
 from multi_agent_mcp.system.file_status import Signature

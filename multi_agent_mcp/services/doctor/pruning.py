@@ -25,7 +25,7 @@ from multi_agent_mcp.system.files import Node, walk
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.entity import Entity
-    from multi_agent_mcp.store.collection import Layout
+    from multi_agent_mcp.store.partition import Layout
 
 
 _SAYS_SO: Mapping[str, tuple[type[Entity], Callable[[Any], object]]] = {

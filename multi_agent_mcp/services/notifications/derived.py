@@ -45,8 +45,8 @@ from multi_agent_mcp.domain.task import UNASSIGNED, WITH_ASSIGNEE, Task
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.features import attempted, load
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store.collection import WHOLE
 from multi_agent_mcp.store.inbox import file_name
+from multi_agent_mcp.store.partition import WHOLE
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
