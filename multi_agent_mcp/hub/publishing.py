@@ -30,7 +30,8 @@ from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, name_of_i
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
 from multi_agent_mcp.store.directory import ARCHIVE
-from multi_agent_mcp.store.inbox import Inbox, precedence
+from multi_agent_mcp.store.inbox import Inbox
+from multi_agent_mcp.store.inbox_files import precedence
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.file_status import RACY_NS, modified_at, signature
 

@@ -366,13 +366,13 @@ def test_a_letter_that_is_touched_while_it_is_marked_is_marked(
     assert [entity.read_at for entity in inbox.history()] == [NOON]
 
 
-def test_a_letter_whose_inode_changes_when_it_is_moved_stays_in_the_archive(
+def test_a_message_whose_inode_changes_when_it_is_moved_stays_in_the_archive(
     inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on file systems that make the number from the path."""
     put_in_place(inbox, FIRST)
     inbox.mark_read(["n.md"], NOON)
-    monkeypatch.setattr(inbox_module, "_inode", lambda _: 1)
+    monkeypatch.setattr(inbox_module, "inode", lambda _: 1)
     inbox.confirm([inbox.reference("n.md", NOON)])
     assert seen(inbox) == {}
     assert len(archived(inbox)) == 1
