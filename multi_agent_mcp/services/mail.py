@@ -96,11 +96,11 @@ class Send(Operation):
     TAKES_ITSELF_BACK = True
     ONLY_MAIL = True
 
-    letters: NewMessages | None
+    mail: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(letters=NewMessages.of(facts["letters"]))
+        return cls(mail=NewMessages.of(facts["mail"]))
 
 
 @dataclass(eq=False)
@@ -113,7 +113,7 @@ class Outbox(Service):
 
     def apply(self, operation: Send, run: Run) -> list[Message]:
         """Stores an operation's messages, as `put`."""
-        return self.put(operation.letters, run)
+        return self.put(operation.mail, run)
 
     def put(self, new: NewMessages | None, run: Run) -> list[Message]:
         """Stores the messages of an operation, if it has any, and returns them as stored. Again, for a sender that has
@@ -214,7 +214,7 @@ class Messages(Service):
         if prepared.single:
             stored = self.outbox.store(prepared.missing, None)
         else:
-            stored = self.operations.run(Send(letters=prepared.to_store))
+            stored = self.operations.run(Send(mail=prepared.to_store))
         return self.announced(prepared, stored)
 
     def applied(self) -> Mapping[type[Operation], Apply]:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FORMERLY = {"letters": "mail"}
+"""The names of facts that earlier versions have written, whose operations are carried on → those of now."""
+
 
 class Run(NamedTuple):
     """One application of an operation. `again` is true if another process may have begun to apply it."""
@@ -143,8 +146,9 @@ class Operations(Service):
             logger.warning("the intent %s is of an unknown kind: %s", intent.id, intent.kind)
             return False
         kind, apply = found
+        facts = {FORMERLY.get(name, name): value for name, value in intent.facts.items()}
         try:
-            apply(kind.of(intent.facts), Run(intent.id, again=True))
+            apply(kind.of(facts), Run(intent.id, again=True))
         except StorageError as refusal:
             logger.warning("the intent %s could not be finished yet: %s", intent.id, refusal)
             return False

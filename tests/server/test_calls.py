@@ -144,7 +144,7 @@ def test_a_broken_file_of_any_kind_is_counted_once(services: Services, kind: str
 
 def test_a_call_finishes_what_a_killed_process_left(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="to all"))
-    intent = services.workspace.intents.write("send", {"letters": prepared.to_store.facts})
+    intent = services.workspace.intents.write("send", {"mail": prepared.to_store.facts})
     services.workspace.intents.rest(intent)  # its process gave up
     assert Seat(services, "worker-a").call("get_unread_count")["unread_count"] == 1
 

@@ -105,7 +105,7 @@ def test_a_rejection_with_remarks_of_a_killed_reviewer_is_mailed_once(
     task = services.deliveries.conclude(services.deliveries.deliver(worker_a, task.id, None)).task
     prepared = services.messages.compose(admin, Draft(content=reason, receiver_id=worker_a.id))
     change = Change(by=admin.id, at=NOON, reason=reason)
-    operation = GiveBack(task_id=task.id, change=change, letters=prepared.to_store)
+    operation = GiveBack(task_id=task.id, change=change, mail=prepared.to_store)
     intent = began(services, operation)
     if is_done:
         services.task_changes.apply_giving_back(operation, Run(intent.id))
@@ -135,7 +135,7 @@ def test_an_intent_nobody_knows_or_can_read_stays_and_blocks_nobody(services: Se
 
 def test_a_broadcast_whose_first_copy_was_read_meanwhile_is_completed_without_a_second_one(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
-    began(services, Send(letters=prepared.to_store))
+    began(services, Send(mail=prepared.to_store))
     services.outbox.store(prepared.messages[:1], None)
     box = services.workspace.mailbox(prepared.messages[0].receiver_id)
     box.mark_read([name for name, _ in box.unread()], services.clock())
@@ -143,6 +143,13 @@ def test_a_broadcast_whose_first_copy_was_read_meanwhile_is_completed_without_a_
     assert services.operations.finish() == 1
     copies = [len(list(services.workspace.mailbox(message.receiver_id).history())) for message in prepared.messages]
     assert copies == [1, 1, 1]
+
+
+def test_an_operation_that_an_earlier_version_has_begun_is_carried_on(services: Services) -> None:
+    prepared = services.messages.compose(services.agents.owner(), Draft(content="begun before", receiver_id="admin"))
+    written(services, "send", {"letters": prepared.to_store.facts})
+    assert services.operations.finish() == 1
+    assert [content for _, _, content in inbox(services, "admin")] == ["begun before"]
 
 
 def test_a_refused_operation_leaves_no_intent_and_nothing_else(services: Services, owner: Agent) -> None:
@@ -189,7 +196,7 @@ def test_an_approval_that_was_cut_off_reaches_the_requester_once(services: Servi
 
 def test_doctor_names_what_was_cut_off_and_its_repair_carries_it_out(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hear"))
-    intent = began(services, Send(letters=prepared.to_store))
+    intent = began(services, Send(mail=prepared.to_store))
     doctor = services.doctor(lambda _: None)
     (finding,) = [item for item in doctor.examine() if item.check == "operations"]
     assert (finding.level, finding.subject) == ("problem", intent.id)

@@ -136,7 +136,7 @@ def test_a_deadline_ends_it(services: Services, clock: Clock) -> None:
 def test_an_operation_that_another_process_has_left_is_finished_by_the_next_call(services: Services) -> None:
     seat = stilled(services)
     intents = other(services).workspace.intents
-    intents.rest(intents.write("send", {"letters": None}))
+    intents.rest(intents.write("send", {"mail": None}))
     assert seat.call("get_unread_count")["success"]
     assert intents.left_behind() == []
 
@@ -145,7 +145,7 @@ def test_an_operation_under_way_is_looked_at_until_it_is_over(services: Services
     """Its process may die without changing the directory."""
     seat = stilled(services)
     intents = services.workspace.intents
-    intent = intents.write("send", {"letters": None})
+    intent = intents.write("send", {"mail": None})
     settled(services)
     assert seat.call("get_unread_count")["success"]
     assert len(list(intents.path.iterdir())) == 1

@@ -43,12 +43,12 @@ class BeginConversation(Operation):
     TAKES_ITSELF_BACK = True
 
     conversation: Conversation
-    letters: NewMessages | None
+    mail: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         conversation = from_text(Conversation, facts["conversation"])
-        return cls(conversation=conversation, letters=NewMessages.of(facts["letters"]))
+        return cls(conversation=conversation, mail=NewMessages.of(facts["mail"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +61,11 @@ class Say(Operation):
 
     conversation_id: str
     sender_id: str
-    letters: NewMessages | None
+    mail: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(**{**facts, "letters": NewMessages.of(facts["letters"])})
+        return cls(**{**facts, "mail": NewMessages.of(facts["mail"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +77,11 @@ class EndConversation(Operation):
     conversation_id: str
     by: str
     at: str
-    letters: NewMessages | None
+    mail: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(**{**facts, "letters": NewMessages.of(facts["letters"])})
+        return cls(**{**facts, "mail": NewMessages.of(facts["mail"])})
 
 
 ENDED = "ended"
@@ -131,7 +131,7 @@ class Conversations(Service):
             started_at=self.clock(),
         )
         prepared = self._prepared(initiator, conversation, Draft(content=first_words))
-        stored = self.operations.run(BeginConversation(conversation=conversation, letters=prepared.to_store))
+        stored = self.operations.run(BeginConversation(conversation=conversation, mail=prepared.to_store))
         return conversation, self.messages.announced(prepared, stored)
 
     def applied(self) -> Mapping[type[Operation], Apply]:
@@ -146,7 +146,7 @@ class Conversations(Service):
             if not run.again:
                 self._remove_copies(conversation)
         try:
-            return self.outbox.put(operation.letters, run)
+            return self.outbox.put(operation.mail, run)
         except Refusal:
             if not run.again:
                 self.workspace.conversations.remove(conversation)
@@ -182,13 +182,13 @@ class Conversations(Service):
             raise InvalidArguments("conversation_with", conversation_id=conversation.id, agent_id=other)
         metadata = {key: value for key, value in draft.metadata.items() if key != ENDED}
         prepared = self._prepared(sender, conversation, replace(draft, metadata=metadata))
-        operation = Say(conversation_id=conversation.id, sender_id=sender.id, letters=prepared.to_store)
+        operation = Say(conversation_id=conversation.id, sender_id=sender.id, mail=prepared.to_store)
         return self.messages.announced(prepared, self.operations.run(operation))
 
     def apply_message(self, operation: Say, run: Run) -> list[Message]:
         """Updates the conversation, then stores the message. If that fails, nothing was said."""
         self._seen(operation.conversation_id, operation.sender_id)
-        return self.outbox.put(operation.letters, run)
+        return self.outbox.put(operation.mail, run)
 
     def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
         """Ends a conversation; the other participant gets mail, with the final words if there are any. Without them, a
@@ -198,8 +198,8 @@ class Conversations(Service):
         ended = conversation.end(actor.id, now)
         require_text("final_message", final_words)
         prepared = self._last_message(actor, ended, final_words)
-        letters = prepared.to_store if prepared is not None else None
-        operation = EndConversation(conversation_id=ended.id, by=actor.id, at=format_time(now), letters=letters)
+        mail = prepared.to_store if prepared is not None else None
+        operation = EndConversation(conversation_id=ended.id, by=actor.id, at=format_time(now), mail=mail)
         _, stored = self.operations.run(operation)
         if prepared is not None:
             self.messages.announced(prepared, stored)
@@ -212,7 +212,7 @@ class Conversations(Service):
             operation.conversation_id,
             lambda found: found if run.again and found.ended_at is not None else found.end(by, at),
         )
-        stored = self.outbox.put(operation.letters, run)
+        stored = self.outbox.put(operation.mail, run)
         for agent_id in (ended.initiator_id, ended.target_agent_id):
             self.workspace.retire_delegations(agent_id)
         return ended, stored

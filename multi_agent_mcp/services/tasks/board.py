@@ -236,7 +236,7 @@ class CreateTasks(Operation):
     TAKES_ITSELF_BACK = True
 
     tasks: Sequence[Task]
-    letters: NewMessages | None = None
+    mail: NewMessages | None = None
     wait: OwnerWait | None = None
 
     @classmethod
@@ -244,7 +244,7 @@ class CreateTasks(Operation):
         wait = facts["wait"]
         return cls(
             tasks=[from_text(Task, text) for text in facts["tasks"]],
-            letters=NewMessages.of(facts["letters"]),
+            mail=NewMessages.of(facts["mail"]),
             wait=None if wait is None else from_text(OwnerWait, wait),
         )
 
@@ -346,7 +346,7 @@ class TaskCreation(Service):
             since=self.clock(),
         )
         brought = task.brought_by(prepared.messages[0].id)
-        operation = CreateTasks(tasks=[brought], letters=prepared.to_store, wait=wait if waits else None)
+        operation = CreateTasks(tasks=[brought], mail=prepared.to_store, wait=wait if waits else None)
         stored = self.operations.run(operation)
         return SentTask(brought, self.messages.announced(prepared, stored), waits)
 
@@ -366,7 +366,7 @@ class TaskCreation(Service):
             self.workspace.tasks.add(task)
             return task, approvers
         prepared = self.messages.compose(requester, self._request(task, approvers[0]))
-        stored = self.operations.run(CreateTasks(tasks=[task], letters=prepared.to_store))
+        stored = self.operations.run(CreateTasks(tasks=[task], mail=prepared.to_store))
         self.messages.announced(prepared, stored)
         return task, approvers
 
@@ -449,7 +449,7 @@ class TaskCreation(Service):
         return {CreateTasks: self.apply}
 
     def apply(self, new: CreateTasks, run: Run) -> list[Message]:
-        """Stores an Owner's `wait`, the `tasks`, the `letters` about them. Returns the stored messages. The wait comes
+        """Stores an Owner's `wait`, the `tasks`, the `mail` about them. Returns the stored messages. The wait comes
         first, because it may be refused. On failure everything is removed again."""
         if new.wait is not None:
             self.owner_waits.begin(new.wait, again=run.again)
@@ -459,7 +459,7 @@ class TaskCreation(Service):
                 if not (run.again and self.workspace.tasks.find(task.id)):
                     self.workspace.tasks.add(task)
                     added.append(task)
-            stored = self.messages.outbox.put(new.letters, run)
+            stored = self.messages.outbox.put(new.mail, run)
         except Refusal:
             if not run.again:
                 self._take_back(added, new.wait)

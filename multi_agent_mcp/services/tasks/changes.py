@@ -70,11 +70,11 @@ class GiveBack(TaskChange):
 
     KIND = "give_back"
 
-    letters: NewMessages | None
+    mail: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return super().of({**facts, "letters": NewMessages.of(facts["letters"])})
+        return super().of({**facts, "mail": NewMessages.of(facts["mail"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +84,11 @@ class DecideRequest(TaskChange):
     KIND = "decide_request"
 
     approve: bool
-    letters: NewMessages | None
+    mail: NewMessages | None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        return super().of({**facts, "letters": NewMessages.of(facts["letters"])})
+        return super().of({**facts, "mail": NewMessages.of(facts["mail"])})
 
 
 @dataclass(eq=False)
@@ -281,7 +281,7 @@ class TaskChanges(Service):
         prepared = self.messages.compose(
             actor, self._decision(task.decided(change, approve=approve), requester, reason)
         )
-        operation = DecideRequest(task_id=task.id, approve=approve, change=change, letters=prepared.to_store)
+        operation = DecideRequest(task_id=task.id, approve=approve, change=change, mail=prepared.to_store)
         decided: Task
         decided, stored = self.operations.run(operation)
         self.messages.announced(prepared, stored)
@@ -295,7 +295,7 @@ class TaskChanges(Service):
             lambda found: found if found.has_taken(run.intent_id) else found.decided(change, approve=approve),
         )
         self.derived.follow_up(decided)
-        return decided, self.messages.outbox.put(operation.letters, run)
+        return decided, self.messages.outbox.put(operation.mail, run)
 
     def give_back(self, reviewer: Agent, task: Task, change: Change) -> Task:
         """Rejects what a task in review delivers. Remarks on lines reach the assignee whole, by mail: a notification
@@ -312,7 +312,7 @@ class TaskChanges(Service):
             metadata={"task_id": task.id},
         )
         prepared = self.messages.compose(reviewer, draft)
-        operation = GiveBack(task_id=task.id, change=change, letters=prepared.to_store)
+        operation = GiveBack(task_id=task.id, change=change, mail=prepared.to_store)
         given: Task
         given, stored = self.operations.run(operation)
         self.messages.announced(prepared, stored)
@@ -322,7 +322,7 @@ class TaskChanges(Service):
         """Moves the task and stores the mail with the remarks."""
         change = operation.change.within(run.intent_id)
         task, _ = self._move(operation.task_id, "in_progress", change, {}, from_review=True)
-        return task, self.messages.outbox.put(operation.letters, run)
+        return task, self.messages.outbox.put(operation.mail, run)
 
     def requests_for(self, approver_id: str) -> list[Task]:
         """The pending requests that this agent may decide."""

@@ -161,7 +161,7 @@ def test_a_message_that_others_finish_sending_is_not_signed_by_them(services: Se
         mailbox = services.workspace.mailbox("worker-a")
         ((name, _),) = mailbox.unread(fresh=True)
         (mailbox.path / name).rename(mailbox.path / file_name(message))
-    began(services, Send(letters=NewMessages([message])))
+    began(services, Send(mail=NewMessages([message])))
     assert services.operations.finish() == 1
     shown = read(services, "worker-a")["messages"]
     assert [item.get("verified") for item in shown if item["sender_id"] == "admin"] == [False]
@@ -169,7 +169,7 @@ def test_a_message_that_others_finish_sending_is_not_signed_by_them(services: Se
 
 def test_a_message_is_genuine_though_whoever_finishes_sending_it_has_no_key(services: Services) -> None:
     prepared = services.messages.compose(services.agents.get("admin"), Draft(content="hello", receiver_id="worker-a"))
-    began(services, Send(letters=prepared.to_store))
+    began(services, Send(mail=prepared.to_store))
     services.workspace.key_path("admin").unlink()
     assert services.operations.finish() == 1
     (shown,) = read(services, "worker-a")["messages"]
