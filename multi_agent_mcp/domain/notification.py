@@ -105,6 +105,12 @@ class Notification(Readable):
         return self.type == "interrupt"
 
     @property
+    def waits_for_resumption(self) -> bool:
+        """Whether it does not ring while its target is paused: what is for a task session, but an interrupt
+        (docs/protocol.md, Interrupts)."""
+        return self.meant_for("task") and not self.interrupts
+
+    @property
     def rings(self) -> bool:
         """Whether it rings the agent: not if the agent caused it itself, unless it is for its other session, as is
         every interrupt (docs/protocol.md, When to ring)."""
@@ -542,8 +548,9 @@ def _is_block(notice: Notification, task: Task, _: Agents) -> bool:
 
 
 def _reviews(task: Task, agents: Agents) -> Iterable[Notification]:
-    reviewers = open_reviews(task, agents).values()
-    return review_requests_of(task, {who for who in reviewers if who is not None}) if reviewers else ()
+    if task.status != "review":
+        return ()
+    return review_requests_of(task, {who for who in open_reviews(task, agents).values() if who is not None})
 
 
 def _stops(notice: Notification, task: Task, _: Agents) -> bool:

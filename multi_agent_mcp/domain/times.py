@@ -47,6 +47,11 @@ def stamp(moment: datetime) -> str:
     return format_time(moment)[:19].replace("-", "").replace(":", "").replace("T", "_")
 
 
+def month_of(moment: datetime) -> str:
+    """The month of a time as archives name it: `2026-11`."""
+    return f"{moment:%Y-%m}"
+
+
 def from_timestamp(seconds: float) -> datetime:
     """A file's modification time as a `datetime`; the epoch if it is out of range, as a person may set it."""
     try:

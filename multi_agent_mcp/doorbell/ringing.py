@@ -144,10 +144,6 @@ class NotificationSource(Protocol):
         """Those of `waiting` that ring the agent now. Writes nothing."""
         ...
 
-    def is_held(self, notice: Notification) -> bool:
-        """Whether a notification rings only after a pause of its target. Writes nothing."""
-        ...
-
     def is_paused(self, agent_id: str) -> bool:
         """Whether the agent is paused. Writes nothing."""
         ...
@@ -236,7 +232,9 @@ class Doorbell(Service):
         agent_id, item = notice.target_agent_id, UnreadNotification.of(notice)
         if notice.action == ASKED and self._ring_phone(agent_id, item):
             return
-        if notice.rings and not self.notifications.is_held(notice) and self._without_ringing(agent_id, item) is None:
+        if not notice.rings or (notice.waits_for_resumption and self.notifications.is_paused(agent_id)):
+            return
+        if self._without_ringing(agent_id, item) is None:
             delivery = self._rung_about(agent_id, item)
             if delivery.reason == OUTSTANDING:  # a sender is told the reason, but here nobody asks
                 with suppress(Refusal):

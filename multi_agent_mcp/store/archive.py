@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Entity, id8
+from multi_agent_mcp.domain.times import month_of
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.directory import ARCHIVE, Directory
 from multi_agent_mcp.store.durable_files import INDEXES, Files
@@ -29,10 +30,6 @@ from multi_agent_mcp.system.file_status import Memory, careful, is_own_directory
 from multi_agent_mcp.system.files import storage_errors
 
 E = TypeVar("E", bound=Entity)
-
-
-def month_of(moment: datetime) -> str:
-    return f"{moment:%Y-%m}"
 
 
 class Month(Directory[E]):

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Mark, Readable, age, id8
-from multi_agent_mcp.domain.times import format_time, parse_time, stamp
+from multi_agent_mcp.domain.times import format_time, month_of, parse_time, stamp
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.archive import DIGITS, OUR_NAME, Archive, ReadMonth, file_names, month_of
+from multi_agent_mcp.store.archive import DIGITS, OUR_NAME, Archive, ReadMonth, file_names
 from multi_agent_mcp.store.directory import ARCHIVE, Directory, EntityFiles
 from multi_agent_mcp.store.durable_files import FileChanged, Files
 from multi_agent_mcp.store.inbox_files import InboxFiles, inode, precedence

@@ -18,18 +18,9 @@ from stat import S_ISREG
 from typing import Generic, TypeVar
 
 from multi_agent_mcp.domain.entity import Readable, id8
-from multi_agent_mcp.domain.times import stamp
+from multi_agent_mcp.domain.times import month_of, stamp
 from multi_agent_mcp.errors import StorageError
-from multi_agent_mcp.store.archive import (
-    DIGITS,
-    OUR_NAME,
-    STAMP_LENGTH,
-    Archive,
-    ReadMonth,
-    file_names,
-    fitting,
-    month_of,
-)
+from multi_agent_mcp.store.archive import DIGITS, OUR_NAME, STAMP_LENGTH, Archive, ReadMonth, file_names, fitting
 from multi_agent_mcp.store.directory import Directory
 from multi_agent_mcp.system.file_status import modified_at
 from multi_agent_mcp.system.files import spelled

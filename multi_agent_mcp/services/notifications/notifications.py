@@ -101,16 +101,11 @@ class Notifications(Service):
         return sorted(self.derived.waiting(agent_id), key=age)
 
     def ringing(self, agent_id: str) -> list[Notification]:
-        """Those of `waiting` that ring the agent now (see `is_held`)."""
+        """Those of `waiting` that ring the agent now, not those that wait for a paused agent's resumption."""
         notices = [notice for notice in self.waiting(agent_id) if notice.rings]
-        if any(map(_waits_for_resumption, notices)) and self.derived.pause_of(agent_id) is not None:
-            return [notice for notice in notices if not _waits_for_resumption(notice)]
+        if any(notice.waits_for_resumption for notice in notices) and self.is_paused(agent_id):
+            return [notice for notice in notices if not notice.waits_for_resumption]
         return notices
-
-    def is_held(self, notice: Notification) -> bool:
-        """Whether a notification rings only after `resume`: of those for a paused agent's task session, all but
-        interrupts (docs/protocol.md, Interrupts)."""
-        return _waits_for_resumption(notice) and self.derived.pause_of(notice.target_agent_id) is not None
 
     def is_paused(self, agent_id: str) -> bool:
         """Whether the agent is paused."""
@@ -173,10 +168,6 @@ class Notifications(Service):
             for name, notice in self.workspace.notices(agent_id).unread(fresh=fresh)
             if notice.meant_for(purpose) and self.derived.applies(notice)
         ]
-
-
-def _waits_for_resumption(notice: Notification) -> bool:
-    return notice.meant_for("task") and not notice.interrupts
 
 
 def as_answer(notice: Notification, texts: Texts) -> dict[str, Any]:
