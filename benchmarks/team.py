@@ -49,9 +49,9 @@ class Team:
     @classmethod
     def made(cls, root: Path) -> Team:
         """A new team under this root."""
-        teams.create_session(root, SESSION, teams.Team(MEMBERS), None)
+        teams.create_session(root, SESSION, teams.TeamFile(MEMBERS), None)
         team = cls(root)
-        teams.add_missing(team.services.agents, teams.Team(MEMBERS))
+        teams.add_missing(team.services.agents, teams.TeamFile(MEMBERS))
         return team
 
     def server(self, agent_id: str, **environment: str) -> Server:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.services.team.setup import Team
+from multi_agent_mcp.services.team.setup import TeamFile
 
-TEAM = Team(
+TEAM = TeamFile(
     agents=(
         Agent(id="owner", role="owner", type="human"),
         Agent(id="admin", role="admin", parent_id="owner"),

@@ -36,7 +36,7 @@ def live(bench: Bench) -> Finding:
 
 def _add(team: Team, count: int) -> None:
     agents = tuple(Agent(id=f"w{number:04}", parent_id="admin") for number in range(count))
-    teams.add_missing(team.services.agents, teams.Team(agents))
+    teams.add_missing(team.services.agents, teams.TeamFile(agents))
 
 
 def _used(servers: list[Server]) -> float:

@@ -24,7 +24,7 @@ _BRACKET = re.compile(r"\[(?P<not>[!^]?)(?P<set>\]?[^\]]*)\]", re.DOTALL)
 _RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 
 
-class Unreadable(ValueError):
+class PatternError(ValueError):
     """Raised for a pattern that matches nothing: a bracket that is not closed, a range that runs backwards, a backslash
     at the end."""
 
@@ -65,7 +65,7 @@ def is_readable(pattern: str) -> bool:
     try:
         for segment in pattern.removeprefix(EXCEPTION).split("/"):
             _parts(segment)
-    except Unreadable:
+    except PatternError:
         return False
     return True
 
@@ -149,12 +149,12 @@ def _letters(segment: str) -> list[str]:
 def _parts_or_none(segment: str) -> list[str] | None:
     try:
         return _parts(segment)
-    except Unreadable:
+    except PatternError:
         return None
 
 
 def _parts(segment: str) -> list[str]:
-    """The parts of a segment between its `*`, as expressions. Raises `Unreadable`."""
+    """The parts of a segment between its `*`, as expressions. Raises `PatternError`."""
     parts, place = [""], 0
     while place < len(segment):
         letter = segment[place]
@@ -165,12 +165,12 @@ def _parts(segment: str) -> list[str]:
             parts[-1] += "[^/]"
         elif letter == "[":
             if (found := _BRACKET.match(segment, place - 1)) is None:
-                raise Unreadable(segment)
+                raise PatternError(segment)
             parts[-1] += _set(found)
             place = found.end()
         elif letter == "\\":
             if place == len(segment):
-                raise Unreadable(segment)
+                raise PatternError(segment)
             parts[-1] += re.escape(segment[place])
             place += 1
         else:
@@ -181,7 +181,7 @@ def _parts(segment: str) -> list[str]:
 def _set(found: re.Match[str]) -> str:
     ranges = _RANGE.findall(found["set"])
     if not ranges or any(first > last for first, last, _ in ranges):
-        raise Unreadable(found[0])
+        raise PatternError(found[0])
     inside = "".join(
         f"{re.escape(first)}-{re.escape(last)}" if first else re.escape(single) for first, last, single in ranges
     )

@@ -76,7 +76,7 @@ def _status(item: os.DirEntry[str]) -> os.stat_result | None:
         return None
 
 
-class Due(NamedTuple):
+class DueFile(NamedTuple):
     """The earliest time to send a file (by `time.monotonic`), and when it was changed (seconds since the epoch)."""
 
     after: float
@@ -87,7 +87,7 @@ class DueFiles:
     """The files to send. A file is due, at work, or both: if it changes while it is being sent, it is due again."""
 
     def __init__(self) -> None:
-        self._due: dict[Path, Due] = {}
+        self._due: dict[Path, DueFile] = {}
         self._at_work: dict[Path, float] = {}
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class DueFiles:
 
     def add(self, path: Path, changed_at: float, wait: float = 0.0) -> None:
         """Makes a file due in `wait` seconds, unless it is due already."""
-        self._due.setdefault(path, Due(time.monotonic() + wait, changed_at))
+        self._due.setdefault(path, DueFile(time.monotonic() + wait, changed_at))
 
     def ready(self) -> list[Path]:
         """Returns the files that may be sent now, in the order in which they were added."""

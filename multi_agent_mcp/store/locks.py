@@ -169,7 +169,7 @@ class _CheckedMutex:
         ORDER_CHECK.drop(self._name)
 
 
-class Hold(NamedTuple):
+class HeldLock(NamedTuple):
     """A lock held by a thread: its file with the device and inode that were locked."""
 
     name: str
@@ -184,7 +184,7 @@ class Hold(NamedTuple):
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.holds: list[Hold] = []
+        self.holds: list[HeldLock] = []
 
 
 class Locks:
@@ -262,7 +262,7 @@ class Locks:
                 raise StorageError("lock_timeout", name=name) from error
             return lock.release
 
-    def _flocked(self, name: str, deadline: float) -> Hold:
+    def _flocked(self, name: str, deadline: float) -> HeldLock:
         """Takes the lock by flock(2) alone. It excludes, and is excluded by, a `FileLock` of the same file, whose
         further features (fork, re-entrance) take twenty times as long."""
         path, pause = self._file(name), LOCK_POLL_SECONDS / 16  # most locks are held for less than a millisecond
@@ -281,13 +281,13 @@ class Locks:
                 raise StorageError("lock_timeout", name=name)
 
     @staticmethod
-    def _locked(name: str, path: str) -> Hold | None:
+    def _locked(name: str, path: str) -> HeldLock | None:
         """Takes the lock if it is free and its file still exists; else returns None."""
         descriptor, hold = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK), None
         try:
             if _is_locked_by_us(descriptor):
                 status = os.fstat(descriptor)
-                taken = Hold(name, path, descriptor, (status.st_dev, status.st_ino))
+                taken = HeldLock(name, path, descriptor, (status.st_dev, status.st_ino))
                 hold = taken if taken.is_in_place() else None
         finally:
             if hold is None:
@@ -442,7 +442,7 @@ def _try_flock(descriptor: int, operation: int) -> bool:
     return True
 
 
-def _give_back(hold: Hold, holds: list[Hold]) -> None:
+def _give_back(hold: HeldLock, holds: list[HeldLock]) -> None:
     holds.remove(hold)
     _unlock(hold.descriptor)
 

@@ -34,7 +34,7 @@ AGENTS_MAX = 1_000
 """The number of agents up to which those of other machines are added: every process reads all of them."""
 
 
-class Team(dict[str, Agent]):
+class KnownAgents(dict[str, Agent]):
     """The agents by id, removed ones included, as one reading of the registry found them."""
 
     @cached_property
@@ -46,7 +46,7 @@ class _Thread(threading.local):
     """What one thread has read; see `Registry.read_once`."""
 
     reads_once = False
-    agents: Team | None = None
+    agents: KnownAgents | None = None
 
 
 _KEPT = frozenset({"secrets", "ipc", "tasks", "notifications", "conversations", "questions", "handoffs"})
@@ -89,7 +89,7 @@ class Registry:
         """Returns the agents without removed ones; the same object while `all` returns the same one."""
         return self.all().active
 
-    def all(self) -> Team:
+    def all(self) -> KnownAgents:
         """Returns the agents by id, removed ones included (their history still names them); the same object while the
         file is unchanged."""
         agents = self._thread.agents
@@ -100,9 +100,9 @@ class Registry:
             self._thread.agents = agents if self._thread.reads_once else None
         return agents
 
-    def _made(self) -> Team:
+    def _made(self) -> KnownAgents:
         records = self._read_or_restore()["agents"]
-        agents = Team({key: self._agent(key, record) for key, record in records.items() if is_name(key)})
+        agents = KnownAgents({key: self._agent(key, record) for key, record in records.items() if is_name(key)})
         for key in records.keys() - agents.keys():
             logger.warning("agents.json names an agent that cannot be one: %r", key)
         return agents

@@ -23,7 +23,7 @@ from multi_agent_mcp.store.derived_databases import DerivedDatabase, writing
 from multi_agent_mcp.system.file_status import signature_of
 from multi_agent_mcp.system.other_files import BEGINNING, GrowingFile, ReadPosition, matching, named_from
 from multi_agent_mcp.usage.limit import LimitReader, LimitRules, LimitSeen, limit_rules_of
-from multi_agent_mcp.usage.tokens import Response, Tokens, Unreadable, UsageRow, UsageRules, usage_rules_of
+from multi_agent_mcp.usage.tokens import Response, Tokens, UnreadableUsage, UsageRow, UsageRules, usage_rules_of
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.workspace import Workspace
@@ -230,7 +230,7 @@ class Ledger(DerivedDatabase):
                 model, window = (value_at(line, path) if path else None for path in (known.model, known.window))
                 state = replace(state, model=model or state.model, window=window or state.window)
         for found in rules.responses(line):
-            if isinstance(found, Unreadable):
+            if isinstance(found, UnreadableUsage):
                 state = replace(state, unreadable=self._clock().timestamp())
             else:
                 state = state.after(found, rules)

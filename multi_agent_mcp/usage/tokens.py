@@ -56,7 +56,7 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableUsage:
     """A line that should tell a response's tokens, and does not: the host has changed its form."""
 
 
@@ -83,12 +83,12 @@ class LineRule:
     each: str = ""
     cached_in_input: bool = False
 
-    def read(self, line: object) -> Iterator[Response | Unreadable]:
+    def read(self, line: object) -> Iterator[Response | UnreadableUsage]:
         """Yields what the line says about responses, nothing for other lines."""
         items = value_at(line, self.each) if self.each else [line]
         for item in items if isinstance(items, list) else ():
             if self._fits(item):
-                yield self._response(item) or Unreadable()
+                yield self._response(item) or UnreadableUsage()
 
     def _fits(self, item: object) -> bool:
         said = all(value_at(item, path) == value for path, value in self.when.items())
@@ -166,7 +166,7 @@ class UsageRules:
         named = ([word for word in when.values() if isinstance(word, str)] for when in conditions)
         return tuple({f'"{words[-1]}"'.encode() for words in named})
 
-    def responses(self, line: object) -> Iterator[Response | Unreadable]:
+    def responses(self, line: object) -> Iterator[Response | UnreadableUsage]:
         for rule in self.lines:
             yield from rule.read(line)
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from multi_agent_mcp.services.team.setup import Team as Roster
-from multi_agent_mcp.services.team.setup import add_missing, create_session
+from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
 from multi_agent_mcp.texts import catalogue
 from tests.end_to_end.chat_support import interrupted, new_task, shape, task_of
 from tests.end_to_end.support import NO_NOTICE, NOTICE, Agent, Team, Terminal, eventually, line
@@ -52,9 +51,9 @@ def managed_team(bare: Team) -> Team:
     """An Owner, Managers and Workers, and one agent of another session directory."""
     made = bare.make(SEED_TEAM)
     stranger = Team(made.base, made.env, session="elsewhere")
-    create_session(made.root, "elsewhere", Roster(agents=()), None)
+    create_session(made.root, "elsewhere", TeamFile(agents=()), None)
     owner = made.services.agents.get("owner")
-    add_missing(stranger.services.agents, Roster(agents=(type(owner)(id="stranger", role="owner"),)))
+    add_missing(stranger.services.agents, TeamFile(agents=(type(owner)(id="stranger", role="owner"),)))
     return made
 
 

@@ -24,7 +24,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hub.server import CERTIFICATES, new_certificate
 from multi_agent_mcp.hub.share_directory import Membership
 from multi_agent_mcp.hub.sharing import Sharing, Token, join
-from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
 from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.wiring import Services
 from tests.programs import pauses
@@ -198,8 +198,8 @@ class Machines:
         """Makes the desk; calls `before` with it before it is shared."""
         desk = self.members[DESK] = Machine(DESK, self.base / DESK)
         agents = (Agent(id="owner", role="owner", type="human"), Agent(id="admin", role="admin", parent_id="owner"))
-        create_session(desk.root, SESSION, Team(agents), self.language)
-        add_missing(desk.services.agents, Team(agents))
+        create_session(desk.root, SESSION, TeamFile(agents), self.language)
+        add_missing(desk.services.agents, TeamFile(agents))
         before(desk)
         desk.sharing.begin(DESK, f"{self.host}:{self.port}")
         desk.start()

@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import HubUnreachable, InvalidArguments
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.sharing import Sharing, join
-from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
 from tests.hub.cluster import Cluster, three_servers
 from tests.hub.support import DESK, LAPTOP, SESSION, Machine, eventually
 from tests.hub.test_failures import new_task
@@ -52,8 +52,8 @@ class Pair:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     base = tmp_path_factory.mktemp("three")
     desk, laptop = Machine(DESK, base / DESK), Machine(LAPTOP, base / LAPTOP)
-    create_session(desk.root, SESSION, Team(AGENTS), "en")
-    add_missing(desk.services.agents, Team(AGENTS))
+    create_session(desk.root, SESSION, TeamFile(AGENTS), "en")
+    add_missing(desk.services.agents, TeamFile(AGENTS))
     with three_servers(base / "cluster") as cluster:
         began = partial(desk.sharing.begin_at, DESK, cluster.urls, cluster.seed, replicas=3)
         with pytest.MonkeyPatch.context() as patch:

@@ -22,7 +22,7 @@ from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.server import new_seed
 from multi_agent_mcp.hub.share_directory import Membership
 from multi_agent_mcp.hub.sharing import Sharing, join
-from multi_agent_mcp.services.team.setup import Team, create_session
+from multi_agent_mcp.services.team.setup import TeamFile, create_session
 from multi_agent_mcp.system.process import is_alive
 from tests.hub.support import DESK, LAPTOP, SESSION, certificate_of, eventually, machines
 
@@ -58,7 +58,7 @@ def ends(process: subprocess.Popen[bytes]) -> bool:
 
 def member(root: Path, port: int, certificate: str | None = None, *, serves: bool = False) -> Sharing:
     """A machine whose hub is to be at this port."""
-    create_session(root, SESSION, Team((Agent(id="owner", role="owner", type="human"),)), "en")
+    create_session(root, SESSION, TeamFile((Agent(id="owner", role="owner", type="human"),)), "en")
     sharing = Sharing(root / SESSION)
     membership = Membership(UUID, DESK, (f"nats://127.0.0.1:{port}",), serves=serves)
     sharing.share.join(membership, new_seed(), certificate)

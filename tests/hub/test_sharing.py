@@ -30,7 +30,7 @@ from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Sharing, Token, ask_to_join, join, keep_room
 from multi_agent_mcp.services.doctor.doctor import _filled
 from multi_agent_mcp.services.tasks.board import NewTask
-from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
 from tests.hub.support import DESK, LAPTOP, SESSION, SHED, Machine, Machines, Wire, eventually, free_port, machines
 from tests.hub.test_failures import new_task, same
 from tests.hub.test_looking import command, command_at, row, seen, states, waiting
@@ -44,9 +44,9 @@ def test_a_session_that_was_alone_brings_its_files(tmp_path: Path) -> None:
     """With --adopt its files are shared with everybody; where both have a file, that of the team is kept."""
     with machines(tmp_path) as made:
         laptop = Machine(LAPTOP, tmp_path / LAPTOP)
-        create_session(laptop.root, SESSION, Team(ALONE), "en")
+        create_session(laptop.root, SESSION, TeamFile(ALONE), "en")
         services = laptop.services
-        add_missing(services.agents, Team(ALONE))
+        add_missing(services.agents, TeamFile(ALONE))
         (task,) = services.task_creation.create(
             services.agents.get("boss"), [NewTask(title="old", assignee_id="worker-a")]
         )
@@ -80,8 +80,8 @@ def test_two_owners_that_have_become_one_team_keep_their_own_agents(tmp_path: Pa
     own = (*ALONE[:1], Agent(id="lead", role="admin", parent_id="boss"), Agent(id="worker-a", parent_id="lead"))
     with machines(tmp_path) as made:
         desk, laptop = made[DESK], Machine(LAPTOP, tmp_path / LAPTOP)
-        create_session(laptop.root, SESSION, Team(own), "en")
-        add_missing(laptop.services.agents, Team(own))
+        create_session(laptop.root, SESSION, TeamFile(own), "en")
+        add_missing(laptop.services.agents, TeamFile(own))
         join(made.token(), laptop.root, LAPTOP, adopt=True)
         made.members[LAPTOP] = laptop
         laptop.start()
@@ -241,7 +241,7 @@ def at_terminal(machine: Machine, typed: bytes, *words: str) -> str:
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    create_session(tmp_path, SESSION, Team(ALONE), "en")
+    create_session(tmp_path, SESSION, TeamFile(ALONE), "en")
     sharing = Sharing(tmp_path / SESSION)
     with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(InvalidArguments, match="listen_taken"):
         sharing.begin(DESK, f"127.0.0.1:{stranger.getsockname()[1]}")

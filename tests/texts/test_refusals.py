@@ -26,7 +26,7 @@ from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.hub.share_directory import socket_path
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
-from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
@@ -105,7 +105,7 @@ def stage(request: pytest.FixtureRequest, services: Services, monkeypatch: pytes
 
 def a_stranger(stage: Stage) -> Said:
     """An agent of another session under the same root asks for something."""
-    team = Team((Agent(id="owner", role="owner"), Agent(id="stranger", parent_id="owner")))
+    team = TeamFile((Agent(id="owner", role="owner"), Agent(id="stranger", parent_id="owner")))
     create_session(stage.services.root, "other", team, None)
     add_missing(open_session(stage.services.root, "other").agents, team)
     return stage.chat("worker-a", "start_task_from_chat", task_id=stage.task(), requester_id="stranger")

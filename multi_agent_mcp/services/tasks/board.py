@@ -325,8 +325,7 @@ class TaskCreation(Service):
         to an Admin, the wait-lock. If one of them cannot be stored, none is. For whoever is free there is no lock."""
         if sender.role not in LEADERS:
             raise Unauthorized("role_not_allowed", tool="send_task", role=sender.role, allowed=", ".join(LEADERS))
-        about = {"title": title, "description": content, "priority": priority}
-        new = NewTask(**about, assignee_id=agent_id, done_when=done_when)
+        new = NewTask(title=title, description=content, priority=priority, assignee_id=agent_id, done_when=done_when)
         if self._means_whoever(sender, new):
             task = self._task(sender, new)
             draft = replace(self._assignment(task), receiver_id=agent_id)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.team.approvals import Approvals
 
-Hold = Literal["enforced", "advised", "impossible"]
+Strength = Literal["enforced", "advised", "impossible"]
 
 
 @dataclass(eq=False)
@@ -43,13 +43,14 @@ class AgentRules(Service):
         """The command around its host's: the approved one before that which is there."""
         return next((rules.sandbox for rules in reversed(self.of(agent)) if rules.sandbox is not None), None)
 
-    def held(self, agent: Agent) -> dict[str, Hold]:
+    def held(self, agent: Agent) -> dict[str, Strength]:
         """How far the agent is held to each of its rules, as far as that is known here."""
         rules, command = self.of(agent), agent.command or ""
         bound, is_told = self.contributions.service("host_configurations").binding(agent)
-        told: Hold = "advised" if is_told else "impossible"  # a shell has ways that neither hooks nor settings can tell
+        # a shell has ways that neither hooks nor settings can tell
+        told: Strength = "advised" if is_told else "impossible"
         sandbox = self.sandbox(agent)
-        found: dict[str, tuple[object, Hold]] = {
+        found: dict[str, tuple[object, Strength]] = {
             "edits": (any(one.edits is not None for one in rules), "enforced" if "edits" in bound else told),
             "commands": (any(one.deny for one in rules), "enforced" if "commands" in bound else told),
             "sandbox": (sandbox, "enforced" if command and _is_there(sandbox or "") else "impossible"),

@@ -58,7 +58,7 @@ class _Unusable(Exception):
 
 
 @dataclass(frozen=True)
-class Team:
+class TeamFile:
     """A parsed team.yaml."""
 
     agents: tuple[Agent, ...]
@@ -103,7 +103,7 @@ class Team:
         return {key: value for key, value in said.items() if value not in (None, {}, [])}
 
 
-_OF_CORE = frozenset(spec.name for spec in fields(Team)) - {"agents", "session", "of_features", "named"}
+_OF_CORE = frozenset(spec.name for spec in fields(TeamFile)) - {"agents", "session", "of_features", "named"}
 
 
 def known_settings(features: Any) -> frozenset[str]:
@@ -111,7 +111,7 @@ def known_settings(features: Any) -> frozenset[str]:
     return _OF_CORE.union(session_settings.feature_keys(features))
 
 
-def read_team(path: Path) -> Team:
+def read_team(path: Path) -> TeamFile:
     """Parses a team.yaml (docs/protocol.md, Team file). Raises `InvalidArguments` or `InvalidId`, and
     `UntrustedSession` for one that somebody else may write, as it names programs."""
     require_own(path)
@@ -122,7 +122,7 @@ def read_team(path: Path) -> Team:
     return team_of(data, path.name)
 
 
-def team_of(data: Any, name: str = "team") -> Team:
+def team_of(data: Any, name: str = "team") -> TeamFile:
     """The team that the content of a team.yaml describes, `name` for messages. Raises `InvalidArguments` or
     `InvalidId`."""
     try:
@@ -131,7 +131,7 @@ def team_of(data: Any, name: str = "team") -> Team:
         raise InvalidArguments("bad_team", file=name, reason=error.reason) from error
 
 
-def _team(data: Any) -> Team:
+def _team(data: Any) -> TeamFile:
     agents = _members(data)
     _require_no_misspelt(data)
     language = _named(data.get("language"), "language")
@@ -144,7 +144,7 @@ def _team(data: Any) -> Team:
             raise
         raise _Unusable(refusal.values["reason"]) from refusal
     known = known_settings(data.get("features"))
-    return Team(
+    return TeamFile(
         agents,
         _named(data.get("session"), "session"),
         language,
@@ -277,7 +277,7 @@ def _prompt(record: Mapping[str, Any]) -> str | None:
     raise InvalidArguments("bad_prompt", agent_id=record["id"], most=PROMPT_CHARACTERS)
 
 
-def create_session(root: Path, session: str, team: Team, language: str | None) -> Path:
+def create_session(root: Path, session: str, team: TeamFile, language: str | None) -> Path:
     """Makes the session directory, or completes it: a second `init` keeps keys, mail and settings. Returns its path.
 
     Raises `AlreadyExists` for a name that differs from that of another session only in case.
@@ -287,7 +287,7 @@ def create_session(root: Path, session: str, team: Team, language: str | None) -
     return workspace.path
 
 
-def _make(workspace: Workspace, team: Team, language: str | None) -> None:
+def _make(workspace: Workspace, team: TeamFile, language: str | None) -> None:
     workspace.make()
     first = {"id": workspace.session, "language": DEFAULT_LANGUAGE, "created_at": format_time(now()), "limits": {}}
     chosen = {"language": language} if language else {}
@@ -299,7 +299,7 @@ def _make(workspace: Workspace, team: Team, language: str | None) -> None:
     workspace.keep_out_of_git()
 
 
-def create_team(root: Path, session: str, team: Team) -> None:
+def create_team(root: Path, session: str, team: TeamFile) -> None:
     """Makes a session with its agents, whole or not at all. Raises `FileExistsError` if it exists, `OSError` for a
     directory that cannot be written, and as `create_session`, `Agents.add` and `Agents.superiors`."""
     name = session_name(session)
@@ -315,7 +315,7 @@ def create_team(root: Path, session: str, team: Team) -> None:
             upgrade(workspace)
 
 
-def add_missing(agents: Agents, team: Team) -> list[str]:
+def add_missing(agents: Agents, team: TeamFile) -> list[str]:
     """Registers the team's agents that are missing, and updates command, host, prompt and name of the others where
     team.yaml says something else than it did before. A new session is approved as it is written. Returns the ids that
     were added."""
@@ -326,7 +326,7 @@ def add_missing(agents: Agents, team: Team) -> list[str]:
         return added
 
 
-def _add_missing(agents: Agents, team: Team) -> list[str]:
+def _add_missing(agents: Agents, team: TeamFile) -> list[str]:
     added = []
     for agent in team.agents:
         wanted = {"command": agent.command, "host": agent.host, "prompt": agent.prompt, "name": agent.name or None}
@@ -373,7 +373,7 @@ class TeamUpdate:
     unnamed: list[str] = field(default_factory=list)
 
 
-def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpdate:
+def update_session(agents: Agents, team: TeamFile, language: str | None) -> TeamUpdate:
     """Updates a session from its team.yaml; for a new session it only registers the agents. Approves nothing."""
     unnamed = _unnamed(load_yaml(agents.workspace.settings_path), team)
     changed_settings, kept_settings = _update_settings(agents.workspace, team, language)
@@ -405,7 +405,7 @@ def update_session(agents: Agents, team: Team, language: str | None) -> TeamUpda
     )
 
 
-def features_after(agents: Agents, team: Team) -> Any:
+def features_after(agents: Agents, team: TeamFile) -> Any:
     """What session.yaml says of `features` after an `init`."""
     settings = load_yaml(agents.workspace.settings_path)
     keeps = _has_comments(agents.workspace) or "features" not in team.named
@@ -417,7 +417,7 @@ def _has_comments(workspace: Workspace) -> bool:
     return b"#" in (workspace.files.read(workspace.settings_path) or b"")
 
 
-def _update_settings(workspace: Workspace, team: Team, language: str | None) -> tuple[list[str], list[str]]:
+def _update_settings(workspace: Workspace, team: TeamFile, language: str | None) -> tuple[list[str], list[str]]:
     """Updates session.yaml; returns the changed keys and the kept ones. Nothing is changed if the file has comments,
     which writing it would lose."""
     settings = load_yaml(workspace.settings_path)
@@ -433,7 +433,7 @@ def _update_settings(workspace: Workspace, team: Team, language: str | None) -> 
     return list(differing), []
 
 
-def _unnamed(settings: Mapping[str, Any], team: Team) -> list[str]:
+def _unnamed(settings: Mapping[str, Any], team: TeamFile) -> list[str]:
     """What session.yaml sets and team.yaml does not name; each session has a language."""
     others = known_settings(settings.get("features")) - {"language", *team.named}
     return [key for key in settings if key in others and settings[key] not in (None, {}, [])]

@@ -20,7 +20,7 @@ from multi_agent_mcp.errors import (
     Unauthorized,
 )
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
-from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
@@ -54,7 +54,7 @@ def chat(services: Services) -> LiveSession:
 @pytest.fixture
 def elsewhere(services: Services) -> str:
     """An agent of another session directory under the same root."""
-    team = Team(agents=(Agent(id="stranger", role="owner"),))
+    team = TeamFile(agents=(Agent(id="stranger", role="owner"),))
     create_session(services.workspace.root, "elsewhere", team, "en")
     add_missing(open_session(services.workspace.root, "elsewhere").agents, team)
     return "stranger"

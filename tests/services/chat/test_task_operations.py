@@ -22,7 +22,7 @@ from multi_agent_mcp.errors import (
     TaskNotFound,
     Unauthorized,
 )
-from multi_agent_mcp.services.team.setup import Team, add_missing, create_session
+from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services import forks
@@ -41,7 +41,7 @@ TREE = (
     Agent(id="manager-qa", role="admin", parent_id="owner"),
     Agent(id="worker-qa-01", parent_id="manager-qa"),
 )
-STRANGER = Team(agents=(Agent(id="stranger", role="owner"),))
+STRANGER = TeamFile(agents=(Agent(id="stranger", role="owner"),))
 HIERARCHY: list[tuple[str, str, type[Refusal] | None]] = [
     ("worker-frontend-01", "owner", None),
     ("worker-frontend-01", "manager-dev", None),
@@ -65,7 +65,7 @@ HIERARCHY: list[tuple[str, str, type[Refusal] | None]] = [
 @pytest.fixture(autouse=True)
 def tree(services: Services) -> None:
     """An Owner, Managers and Workers, and an agent of another session directory."""
-    add_missing(services.agents, Team(agents=TREE))
+    add_missing(services.agents, TeamFile(agents=TREE))
     create_session(services.workspace.root, "elsewhere", STRANGER, "en")
     add_missing(open_session(services.workspace.root, "elsewhere").agents, STRANGER)
 

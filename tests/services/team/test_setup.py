@@ -16,7 +16,7 @@ from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
 from multi_agent_mcp.hooks.answers import Event
 from multi_agent_mcp.services.team.setup import (
-    Team,
+    TeamFile,
     TeamUpdate,
     add_missing,
     create_session,
@@ -177,7 +177,7 @@ def test_a_second_init_brings_commands_up_to_date(team_file: Path, root: Path) -
 def test_a_second_init_overwrites_what_a_person_set_only_where_team_yaml_says_something_else_by_now(
     team_file: Path, root: Path
 ) -> None:
-    def saying(command: str | None) -> Team:
+    def saying(command: str | None) -> TeamFile:
         agents = (replace(agent, command=command) if agent.id == "worker-a" else agent for agent in team.agents)
         return replace(team, agents=tuple(agents))
 
