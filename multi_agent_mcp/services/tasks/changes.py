@@ -187,7 +187,7 @@ class TaskChanges(Service):
         reason = words_or_none("blocked_reason", reason)
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
-        return self._move_with_family(task, status, Change(by=actor.id, at=self.clock(), reason=reason), {})
+        return self.move_with_family(task, status, Change(by=actor.id, at=self.clock(), reason=reason))
 
     def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
         """For each other status, why `actor` could not move the task there now (None: it could). Changes nothing."""
@@ -232,13 +232,20 @@ class TaskChanges(Service):
         change = change or Change(by=actor.id, at=self.clock())
         return self._move(task_id, "in_progress", change, {}, from_backlog=from_backlog)
 
-    def move(self, task_id: str, status: str, change: Change) -> Task:
-        """Moves a task that concerns nobody else; the caller checks permission."""
-        return self._move(task_id, status, change, {})[0]
-
-    def move_with_family(self, task: Task, status: str, change: Change) -> Task:
-        """Moves a task as `set_status` does, with this change; the caller checks permission."""
-        return self._move_with_family(task, status, change, {})[0]
+    def move_with_family(
+        self, task: Task, status: str, change: Change, fields: Mapping[str, str] | None = None
+    ) -> tuple[Task, str]:
+        """Moves a task as `set_status` does, with further `fields`; the caller checks permission. Blocking also blocks
+        its open subtasks. A move that concerns several files or agents is one operation."""
+        fields = fields or {}
+        children = _open_subtasks(self.workspace.tasks.open(), task.id) if status == "blocked" else []
+        if not children and not self._concerns_others(task, status, change):
+            return self._move(task.id, status, change, fields)
+        self._after_move(task, status, change)  # raises if the move is not allowed, before anything is written
+        below = [child.id for child in children]
+        operation = MoveTask(task_id=task.id, status=status, children=below, change=change, fields={**fields})
+        moved: tuple[Task, str] = self.operations.run(operation)
+        return moved
 
     def edit(self, task_id: str, updates: Mapping[str, str], change: Change) -> tuple[Task, list[str]]:
         """Changes title, description, priority and status in one write; the caller checks permission. Returns the task
@@ -253,7 +260,7 @@ class TaskChanges(Service):
         task = self.get(task_id)
         task.require_open()
         if status is not None and (status != task.status or (status == "blocked" and parked_by(task))):
-            moved, _ = self._move_with_family(task, status, change, fields)
+            moved, _ = self.move_with_family(task, status, change, fields)
             return moved, _changed(task, moved, given)
         if change.reason is not None:
             fields["blocked_reason"] = change.reason
@@ -303,7 +310,7 @@ class TaskChanges(Service):
         if task.assignee_id is None or not has_remarks(change.reason):
             return self._move(task.id, "in_progress", change, {}, from_review=True)[0]
         task.require_review()
-        self._moved(task, "in_progress", change)  # raises if that is not allowed, before anything is written
+        self._after_move(task, "in_progress", change)  # raises if that is not allowed, before anything is written
         draft = Draft(
             content=str(change.reason),
             receiver_id=task.assignee_id,
@@ -350,22 +357,10 @@ class TaskChanges(Service):
         blocked = []
         for child_id in operation.children:
             with suppress(InvalidStatusTransition):
-                blocked.append(self._change_status(child_id, "blocked", change, {})[0])
-        task, previous = self._change_status(operation.task_id, operation.status, change, operation.fields)
+                blocked.append(self._write_move(child_id, "blocked", change, {})[0])
+        task, previous = self._write_move(operation.task_id, operation.status, change, operation.fields)
         self.derived.follow_up(*blocked, task)
         return task, previous
-
-    def _move_with_family(self, task: Task, status: str, change: Change, fields: Mapping[str, str]) -> tuple[Task, str]:
-        """Moves a task; blocking also blocks its open subtasks. A move that concerns several files or agents is one
-        operation."""
-        children = _open_subtasks(self.workspace.tasks.open(), task.id) if status == "blocked" else []
-        if not children and not self._concerns_others(task, status, change):
-            return self._move(task.id, status, change, fields)
-        self._moved(task, status, change)  # raises if the move is not allowed, before anything is written
-        below = [child.id for child in children]
-        operation = MoveTask(task_id=task.id, status=status, children=below, change=change, fields={**fields})
-        moved: tuple[Task, str] = self.operations.run(operation)
-        return moved
 
     def _concerns_others(self, task: Task, status: str, change: Change) -> bool:
         """Whether agents must be notified of a move that their own files do not show: such a move needs an intent, so
@@ -377,11 +372,11 @@ class TaskChanges(Service):
     def _move(
         self, task_id: str, status: str, change: Change, fields: Mapping[str, str], **how: bool
     ) -> tuple[Task, str]:
-        task, previous = self._change_status(task_id, status, change, fields, **how)
+        task, previous = self._write_move(task_id, status, change, fields, **how)
         self.derived.follow_up(task)
         return task, previous
 
-    def _change_status(
+    def _write_move(
         self,
         task_id: str,
         status: str,
@@ -403,11 +398,11 @@ class TaskChanges(Service):
             at = replace(change, head=self.head_of(str(task.assignee_id))) if begins else change
             edited = task.edited(change, **fields)
             released = edited.move_to("todo", change) if from_backlog and task.status == "backlog" else edited
-            return self._moved(released, status, at)
+            return self._after_move(released, status, at)
 
         return self.workspace.tasks.update(task_id, move), previous[-1]
 
-    def _moved(self, task: Task, status: str, change: Change) -> Task:
+    def _after_move(self, task: Task, status: str, change: Change) -> Task:
         """The task after the transition, with an interrupt if work on it is stopped by another agent than its assignee,
         or by the assignee's chat session: its task session does not know of it. What only waits stops nobody; an agent
         that has not read yet that its task is blocked still works on it."""
@@ -426,7 +421,7 @@ class TaskChanges(Service):
             {} if status in ("done", "review") and self._may_conclude(actor, task) else None
         )
         try:
-            self._moved(task, status, Change(by=actor.id, at=self.clock(), proof=proof))
+            self._after_move(task, status, Change(by=actor.id, at=self.clock(), proof=proof))
         except Refusal as refusal:
             return refusal
         return None

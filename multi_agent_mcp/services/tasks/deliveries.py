@@ -384,7 +384,7 @@ class Deliveries(Service):
         task.require_writer(person.id, self.workspace.registry.all())
         proof = {"overruled": True} if task.done_when else None
         change = Change(by=person.id, at=self.clock(), reason=reason, proof=proof)
-        return self.task_changes.move_with_family(task, "done", change), task.status
+        return self.task_changes.move_with_family(task, "done", change)
 
     def waiting_for(self, reviewer_id: str) -> list[Task]:
         """The tasks that wait for this agent's review, oldest first."""
