@@ -213,7 +213,7 @@ class Following:
         if not self.progress.scanned and self._begun != shared.identity:
             for known in (self._announced, self._reached, self._late):
                 known.clear()
-            self.publishing.begin_anew(shared.first)
+            self.publishing.begin_again(shared.first)
             self._begun = shared.identity
         if self.progress.is_new:
             if self.hub.silent:

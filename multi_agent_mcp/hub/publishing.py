@@ -43,7 +43,8 @@ SETTLE_SECONDS = 1.0
 """The time that a person's program may need to write a file."""
 LOG_SECONDS = 0.01
 MAIL = ("ipc", "notifications")
-LETTER = ("ipc", "owner", "name")
+UNREAD_PARTS = 3
+"""How many parts the path of a message or notification has that is not archived."""
 
 
 @dataclass(eq=False)
@@ -61,7 +62,7 @@ class Publishing:
     _own_max: float = KNOWN_MAX
     _first: int = 1
 
-    def begin_anew(self, first: int) -> None:
+    def begin_again(self, first: int) -> None:
         """Begins with a hub that has no values of this machine and none of revisions before `first`. All files written
         here are remembered until `keep_newest`."""
         self._known.clear()
@@ -131,7 +132,7 @@ class Publishing:
         entity: Readable = inbox.hot.decode(data, path.stem, modified / 1e9)
         key = _mail_key(path)
         kind = subjects.MESSAGE if path.parts[0] == "ipc" else subjects.NOTIFICATION
-        may_be_back = not is_new and len(path.parts) == len(LETTER)
+        may_be_back = not is_new and len(path.parts) == UNREAD_PARTS
         by_hand = may_be_back and (is_by_hand(name, entity) or await asyncio.to_thread(self._is_back, path, entity))
         if by_hand and key not in self._known and (older := _archived(inbox, name)) is not None:
             await self.publish_mail(older.relative_to(self.workspace.path))  # the name stays with it
@@ -162,7 +163,7 @@ class Publishing:
 
     async def _publish_mark(self, inbox: Inbox[Any], path: Path, kind: str, entity: Readable, modified: int) -> None:
         """Publishes the time at which an agent of this machine has read a message or notification, if it is another."""
-        key, is_here = _mail_key(path), len(path.parts) == len(LETTER)
+        key, is_here = _mail_key(path), len(path.parts) == UNREAD_PARTS
         if is_here and entity.read_at is not None and await asyncio.to_thread(self._make_unread, inbox, path.name):
             return  # it is noticed again
         if not is_here and _is_copied(inbox, path.name, entity):

@@ -135,12 +135,12 @@ class Operations(Service):
             if not self.intents.left_behind():
                 return 0
             with self.workspace.locks.held("intents"):
-                return sum(self._finished(intent) for intent in self.intents.left_behind())
+                return sum(self._finish(intent) for intent in self.intents.left_behind())
         except Refusal as refusal:
             logger.warning("what a killed process left could not be finished: %s", refusal)
             return 0
 
-    def _finished(self, intent: Intent) -> bool:
+    def _finish(self, intent: Intent) -> bool:
         found = next(((kind, apply) for kind, apply in self.applied.items() if intent.kind == kind.KIND), None)
         if found is None:
             logger.warning("the intent %s is of an unknown kind: %s", intent.id, intent.kind)

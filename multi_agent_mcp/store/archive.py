@@ -55,7 +55,7 @@ class Month(Directory[E]):
         """Yields the bytes of the index, made again if it is out of date. Raises OSError or ValueError if there is
         none that can be trusted, as on a disk that is read-only."""
         if not self._is_current():
-            self._make_anew()
+            self._rebuild()
         with self._mapped() as data:
             yield data
 
@@ -69,7 +69,7 @@ class Month(Directory[E]):
         finally:
             os.close(descriptor)
 
-    def _make_anew(self) -> None:
+    def _rebuild(self) -> None:
         """Makes the index. Raises ValueError if it cannot be written or trusted."""
         try:
             with self.files.locks.held(self._lock):

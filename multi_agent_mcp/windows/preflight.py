@@ -53,12 +53,12 @@ def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
     windows.require_no_former()
     agents = list(agents)
     missing = withheld(windows.socket_path, _account_variables(windows.services, agents))
-    newer = _untold(windows.services, newer_hosts(agent.command for agent in agents))
+    newer = _record_untold(windows.services, newer_hosts(agent.command for agent in agents))
     return Preflight(version, windows.socket_path, missing is not None, tuple(sorted(missing or ())), newer)
 
 
-def _untold(services: Services, newer: Iterable[Newer]) -> tuple[Newer, ...]:
-    """Returns the hosts of which this version has not been told before, and records them."""
+def _record_untold(services: Services, newer: Iterable[Newer]) -> tuple[Newer, ...]:
+    """Records the hosts of which this version has not been told before, and returns them."""
     record = services.workspace.told_versions.read()
     told = record if isinstance(record, dict) else {}
     untold = tuple(host for host in newer if told.get(host.host) != host.version)

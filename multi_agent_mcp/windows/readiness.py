@@ -104,14 +104,14 @@ Report = Callable[[Sequence[AgentState]], None]
 
 
 class Readiness:
-    """Examines the opened panes repeatedly, without typing anything. `begin_anew` is called for a host that has ended
+    """Examines the opened panes repeatedly, without typing anything. `begin_again` is called for a host that has ended
     instead of continuing its conversation, and returns the new state."""
 
     def __init__(
-        self, services: Services, opened: Sequence[AgentState], begin_anew: Callable[[AgentState], AgentState]
+        self, services: Services, opened: Sequence[AgentState], begin_again: Callable[[AgentState], AgentState]
     ) -> None:
         self.services = services
-        self._begin_anew = begin_anew
+        self._begin_again = begin_again
         self._profiles = load_profiles(services.root / "hosts")
         self._seen = list(opened)
         self._unknown_since: dict[str, float] = {}
@@ -138,7 +138,7 @@ class Readiness:
         if seen.state != ENDED or item.state == ENDED or not item.beginning.continues:
             return seen
         command = self.services.agents.get(item.agent_id).command
-        return self._begin_anew(seen) if has_refused(command, seen.last_lines) else seen
+        return self._begin_again(seen) if has_refused(command, seen.last_lines) else seen
 
     def _look(self, item: AgentState) -> AgentState:
         if item.pane_id is None or item.socket_path is None:

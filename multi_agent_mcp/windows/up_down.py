@@ -80,7 +80,7 @@ def _open_windows(windows: TeamWindows) -> Iterator[None]:
         yield
 
 
-def begin_anew(windows: TeamWindows, state: AgentState) -> AgentState:
+def begin_again(windows: TeamWindows, state: AgentState) -> AgentState:
     """Starts a host again that has ended instead of continuing its conversation, and records that it was refused."""
     agent = windows.services.agents.get(state.agent_id)
     with windows.locked():
@@ -366,7 +366,7 @@ class Startup:
         self._has_waited = True
 
     def _readiness(self, states: Sequence[AgentState]) -> Readiness:
-        return Readiness(self.windows.services, states, lambda state: begin_anew(self.windows, state))
+        return Readiness(self.windows.services, states, lambda state: begin_again(self.windows, state))
 
     @property
     def is_fine(self) -> bool:

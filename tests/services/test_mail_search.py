@@ -105,10 +105,10 @@ def test_an_unknown_message_is_refused(talk: Services, unknown: str) -> None:
         talk.mail_search.page(before=unknown)
 
 
-def letters(services: Services, clock: Clock) -> list[tuple[str, str, str]]:
+def found_messages(services: Services, clock: Clock) -> list[tuple[str, str, str]]:
     """Of the last hour, as a process that has just started finds them."""
     found, _ = MailSearch(services.session).during(clock.now - timedelta(hours=1), clock.now, 100)
-    return [(letter.sender_id, letter.receiver_id, letter.subject) for letter in found]
+    return [(message.sender_id, message.receiver_id, message.subject) for message in found]
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def noted(talk: Services, clock: Clock) -> Path:
     """The index of what the admin has read, which somebody has counted."""
     for agent_id in ("admin", "worker-a", "worker-b"):
         read(talk, agent_id)
-    letters(talk, clock)
+    found_messages(talk, clock)
     (index,) = talk.path.glob(".index/ipc/admin/archive/*.envelopes")
     return index
 
 
 def test_what_was_counted_once_is_counted_from_its_index(noted: Path, talk: Services, clock: Clock) -> None:
-    before = letters(talk, clock)
+    before = found_messages(talk, clock)
     assert [pair[:2] for pair in before] == [
         ("admin", "worker-a"),
         ("worker-a", "admin"),
@@ -130,21 +130,21 @@ def test_what_was_counted_once_is_counted_from_its_index(noted: Path, talk: Serv
         ("owner", "admin"),
     ]
     noted.write_text(noted.read_text().replace('"owner"', '"whoever"'))
-    assert letters(talk, clock)[-1][0] == "whoever"
+    assert found_messages(talk, clock)[-1][0] == "whoever"
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[" * 100_000, "[1]", "[[1, 2, 3]]", '{"a": 1}', "\udcff"])
 def test_a_damaged_index_is_made_anew(noted: Path, talk: Services, clock: Clock, damage: str) -> None:
-    before, content = letters(talk, clock), noted.read_text()
+    before, content = found_messages(talk, clock), noted.read_text()
     noted.write_bytes(damage.encode(errors="surrogateescape"))
-    assert letters(talk, clock) == before
+    assert found_messages(talk, clock) == before
     assert noted.read_text() == content
 
 
 def test_a_letter_that_was_edited_by_hand_is_read_again(noted: Path, talk: Services, clock: Clock) -> None:
     (path,) = (path for path in talk.path.glob("ipc/admin/archive/*/*.md") if "sender_id: owner" in path.read_text())
     path.write_text(path.read_text().replace("sender_id: owner", "sender_id: worker-b"))
-    assert letters(talk, clock)[-1][0] == "worker-b"
+    assert found_messages(talk, clock)[-1][0] == "worker-b"
     path.unlink()
-    assert len(letters(talk, clock)) == 3
+    assert len(found_messages(talk, clock)) == 3
     assert noted.exists()

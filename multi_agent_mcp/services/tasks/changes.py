@@ -409,7 +409,7 @@ class TaskChanges(Service):
         if status == "in_progress":
             require_startable(self.workspace, task)
         own = task.assignee_id == change.by and change.purpose != "chat"
-        if status == task.status == "blocked" and _is_blocked_anew(task, change, own=own):
+        if status == task.status == "blocked" and _is_blocked_again(task, change, own=own):
             return task.blocked_again(change)
         theirs = status in INTERRUPT_ACTIONS and task.assignee_id is not None and not own
         if theirs and (task.is_worked_on or self.derived.is_untold(task)):
@@ -439,7 +439,7 @@ class TaskChanges(Service):
         return False
 
 
-def _is_blocked_anew(task: Task, change: Change, *, own: bool) -> bool:
+def _is_blocked_again(task: Task, change: Change, *, own: bool) -> bool:
     """Whether a block of a blocked task changes anything: it was parked, and waits for an answer no more, or somebody
     else has blocked it than does so now."""
     return parked_by(task) is not None or not (own or task.status_changed_by == change.by)

@@ -143,10 +143,10 @@ class Deliveries(Service):
             commit = head_of(self.checks.directory_of(task.assignee_id))
             return state_name(commit, format_time(change.at), is_whole=False)
         if found.files and task.done_when:
-            raise self._not_committed(task, found, change)
+            raise self._note_uncommitted(task, found, change)
         return state_name(self.checks.records.note(found).commit, found.at, is_whole=True)
 
-    def _not_committed(self, task: Task, found: DeliveredWork, change: Change) -> NotCommitted:
+    def _note_uncommitted(self, task: Task, found: DeliveredWork, change: Change) -> NotCommitted:
         """Notes in the task that it was called done in vain; its superior is notified after the second time."""
         named, why = ", ".join(found.files), found.held_back
         task = self.workspace.tasks.update(

@@ -172,12 +172,12 @@ def test_each_message_is_looked_into_once_however_long_they_talk(
         loaded[f"{self.path}/{name}"] += 1
         return real(self, name, place)
 
-    letters, exchange = RecentMail(services.workspace), Exchange(*PAIR, None, "thanks")
+    mail, exchange = RecentMail(services.workspace), Exchange(*PAIR, None, "thanks")
     thank(services, clock, 60, pause=1)
     monkeypatch.setattr(Directory, "load", load)
     for _ in range(3):
-        assert len(letters.since(clock() - timedelta(seconds=20), exchange, PAIR)) in range(19, 22)
-        assert len(letters.episode(clock() - timedelta(seconds=20), exchange)) == 60
+        assert len(mail.since(clock() - timedelta(seconds=20), exchange, PAIR)) in range(19, 22)
+        assert len(mail.episode(clock() - timedelta(seconds=20), exchange)) == 60
     assert (len(loaded), set(loaded.values())) == (60, {1})
 
 

@@ -573,11 +573,11 @@ def test_a_conflict_goes_to_its_author_and_its_resolution_is_merged(services: Se
     git(project, "commit", "-qam", "mine")
     merged = services.merging.merge(services.agents.get("owner"), task)
     assert (merged.commit, merged.conflicts) == (None, ("a.txt",))
-    (letter,) = [one for one in read(services, "worker-a")["messages"] if "Conflict" in one["subject"]]
-    assert (letter["id"], letter["sender_id"]) == (merged.message_id, "owner")
-    assert "- a.txt" in letter["content"]
+    (message,) = [one for one in read(services, "worker-a")["messages"] if "Conflict" in one["subject"]]
+    assert (message["id"], message["sender_id"]) == (merged.message_id, "owner")
+    assert "- a.txt" in message["content"]
     assert is_clean(project)
-    named = re.search(r"`(git [^`]+)`", letter["content"])
+    named = re.search(r"`(git [^`]+)`", message["content"])
     assert named is not None
     subprocess.run(shlex.split(named[1]), cwd=worktree.path, check=False, capture_output=True)
     resolved = commit(worktree, "a.txt", "both\n")

@@ -318,12 +318,12 @@ def test_counting_looks_at_every_file(services: Services, worker_a: Agent) -> No
 
 
 def test_a_letter_put_in_the_place_of_one_that_is_just_handed_out_is_read_next(services: Services) -> None:
-    letter = by_hand(services, "worker-a", "n.md", "---\nsender_id: admin\n---\n\nfirst")
+    note = by_hand(services, "worker-a", "n.md", "---\nsender_id: admin\n---\n\nfirst")
 
     def lease(_: tuple[str, ...]) -> None:
-        other = letter.with_name("other")
-        other.write_text(letter.read_text(encoding="utf-8").replace("first", "second"), encoding="utf-8")
-        other.replace(letter)
+        other = note.with_name("other")
+        other.write_text(note.read_text(encoding="utf-8").replace("first", "second"), encoding="utf-8")
+        other.replace(note)
 
     assert [text.strip() for text in contents(read(services, "worker-a", lease))] == ["first"]
     left = services.workspace.mailbox("worker-a").hot.load("n.md")
