@@ -72,7 +72,9 @@ def server() -> dict[str, Any]:
 
 
 def _of_host(name: str) -> Iterator[tuple[Path, str]]:
-    plugin, directory = description(name)["plugin"], Path("plugins", name)
+    plugin, directory = description(name).get("plugin"), Path("plugins", name)
+    if plugin is None:
+        return
     values = _values(name, plugin)
     for file, content in plugin["files"].items():
         yield directory / file, _written(filled(content, values))

@@ -14,6 +14,7 @@ from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux.learning import shape_of
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import Screen, classify, dialog_topic, parsed, tag_of
+from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.system.process import Foreground, Process
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "hosts"
@@ -104,6 +105,10 @@ META = re.compile(
     r"cmd=(?P<command>\S+) .*mode=(?P<mode>\d) .*cur(?:sor)?=(?P<x>\d+),(?P<y>\d+) cursor_flag=(?P<flag>\d) .*"
     r"dead=(?P<dead>\d) (?:status= )?title=(?P<title>.*?)(?: path=|$)"
 )
+
+
+def test_each_host_has_screens() -> None:
+    assert hosts().keys() == HOSTS
 
 
 @pytest.fixture(scope="module")
