@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from nats.aio.msg import Msg
 
@@ -23,12 +23,14 @@ from multi_agent_mcp.domain.entity import Mark
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidArguments, StorageError
 from multi_agent_mcp.hub.applying import OF_A_CONVERSATION, Applying, Marks, Then
 from multi_agent_mcp.hub.disk import Disk
-from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.progress import Progress
 from multi_agent_mcp.hub.restoring import Written, running
 from multi_agent_mcp.hub.stream import AFTER, OP, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import MESSAGE, NOTIFICATION, REFERRED, Own
 from multi_agent_mcp.store.codec import Unreadable
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hub.noticing import Noticing
 
 logger = logging.getLogger(__name__)
 

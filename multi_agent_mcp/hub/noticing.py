@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from multi_agent_mcp.domain.entity import is_name
 from multi_agent_mcp.errors import HubUnreachable, InvalidId, Refusal
-from multi_agent_mcp.hub.publishing import MAIL, Publishing
 from multi_agent_mcp.hub.stream import Hub
-from multi_agent_mcp.hub.subjects import Rule, directories
+from multi_agent_mcp.hub.subjects import MAIL, Rule, directories
 from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.store.directory import QUARANTINE
 from multi_agent_mcp.system.file_events import TreeWatch
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hub.publishing import Publishing
 
 logger = logging.getLogger(__name__)
 

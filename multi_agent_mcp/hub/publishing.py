@@ -25,7 +25,7 @@ from multi_agent_mcp.hub.applying import HAND_OFF, mark_in
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.sizes import EDITS_BYTES
 from multi_agent_mcp.hub.stream import OFFSET, OVER, TIME, Hub, Stored
-from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, Kind, Names, Rule
+from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, MAIL, Kind, Names, Rule
 from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, name_of_its_own, says
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
@@ -42,7 +42,6 @@ KNOWN_MAX = 20_000
 SETTLE_SECONDS = 1.0
 """The time that a person's program may need to write a file."""
 LOG_SECONDS = 0.01
-MAIL = ("ipc", "notifications")
 UNREAD_PARTS = 3
 """How many parts the path of a message or notification has that is not archived."""
 

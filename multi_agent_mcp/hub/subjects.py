@@ -137,6 +137,8 @@ def directories(*rules: Rule) -> frozenset[str]:
 MESSAGE, NOTIFICATION, READ, SEEN, WAIT, EDITS = "msg", "ntf", "read", "seen", "wait", "edits"
 """The kinds of values that one machine writes, besides `KINDS`: mail and notifications, marks `read_at`, the Owner's
 wait, an agent's last edits."""
+MAIL = ("ipc", "notifications")
+"""The directories of messages and of notifications."""
 MARKS = {MESSAGE: READ, NOTIFICATION: SEEN}
 AGENT, SETTINGS, CONVERSATION = "agent", "settings", "cnv"
 """The kinds of values that all machines write, besides `KINDS`, in the order of the authority."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import EPOCH, Readable
 from multi_agent_mcp.domain.message import Message
-from multi_agent_mcp.hub.stream import Stored
 from multi_agent_mcp.store.authority import digest8
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.system.file_status import modified_at
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.hub.stream import Stored
 
 STEM_LENGTH = 40
 

@@ -9,14 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from multi_agent_mcp.domain.entity import Identified, is_entity_id, is_name
 from multi_agent_mcp.domain.times import from_timestamp
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.store.archive import Archive, FinishedMonth
 from multi_agent_mcp.store.directory import Directory, id_in
 from multi_agent_mcp.system.file_status import signature_of
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.store.archive import Archive, FinishedMonth
 
 E = TypeVar("E", bound=Identified)
 WHOLE = ""
