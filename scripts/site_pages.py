@@ -3,9 +3,11 @@ commands from the code (MkDocs, Hooks)."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -19,7 +21,6 @@ from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.server.calls import Tool
 from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.settings import KEYS, feature_keys
-from multi_agent_mcp.texts import PEOPLE, catalogue
 
 REPOSITORY = Path(__file__).parents[1]
 COPIED = {
@@ -161,25 +162,54 @@ def _command(above: click.Context, name: str, command: click.Command) -> Iterato
 
 
 def names() -> Iterator[str]:
-    """What is in answers and files: codes, actions, kinds, keys. The pages about them say what each means."""
-    said = catalogue("en", PEOPLE)
-    known = set(said.keys())
+    """What is in answers and files: codes, actions, kinds, keys, each with what the page about it says."""
     yield "# Codes and names\n"
-    yield "Made from the code: what programs read in answers and files. Which rule is behind each is in"
-    yield "[the protocol](protocol.md)."
+    yield "Made from the code: what programs read in answers and files, each with what the page about it says first."
     ranked = sorted((rank, kind) for feature in OURS for kind, rank in feature.attention.items())
-    for title, names in {
-        "Codes of refusals": sorted({kind.code for kind in _refusals(Refusal) if hasattr(kind, "code")}),
-        "Actions of notifications": ACTIONS,
-        "What `attention` lists, the most serious first": [kind for _, kind in ranked],
-        "Checks of `doctor`": [name for feature in OURS for name in (*feature.checks, *feature.verifications)],
-        "Keys of session.yaml and team.yaml": [*KEYS, *feature_keys()],
-        "Features": [feature.name for feature in OURS if feature.optional],
-    }.items():
+    for title, names, meanings in (
+        (
+            "Codes of refusals",
+            sorted({kind.code for kind in _refusals(Refusal) if hasattr(kind, "code")}),
+            _said("protocol/calls.md", 0, 1),
+        ),
+        ("Actions of notifications", ACTIONS, _said("protocol/notifications.md", 1, 3)),
+        ("What `attention` lists, the most serious first", [kind for _, kind in ranked], _said("protocol/people.md")),
+        (
+            "Checks of `doctor`",
+            [name for feature in OURS for name in (*feature.checks, *feature.verifications)],
+            _checks(),
+        ),
+        ("Keys of session.yaml and team.yaml", [*KEYS, *feature_keys()], _said("team.md", 0, 2)),
+        ("Features", [feature.name for feature in OURS if feature.optional], _said("protocol/team.md")),
+    ):
         yield f"\n## {title}\n"
         for name in names:
-            key = f"attention.kind.{name}"
-            yield f"- `{name}`{f': {said(key)}' if 'attention' in title and key in known else ''}"
+            yield f"- `{name}`: {meanings[name]}"
+
+
+def _said(page: str, named: int = 0, meaning: int = 1) -> dict[str, str]:
+    """Name → what a table of the page says of it: the columns of both. Links are those of a page at the top."""
+    meanings: dict[str, str] = {}
+    for line in (REPOSITORY / "docs" / page).read_text(encoding="utf-8").splitlines():
+        cells = re.split(r"(?<!\\) *\| *", line.strip("| ")) if line.startswith("| `") else []
+        if len(cells) > meaning:
+            said = re.sub(r"\]\((?!\w+:)([^)#]*)", lambda link: f"]({_from_top(page, link[1])}", cells[meaning])
+            for name in re.findall(r"`(\w+)`", cells[named]):
+                meanings.setdefault(name, said)
+    return meanings
+
+
+def _from_top(page: str, link: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(page), link)) if link else page
+
+
+def _checks() -> dict[str, str]:
+    """Name of a check of `doctor` → what it finds: the first sentence of its function's docstring."""
+    found = (check for feature in OURS for check in (*feature.checks.items(), *feature.verifications.items()))
+    return {
+        name: re.split(r"(?<=\.)\s", " ".join((resolve_name(f"multi_agent_mcp{place}").__doc__ or "").split()))[0]
+        for name, place in found
+    }
 
 
 def _refusals(kind: type[Refusal]) -> Iterator[type[Refusal]]:

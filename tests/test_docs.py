@@ -77,7 +77,7 @@ def test_what_docstrings_cite_is_a_section() -> None:
 
 
 def test_every_name_that_programs_read_is_documented() -> None:
-    """The site's page of them is generated; what each means is said by hand."""
+    """The site's page of them is generated, with what these pages say of each."""
     path = str(REPOSITORY / "scripts")
     spec = spec_from_file_location("site_pages", f"{path}/site_pages.py")
     assert spec is not None
