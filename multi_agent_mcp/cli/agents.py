@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
+from multi_agent_mcp.cli.context import OptionOf, SessionContext, print_error, session_command
 from multi_agent_mcp.cli.rendering import approval_line, change_lines, column_table, local_time, words_of_code
 from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
@@ -32,6 +32,12 @@ COMMAND = click.option(
 HOST = click.option("--host", help="The program (claude, codex, …), or plain: one that reads lines.")
 PANE = click.option("--pane", metavar="%N", help="The tmux pane its doorbell rings in.")
 SOCKET = click.option("--socket", metavar="PATH", help="The pane's tmux socket (default: this terminal's).")
+SKILLS = click.option(
+    "--skills",
+    cls=OptionOf,
+    feature="free",
+    help="What it can do, parted by commas: it is given the tasks that need no more.",
+)
 
 
 @click.group()
@@ -49,6 +55,7 @@ def agent() -> None:
 @HOST
 @PANE
 @SOCKET
+@SKILLS
 @session_command()
 def add(
     context: SessionContext,
@@ -61,6 +68,7 @@ def add(
     host: str | None,
     pane: str | None,
     socket: str | None,
+    skills: str | None,
 ) -> None:
     """Register an agent: its record, its mailbox, its key.
 
@@ -79,6 +87,7 @@ def add(
         command=command and with_configuration(command),
         host=host,
         **place,
+        extra=_named_skills(skills),
     )
     with context.services.approvals.following() as followed:
         added = context.services.agents.add(agent)
@@ -88,7 +97,7 @@ def add(
     if followed.others:
         changed = replace(context.services.approvals.look(), state="changed", changed=followed.others)
         lines.append(approval_line(changed, context.services.session.features, context.texts))
-    answer = {"agent_id": added.id, "key_file": key, **place}
+    answer = {"agent_id": added.id, "key_file": key, **place, **agent.extra}
     context.answer(answer | ({"not_approved": list(followed.others)} if followed.others else {}), lines)
 
 
@@ -100,6 +109,7 @@ def add(
 @HOST
 @COMMAND
 @NAME
+@SKILLS
 @session_command()
 def set_agent(
     context: SessionContext,
@@ -110,18 +120,20 @@ def set_agent(
     host: str | None,
     command: str | None,
     name: str | None,
+    skills: str | None,
 ) -> None:
     """Change what is registered for an agent; an empty text takes a value away.
 
     Example: `multi-agent-mcp agent set worker-a --command 'codex {mcp_config}'`
     """
     texts = {"host": host, "command": command and with_configuration(command), "name": name}
-    changed = {key: value for key, value in texts.items() if value is not None}
+    changed: dict[str, Any] = {key: value for key, value in texts.items() if value is not None}
+    changed |= _named_skills(skills)
     if (here and pane) or (socket and not pane) or not (here or pane or changed):
         raise InvalidArguments("nothing_to_set")
     changed |= _pane_fields(_pane_here() if here else pane, socket)
     agents = context.services.agents
-    context.services.approvals.require_person(but=None if command or host else agent_id)
+    context.services.approvals.require_person(but=None if command or host or skills is not None else agent_id)
     started = host_alone(command) if command and host is None else None
     if started is not None and agents.get(agent_id).declared_host not in (None, started.name):
         changed["host"] = started.name  # else it would be started with the options of the other one
@@ -129,11 +141,19 @@ def set_agent(
     for ids in sharing_panes(agents.at_home().values()) if "pane_id" in changed else ():
         if agent.id in ids:
             print_error(context.texts("agent.shared_pane", names=", ".join(ids), pane=agent.pane_id))
-    shown = {key: getattr(agent, key) for key in changed}
-    context.answer(
-        {"agent_id": agent.id, **shown},
-        [f"{agent.id}: {key}: {'-' if value is None else one_line(str(value))}" for key, value in shown.items()],
-    )
+    shown = {key: agent.extra[key] if key == "skills" else getattr(agent, key) for key in changed}
+    words = {key: ", ".join(value) if isinstance(value, list) else str(value or "") for key, value in shown.items()}
+    lines = [f"{agent.id}: {key}: {one_line(value) or '-'}" for key, value in words.items()]
+    context.answer({"agent_id": agent.id, **shown}, lines)
+
+
+def _named_skills(given: str | None) -> dict[str, list[str]]:
+    """The skills as the agent's record has them; none for an empty text. Empty if they are not to be changed."""
+    if given is None:
+        return {}
+    from multi_agent_mcp.services.tasks.board import require_skills  # here: few commands need it
+
+    return {"skills": list(require_skills(given.split(",") if given.strip() else (), "skills"))}
 
 
 @agent.command("list")
@@ -251,6 +271,8 @@ def agent_facts(context: SessionContext, agent: Agent) -> dict[str, Any]:
         now["offline"] = True
     if held := services.agent_rules.held(agent):
         now["rules"] = held
+    if skills := agent.extra.get("skills"):
+        now["skills"] = skills
     return {name: getattr(agent, name) for name in WHO} | home | now | {name: getattr(agent, name) for name in WHERE}
 
 

@@ -52,7 +52,10 @@ EVERYBODY = "all"
 
 
 @click.command()
-@click.argument("receiver", help="An agent's id, or `all` for a broadcast.")
+@click.argument(
+    "receiver",
+    help="An agent's id, `all` for a broadcast, or whoever is free: `@worker` or another role, `@any` (below you).",
+)
 @click.argument("content", required=False, help="The message; `-` reads standard input.")
 @click.option(
     "--type",
@@ -106,7 +109,9 @@ def send(
     )
     services = context.services
     if when_idle:
-        services.contributions.ask("await_idle", to)
+        if to is None or to_everybody:
+            context.wrong_use("when_idle_for_one")
+        services.contributions.ask("await_idle", context.me, to)
     if conversation is not None:
         sent = services.conversations.say(context.me, conversation, draft)
     else:
@@ -210,16 +215,18 @@ def unread(context: SessionContext, agent: str | None) -> None:
 @click.argument(
     "message_id",
     type=Id("msg", "ntf", "qst", "hnd", "tsk", "dlg"),
-    help="A message, broadcast, notification, question, hand-off; or a task or delegation for whoever was free.",
+    help="A message, broadcast, notification, question, hand-off; or a task; or a delegation for whoever was free.",
 )
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
-    """Show where a message, a notification, each notification about a question or a hand-off is, and every step it
-    took: stored, rung, submitted, read; between machines also queued, on_hub, refused, arrived.
+    """Show where a message, a notification, each notification about a question, all that told of a task, or a hand-off
+    is, and every step it took: stored, rung, submitted, read; between machines also queued, on_hub, refused, arrived.
 
     Example: `multi-agent-mcp trace 1a2b3c4d`
     """
     traces = context.services.tracking.trace(message_id)
+    if not traces and message_id.startswith("tsk_"):
+        raise MessageNotFound("task_not_told", task_id=context.services.task_changes.get(message_id).id)
     if not traces:
         raise MessageNotFound(message_id=message_id)
     context.answer({"message_id": message_id, "copies": traces}, _trace_lines(traces, context.texts))

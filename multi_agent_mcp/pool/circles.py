@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from multi_agent_mcp.domain.notification import CIRCLE, Notification, derived_id
 from multi_agent_mcp.domain.question import cycles, parked_by
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.pool.feature import WATCHES
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.questions import QuestionEffects
     from multi_agent_mcp.texts import Texts
 
-QUESTION, LEASE, TASK = "question", "lease", "task"
+QUESTION, LEASE, TASK, STATE = "question", "lease", "task", "state"
+WORKED_FOR = frozenset({"idle", "done", "merged"})
+"""The states that an agent reaches by its own work; `blocked` and `available` come from elsewhere."""
 
 
 class Wait(NamedTuple):
@@ -71,12 +74,27 @@ class Circles(Service):
         return []
 
     def found(self) -> list[Circle]:
-        """The circles that there are now. Tasks alone make none: one of them can always be begun."""
+        """The circles that there are now. Tasks alone make none: one of them can always be begun. Who waits to be
+        notified goes on to answer questions, so those two make none together."""
         leases, questions = list(self._of_leases()), list(self._of_questions())
-        if not leases and not questions:
+        watches = list(self._of_watches())
+        if not (leases or questions or watches):
             return []
-        circles = cycles([*questions, *leases, *self._of_tasks()])
-        return [Circle(one) for one in circles if any(wait.kind != QUESTION for wait in one)]
+        blocking = [*leases, *(wait for wait, is_command in watches if is_command), *self._of_tasks()]
+        notified = [wait for wait, is_command in watches if not is_command]
+        found = [*cycles([*questions, *blocking]), *(cycles([*blocking, *notified]) if notified else ())]
+        circles = {frozenset(wait.id for wait in one): one for one in found if any(it.kind != QUESTION for it in one)}
+        return [Circle(one) for one in circles.values()]
+
+    def _of_watches(self) -> Iterator[tuple[Wait, bool]]:
+        """An agent waits by `notify_when`, or by a command, for the agent named or the one that does the task."""
+        for watch in self.workspace.collection(WATCHES).open():
+            task = self.workspace.tasks.find(watch.target) if watch.target.startswith("tsk_") else None
+            to_id = watch.target if task is None else task.assignee_id
+            is_over = watch.has_died or (task is not None and task.final)
+            if watch.state in WORKED_FOR and to_id not in (None, watch.agent_id) and not is_over:
+                wait = Wait(watch.id, watch.agent_id, to_id, STATE, watch.target, watch.created_at)
+                yield wait, watch.pid is not None
 
     def _of_leases(self) -> Iterator[Wait]:
         """A command's agent waits for those that have the lease."""

@@ -7,22 +7,22 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from multi_agent_mcp.cli.context import SessionContext, print_error, session_command
+from multi_agent_mcp.cli.context import SessionContext, print_error, refuse, session_command
 from multi_agent_mcp.cli.rendering import ago, column_table
 from multi_agent_mcp.cli.watch import Part
-from multi_agent_mcp.config import HELD_LEASES
-from multi_agent_mcp.domain.text import display_id, one_line, shortened
-from multi_agent_mcp.errors import system_error
+from multi_agent_mcp.config import HELD_LEASES, read_environment
+from multi_agent_mcp.domain.text import display_id, named, one_line, shortened
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.pool.leases import COMMAND_SHOWN, as_answer
 from multi_agent_mcp.pool.watches import OF_AGENTS, OF_TASKS
 from multi_agent_mcp.programs import child_environment
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.pool.circles import Circles
+    from multi_agent_mcp.pool.circles import Circle, Circles
     from multi_agent_mcp.pool.leases import CommandLease, Leases
     from multi_agent_mcp.wiring import Services
 
@@ -45,6 +45,8 @@ def lease(context: SessionContext, name: str, command: tuple[str, ...], slots: i
             print_error(context.texts("lease.circle", circle=circle.words(context.texts)))
         mine = leases.wait(mine)
         code = _ran(leases, mine, command)
+    except OSError as error:
+        _not_run(context, command, error)
     finally:
         leases.end(mine)
     sys.exit(code)
@@ -52,10 +54,7 @@ def lease(context: SessionContext, name: str, command: tuple[str, ...], slots: i
 
 def _ran(leases: Leases, lease: CommandLease, command: tuple[str, ...]) -> int:
     environment = child_environment(**{HELD_LEASES: leases.held_by(lease)})
-    try:
-        child = subprocess.Popen(command, env=environment)
-    except OSError as error:
-        raise system_error(error) from error
+    child = subprocess.Popen(command, env=environment)
     leases.started(lease, child.pid)
     handled = {number: lambda got, _: child.send_signal(got) for number in (signal.SIGTERM, signal.SIGHUP)}
     before = {number: signal.signal(number, handler) for number, handler in handled.items()}
@@ -65,6 +64,14 @@ def _ran(leases: Leases, lease: CommandLease, command: tuple[str, ...]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _not_run(context: SessionContext, command: tuple[str, ...], error: OSError) -> NoReturn:
+    """Says that the command cannot be run, with the exit code of a shell: 127 if there is none, else 126."""
+    is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+    key, facts = ("no_such_command", {}) if is_missing else ("not_executable", {"reason": error.strerror or error})
+    refusal = InvalidArguments(key, program=named(command[0]), **facts)
+    refuse(refusal, context.texts, as_json=context.as_json, code=127 if is_missing else 126)
 
 
 def _exit_code(code: int) -> int:
@@ -126,12 +133,17 @@ def when(context: SessionContext, target: str, state: str, command: tuple[str, .
 
     Example: `multi-agent-mcp when worker-a available`
     """
-    reached = context.services.watches.await_state(target, state)
+
+    def told(circle: Circle) -> None:
+        print_error(context.texts("lease.circle", circle=circle.words(context.texts)))
+
+    reached = context.services.watches.await_state(target, state, read_environment().agent, told)
     if reached == state and command:
         try:
-            sys.exit(_exit_code(subprocess.run(command, env=child_environment(), check=False).returncode))
+            code = subprocess.run(command, env=child_environment(), check=False).returncode
         except OSError as error:
-            raise system_error(error) from error
+            _not_run(context, command, error)
+        sys.exit(_exit_code(code))
     said = context.texts("watch.reached", target=target, state=reached)
     context.answer({"target": target, "state": reached}, [said])
     if reached != state:

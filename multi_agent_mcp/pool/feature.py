@@ -33,13 +33,14 @@ FREE = Feature(
         "offer_item": "offers.keep",
         "meant": "free.meant_by",
         "taken": "offers.taken",
+        "sleeping": "offers.sleeping",
         "await_idle": "watches.await_idle",
     },
     expires={"offers": "offers.became_free", "watches": "watches.look"},
     commands={
         "when": Command("Tasks", ".pool.commands:when", "Wait until an agent or a task is in a state."),
     },
-    options={"send": ("when_idle",)},
+    options={"send": ("when_idle",), "agent add": ("skills",), "agent set": ("skills",)},
     checks={"pool": ".pool.checks:pool"},
 )
 RETURNS = Feature(
@@ -54,7 +55,7 @@ LEASES = Feature(
     name="leases",
     topics={".leases": "leases"},
     services={"leases": ".pool.leases:Leases", "circles": ".pool.circles:Circles"},
-    only_where=(".leases", "questions"),
+    only_where=(".leases", "questions", "watches"),
     on={"task_changed": "circles.look", "waiting": "circles.look"},
     endpoints=(
         Endpoint("GET", "/leases", ".pool.views:of_console"),

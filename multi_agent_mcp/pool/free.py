@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.team.limited import LimitedAgents
 
 ANY = "@any"
+Suits = Callable[[Agent], bool]
 
 
 @dataclass(eq=False)
@@ -47,32 +48,57 @@ class Free(Service):
             raise AgentNotFound("nobody_of_that_kind", receiver=f"{to:.60}")
         return found
 
-    def first(self, sender_id: str, to: str, suits: Callable[[Agent], bool] = lambda _: True) -> Agent | None:
-        """The one of them that is free, suits, and has the shortest queue; None while nobody is."""
+    def first(self, sender_id: str, to: str, suits: Suits) -> Agent | None:
+        """The one of them that is free, suits, and has the shortest queue; None while nobody is. Agents come before
+        people; where only people are meant, one of them has it at once, whatever else that person has to do."""
+        in_order = self._in_order(sender_id, to, suits)
+        found = next(filter(self.is_free, in_order), None)
+        if found is None and all(map(is_person, self.meant(sender_id, to))):
+            return next((one for one in in_order if not self.agents.is_leaving(one.id)), None)
+        return found
+
+    def asleep(self, sender_id: str, to: str, suits: Suits) -> list[str]:
+        """Those of them, the shortest queue first, that would be free if somebody started them, but for mail."""
+        return [
+            agent.id
+            for agent in self._in_order(sender_id, to, suits)
+            if not self._is_awake(agent) and not self.workspace.tasks.in_progress(agent.id) and self._is_let(agent)
+        ]
+
+    def _in_order(self, sender_id: str, to: str, suits: Suits) -> list[Agent]:
         owed = Counter(question.to_id for question in self.workspace.questions.open())
         tasks = self.workspace.tasks
 
-        def waiting(agent: Agent) -> int:
-            return sum(task.status == "todo" for task in tasks.open(agent.id)) + owed[agent.id]
+        def waiting(agent: Agent) -> tuple[bool, int]:
+            return is_person(agent), sum(task.status == "todo" for task in tasks.open(agent.id)) + owed[agent.id]
 
-        in_order = sorted(filter(suits, self.meant(sender_id, to)), key=waiting)
-        return next(filter(self.is_free, in_order), None)
+        return sorted(filter(suits, self.meant(sender_id, to)), key=waiting)
 
     def is_free(self, agent: Agent) -> bool:
         """Whether the agent is awake, works on no task, has no unread mail, and is not limited, paused, stuck or being
-        removed."""
-        if (
-            self.agents.is_leaving(agent.id)
-            or not self.sessions.alive(agent.id)
-            or self.workspace.tasks.in_progress(agent.id)
-        ):
+        removed. A person is always awake."""
+        if not self._is_awake(agent) or self.workspace.tasks.in_progress(agent.id):
             return False
-        if self.workspace.mailbox(agent.id).unread() or self.limited.of(agent.id) is not None:
+        if self.workspace.mailbox(agent.id).unread() or not self._is_let(agent):
             return False
-        return self.derived_notices.pause_of(agent.id) is None and not self.stuck_agents.find(only=agent.id)
+        return not self.stuck_agents.find(only=agent.id)
+
+    def _is_awake(self, agent: Agent) -> bool:
+        return is_person(agent) or self.sessions.alive(agent.id)
+
+    def _is_let(self, agent: Agent) -> bool:
+        """Whether nothing keeps the agent from work: no limit, no pause, no removal."""
+        if self.agents.is_leaving(agent.id) or self.limited.of(agent.id) is not None:
+            return False
+        return self.derived_notices.pause_of(agent.id) is None
 
     def _is_below(self, agent_id: str, superior_id: str) -> bool:
         try:
             return is_superior(superior_id, agent_id, self.agents.all())
         except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
             return False
+
+
+def is_person(agent: Agent) -> bool:
+    """Whether the agent is a person, who needs no server: an Owner is one unless a program is started for it."""
+    return agent.type == "human" or (agent.may_be_human and agent.command is None)

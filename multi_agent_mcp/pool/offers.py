@@ -124,6 +124,18 @@ class Offers(Service):
         self._tell_of_rest()
         return found
 
+    def sleeping(self) -> list[list[str]]:
+        """For each thing that waits while nobody is free for it: who could have it if somebody started them."""
+        found = []
+        for offer in sorted(self.open.open(), key=self._order):
+            with suppress(Refusal, Unreadable):
+                item = self.items.find(offer.about) if offer.about else None
+                suits = self.items.suits(item, offer.sender_id)
+                is_over = bool(offer.about) and (item is None or taker_of(item) is not None)
+                if not (offer.taken_by or is_over or self.free.first(offer.sender_id, offer.to, suits)):
+                    found.append(self.free.asleep(offer.sender_id, offer.to, suits))
+        return found
+
     def changed(self, *_: Any) -> None:
         """Does what follows from changed tasks. Never raises."""
         self.watches.look()

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from multi_agent_mcp.domain.agent import WHOEVER
 from multi_agent_mcp.domain.entity import EPOCH, Identified, age, entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification, derived_id
-from multi_agent_mcp.errors import MessageNotFound, Refusal, Unauthorized
+from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, Unauthorized
 from multi_agent_mcp.pool.feature import WATCHES
 from multi_agent_mcp.services.validation import require_choice
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.partition import WHOLE, Layout
 from multi_agent_mcp.system.file_events import Changes, TreeWatch
+from multi_agent_mcp.system.process import is_alive, own_start
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.pool.circles import Circle, Circles
     from multi_agent_mcp.pool.free import Free
     from multi_agent_mcp.services.tasks.changes import TaskChanges
+    from multi_agent_mcp.services.team.workplaces import Workplaces
     from multi_agent_mcp.store.collection import Collection
 
+R = TypeVar("R")
+Told = Callable[["Circle"], None]
 STATE_REACHED = "state_reached"
 """The action of the notification."""
 NEVER = "never"
@@ -44,6 +52,13 @@ class StateWatch(Identified):
     created_at: datetime = EPOCH
     ended_at: datetime | None = None
     ended: str | None = None
+    pid: int | None = None
+    """The process of a command that waits for it; nobody is notified then."""
+    pid_started_at: str | None = None
+
+    @property
+    def has_died(self) -> bool:
+        return self.pid is not None and not is_alive(self.pid, self.pid_started_at)
 
     def end(self, at: datetime, why: str) -> StateWatch:
         """The watch after its end; the first end counts."""
@@ -69,6 +84,7 @@ class Watches(Service):
 
     free: Free
     task_changes: TaskChanges
+    workplaces: Workplaces
 
     @cached_property
     def known(self) -> Collection[StateWatch]:
@@ -82,10 +98,21 @@ class Watches(Service):
             require_choice("state", state, (NEVER,))
             return self.withdraw(agent, target)
         self.require(target, state)
-        made = StateWatch(id=new_id("wch"), agent_id=agent.id, target=target, state=state, created_at=self.clock())
-        self.known.add(made)
+        made = self._made(agent.id, target, state)
         self.look()
+        self._circles(agent.id)
         return made
+
+    def _made(self, agent_id: str, target: str, state: str, **command: Any) -> StateWatch:
+        facts: dict[str, Any] = {"id": new_id("wch"), "created_at": self.clock(), **command}
+        made = StateWatch(**facts, agent_id=agent_id, target=target, state=state)
+        self.known.add(made)
+        return made
+
+    def _circles(self, agent_id: str) -> list[Circle]:
+        """The circles of waiting in which the agent is, after those concerned were notified."""
+        circles: Circles = self.contributions.service("circles")
+        return [circle for circle in circles.look() if agent_id in circle.agent_ids]
 
     def withdraw(self, agent: Agent, watch_id: str) -> StateWatch:
         """Ends one of the agent's watches: it is not notified any more. Raises `MessageNotFound`, `Unauthorized`."""
@@ -97,17 +124,30 @@ class Watches(Service):
     def require(self, target: str, state: str) -> None:
         """Raises unless the target is an agent or a task that can be in this state."""
         if target.startswith("tsk_"):
-            self.task_changes.get(target)
+            task = self.task_changes.get(target)
             require_choice("state", state, OF_TASKS)
+            if state == "merged" and not self._may_deliver(task):
+                raise InvalidArguments("nothing_to_merge", task_id=task.id)
         else:
             self.free.agents.get(target)
             require_choice("state", state, OF_AGENTS)
+
+    def _may_deliver(self, task: Task) -> bool:
+        """Whether the task has delivered commits from a worktree, or its agent, or for a task that nobody has any
+        agent, has a worktree for that."""
+        if task.final:
+            return bool((self.contributions.ask("delivered", task.id) or {}).get("ahead"))
+        agents = self.free.agents.all()
+        able = agents.values() if task.assignee_id is None else filter(None, [agents.get(task.assignee_id)])
+        return any(self.workplaces.of(one.id) is not None or self.workplaces.wants(one) for one in able)
 
     def look(self, *_: Any) -> None:
         """Notifies whoever watches for what is so now. Never raises: the next look tries again."""
         for watch in self.known.open():
             with suppress(Refusal):
-                if (reached := self.reached(watch.target, watch.state)) is not None:
+                if watch.has_died:
+                    self.known.update(watch.id, lambda found: found.end(self.clock(), "withdrawn"))
+                elif watch.pid is None and (reached := self.reached(watch.target, watch.state)) is not None:
                     self._tell(watch, reached)
 
     def reached(self, target: str, state: str) -> str | None:
@@ -124,22 +164,41 @@ class Watches(Service):
             return "removed"
         if state == "merged" and task.status == "done":
             delivered: Mapping[str, Any] = self.contributions.ask("delivered", target) or {}
-            return state if delivered.get("merged") else None
+            if delivered.get("ahead"):
+                return state if delivered.get("merged") else None
         return task.status if task.status == state or task.final else None
 
-    def await_state(self, target: str, state: str) -> str:
-        """Waits until that is reached, and returns it. Raises as `require`."""
+    def await_state(self, target: str, state: str, agent_id: str | None = None, told: Told | None = None) -> str:
+        """Waits until that is reached, and returns it; an agent that waits is seen in circles meanwhile, of which
+        `told` is called with each. Raises as `require`."""
         self.require(target, state)
+        if agent_id is None or self.reached(target, state) is not None:
+            return self._await(lambda: self.reached(target, state))
+        kept = self._made(agent_id, target, state, pid=os.getpid(), pid_started_at=own_start())
+        try:
+            for circle in self._circles(agent_id):
+                if told is not None:
+                    told(circle)
+            return self._await(lambda: self.reached(target, state))
+        finally:
+            self.known.update(kept.id, lambda watch: watch.end(self.clock(), "met"))
+
+    def _await(self, reached: Callable[[], R | None]) -> R:
         changes = Changes()
         with TreeWatch(self.workspace.path, lambda _: changes.notify()):
             while True:
                 seen = changes.count
-                if (reached := self.reached(target, state)) is not None:
-                    return reached
+                if (found := reached()) is not None:
+                    return found
                 changes.wait(seen, AGAIN_SECONDS)
 
-    def await_idle(self, agent_id: str) -> None:
-        self.await_state(agent_id, "idle")
+    def await_idle(self, sender: Agent, receiver: str) -> None:
+        """Waits until the receiver is idle, of `@role` or `@any` one of those. Raises `AgentNotFound`."""
+        if not receiver.startswith(WHOEVER):
+            self.await_state(receiver, "idle")
+            return
+        self.free.meant(sender.id, receiver)
+        self._await(lambda: self.free.first(sender.id, receiver, lambda _: True))
 
     # The notification comes first, under an id of the watch: killed between both, the next look writes the same one.
     def _tell(self, watch: StateWatch, reached: str) -> None:

@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.delivery import TAKEN, UNTAKEN, Delivery
 from multi_agent_mcp.domain.entity import id8, is_name, new_message_id
 from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import ANSWER, ASKED, OVERDUE, Notification, derived_id
+from multi_agent_mcp.domain.task import BROUGHT_BY
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError, Unauthorized
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
@@ -367,17 +368,19 @@ class DeliveryTracking(Service):
 
     def trace(self, item_id: str) -> list[dict[str, Any]]:
         """The path and steps of every copy of a message or broadcast, of a notification, of all notifications about a
-        question, or of a hand-off. Empty for an unknown id."""
-        found = self._found(item_id) or self._about_question(item_id)
+        question, of a hand-off, or of all that a task was told by. Empty for an unknown id."""
+        found = self._found(item_id) or self._about_question(item_id) or self._about_task(item_id)
         if item_id.startswith("hnd_"):
             return self._hand_off(item_id)
         taken: Mapping[str, Any] | None = self.contributions.ask("taken", item_id)
-        if not found and taken is not None:
+        whom, offered = {}, []
+        if taken is not None and (not found or item_id.startswith("tsk_")):
             facts = {name: taken[name] for name in ("sender_id", "to", "taken_by", "taken_at", "path")}
-            whom = {"receiver_id": taken["taken_by"] or taken["to"], "message_type": "-"}
-            return [{"id": item_id, **whom, **facts, **_offered(taken)}]
-        whom = {} if taken is None else {name: taken[name] for name in ("to", "taken_by", "taken_at")}
-        return [
+            receiver = {"receiver_id": taken["taken_by"] or taken["to"], "message_type": "-"}
+            offered = [{"id": item_id, **receiver, **facts, **_offered(taken)}]
+        elif taken is not None:
+            whom = {name: taken[name] for name in ("to", "taken_by", "taken_at")}
+        return offered + [
             {
                 "id": item.id,
                 "sender_id": item.sender_id,
@@ -415,6 +418,19 @@ class DeliveryTracking(Service):
             for agent_id in self.agents.registry.all()
             for found in self._notices_of(agent_id, derived_id(action, question_id, agent_id))
         ]
+
+    def _about_task(self, item_id: str) -> list[tuple[Path, Message | Notification]]:
+        """The message that brought a task, and the notifications about it, the oldest first."""
+        task = self.workspace.tasks.find(item_id) if item_id.startswith("tsk_") else None
+        if task is None:
+            return []
+        brought = [line[BROUGHT_BY] for line in task.history.having(BROUGHT_BY)]
+        found: list[tuple[Path, Message | Notification]] = [kept for one in brought for kept in self._copies(str(one))]
+        for agent_id in self.agents.registry.all():
+            for directory in self.workspace.notices(agent_id).directories():
+                told = ((directory.path / name, notice) for name, notice in directory.entities())
+                found += [kept for kept in told if kept[1].task_id == item_id]
+        return sorted(found, key=lambda kept: (kept[1].created_at, kept[1].id))
 
     def _hand_off(self, item_id: str) -> list[dict[str, Any]]:
         """A hand-off: it rings nobody, and whoever goes on with the task is shown it."""

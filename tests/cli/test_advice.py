@@ -715,6 +715,7 @@ def by(place: str, *keys: str) -> dict[str, str]:
 
 ON_WINDOWS = "end_to_end/test_advice_on_windows.py::test_what_is_said_of"
 ELSEWHERE: Mapping[str, str] = {
+    "error.task_not_told": "pool/test_offers.py::test_a_task_is_traced_by_what_told_of_it",
     **by(
         "pool/test_leases.py::test_people_see_which_leases_are_waited_for_and_end_a_command",
         *("attention:lease", "attention:circle", "error.no_such_lease"),

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import ROLES, Agent
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.pool.claims import lacking_skills
 from multi_agent_mcp.server.tools import TOOLS, tools_for, tools_of
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
@@ -162,3 +166,19 @@ def test_one_idle_worker_is_rung_for_a_task_and_the_next_only_if_nobody_takes_it
     clock.advance(500)
     pooled.claim_rings.look()
     assert told() == {"worker-a": [], "worker-b": [third.id]}
+
+
+def test_people_name_the_skills_of_an_agent_by_command(services: Services, admin: Agent) -> None:
+    run, root = CliRunner(), ["--root", str(services.root), "--json"]
+    added = run.invoke(app, ["agent", "add", "carl", "--parent", "admin", "--skills", "python, ui", *root])
+    assert json.loads(added.output)["skills"] == ["python", "ui"], added.output
+    (task,) = services.task_creation.create(admin, [NewTask(title="page", needs=["ui", "css"])])
+    assert lacking_skills(services.agents.get("carl"), task) == ["css"]
+    changed = run.invoke(app, ["agent", "set", "carl", "--skills", "css,UI", *root])
+    assert json.loads(changed.output)["skills"] == ["css", "UI"]
+    assert lacking_skills(services.agents.get("carl"), task) == []
+    listed = json.loads(run.invoke(app, ["agent", "list", *root]).output)["agents"]
+    assert [one["skills"] for one in listed if "skills" in one] == [["css", "UI"]]
+    assert run.invoke(app, ["agent", "set", "carl", "--skills", "a,,b", *root]).exit_code == 1
+    assert json.loads(run.invoke(app, ["agent", "set", "carl", "--skills", "", *root]).output)["skills"] == []
+    assert "--skills" in run.invoke(app, ["agent", "set", "--help"]).output

@@ -158,7 +158,6 @@ def test_the_command_runs_with_its_exit_code_and_is_listed(services: Services, t
     run, root = CliRunner(), ["--root", str(services.root)]
     ends = [sys.executable, "-c", "import os, sys; sys.exit(3 if os.environ['MULTI_AGENT_MCP_LEASES'] == 'gpu' else 4)"]
     assert run.invoke(app, ["lease", "gpu", "--slots", "2", *root, "--", *ends]).exit_code == 3
-    assert run.invoke(app, ["lease", "gpu", *root, "--", str(tmp_path / "nothing")]).exit_code == 1
     assert run.invoke(app, ["lease", "a b", *root, "--", "true"]).exit_code == 1
     pid = asked(services)
     listed = run.invoke(app, ["leases", *root])
@@ -203,3 +202,15 @@ def test_doctor_says_that_more_agents_are_at_work_than_may_be(pooled: Services, 
     seat("worker-b")
     (found,) = (one for one in services.doctor().examine() if one.check == "pool")
     assert (found.level, "worker-a, worker-b" in found.finding) == ("note", True)
+
+
+def test_a_command_that_cannot_be_run_ends_as_in_a_shell(services: Services, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    run, root = CliRunner(), ["--root", str(services.root)]
+    services.sessions.open("worker-a", "task")
+    for words in (["lease", "gpu"], ["when", "worker-a", "idle"]):
+        for command, code in ((str(tmp_path / "nothing"), 127), ("no-such-program", 127), (str(plain), 126)):
+            ended = run.invoke(app, [*words, *root, "--", command])
+            assert (ended.exit_code, command in ended.output) == (code, True), ended.output
+    assert services.leases.all() == []

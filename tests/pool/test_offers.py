@@ -18,6 +18,7 @@ from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.pool.conftest import SeatOf
+from tests.server.seat import Seat
 
 
 def unread(services: Services, agent_id: str) -> list[str]:
@@ -257,3 +258,66 @@ def test_an_agent_that_is_being_removed_gets_nothing_when_it_gives_its_task_away
     assert done.exit_code == 0, done.output
     assert pooled.workspace.tasks.get(task.id).assignee_id == "admin"
     assert pooled.offers.open.get(sent.message_id).taken_by is None
+
+
+def test_a_person_is_always_a_receiver_and_agents_come_first(
+    pooled: Services, seat: SeatOf, admin: Agent, owner: Agent
+) -> None:
+    for _ in range(2):
+        sent = seat("admin").call("send_message", receiver_id="@owner", content="look")
+        assert sent["receiver_ids"] == ["owner"]
+    pooled.agents.add(Agent(id="carla", role="worker", type="human", parent_id="admin"))
+    seat("worker-b")
+    send = partial(seat("admin").call, "send_message", receiver_id="@worker", content="who?")
+    assert [send()["receiver_ids"] for _ in range(3)] == [["worker-b"], ["carla"], []]
+
+
+def test_whoever_sleeps_is_started_for_what_nobody_is_free_for_another_one_for_each(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    for agent_id in ("worker-a", "worker-b"):
+        pooled.agents.change(agent_id, command="true")
+    needed = pooled.missing_sessions.needed
+    pooled.task_creation.create(admin, [NewTask(title="part", assignee_id="@any")])
+    (slot,) = needed()
+    assert slot.purpose == "task"
+    seat("admin").call("send_message", receiver_id="@worker", content="and this?")
+    assert sorted(slot.agent_id for slot in needed()) == ["worker-a", "worker-b"]
+    pooled.missing_sessions.put_down("worker-a")
+    assert [slot.agent_id for slot in needed()] == ["worker-b"]
+    seat("worker-b").call("get_unread_count")  # it is free now, and gets the message
+    assert needed() == []
+
+
+def test_a_task_is_traced_by_what_told_of_it(pooled: Services, seat: SeatOf, admin: Agent) -> None:
+    plain, given = pooled.task_creation.create(
+        admin, [NewTask(title="plain"), NewTask(title="given", assignee_id="worker-a")]
+    )
+    traced = partial(CliRunner().invoke, app)
+    said = traced(["trace", given.id, "--root", str(pooled.root)])
+    assert (said.exit_code, "worker-a" in said.output) == (0, True), said.output
+    said = traced(["trace", plain.id, "--root", str(pooled.root)])
+    assert (said.exit_code, "show" in said.output) == (1, True), said.output
+    assert "plain" in traced(["show", plain.id, "--root", str(pooled.root)]).output
+    assert "task_not_found" in traced(["trace", "tsk_000000000000", "--root", str(pooled.root)]).output
+    seat("worker-b")
+    sent = seat("admin").call("send_task", agent_id="@worker", title="sent", content="do it")
+    rows = pooled.tracking.trace(sent["task_id"])
+    assert [row["receiver_id"] for row in rows] == ["worker-b", "worker-b"]
+    assert {row["id"] for row in rows} >= {sent["task_id"]}
+
+
+def test_what_waits_when_the_pool_is_switched_off_is_handed_out_nevertheless(
+    pooled: Services, services: Services, seat: SeatOf
+) -> None:
+    sent = seat("admin").call("send_message", receiver_id="@worker", content="who?")
+    watch = seat("admin").call("notify_when", target="worker-a", state="idle")
+    path = pooled.path / "session.yaml"
+    path.write_text(path.read_text().replace("pool: 'on'", "pool: 'off'"))
+    off = open_session(pooled.root, "demo", notifier=Recorder())
+    assert "pool" not in off.session.features
+    Seat(off, "worker-b").call("get_unread_count")
+    assert unread(off, "worker-b") == [sent["message_id"]]
+    Seat(off, "worker-a")
+    off.contributions.end_expired()
+    assert off.watches.known.get(watch["watch_id"]).ended == "met"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from functools import partial
 from threading import Event, Thread
 
 import pytest
 from click.testing import CliRunner
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.pool.conftest import SeatOf
@@ -101,3 +106,72 @@ def test_a_command_that_waits_goes_on_when_a_file_changes(
     pooled.task_changes.set_status(admin, task.id, "blocked", "no")
     assert went_on.wait(30)
     waiting.join()
+
+
+def begun(services: Services, seat: SeatOf, admin: Agent, agent_id: str) -> str:
+    (task,) = services.task_creation.create(admin, [NewTask(title="part", assignee_id=agent_id)])
+    seat(agent_id).call("get_notifications"), seat(agent_id).call("get_next_action")
+    return task.id
+
+
+def circles_of(services: Services, agent_id: str) -> list[str]:
+    found = services.derived_notices.waiting(agent_id)
+    return [str(notice.reason) for notice in found if notice.action == "circle_suspected"]
+
+
+def test_a_circle_of_those_who_wait_to_be_notified_is_named_at_once(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    first, second = begun(pooled, seat, admin, "worker-a"), begun(pooled, seat, admin, "worker-b")
+    watch = seat("worker-a").call("notify_when", target=second, state="done")["watch_id"]
+    seat("worker-b").call("ask", question="which?", to_id="worker-a", park=True)
+    assert pooled.circles.found() == []  # who waits to be notified can answer
+    seat("worker-b").call("notify_when", target=first, state="done")
+    for agent_id in ("worker-a", "worker-b", "admin"):
+        assert [first in words and second in words for words in circles_of(pooled, agent_id)] == [True], agent_id
+    seat("worker-a").call("notify_when", target=watch, state="never")
+    assert pooled.circles.found() == []
+
+
+def test_a_command_of_an_agent_that_waits_is_seen_in_circles_as_long_as_it_lives(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    _, second = (begun(pooled, seat, admin, one) for one in ("worker-a", "worker-b"))
+    ready, telling = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        services = open_session(pooled.root, "demo", notifier=Recorder())
+        services.watches._await = lambda _: (os.write(telling, b"."), signal.pause())  # type: ignore
+        services.watches.await_state(second, "done", "worker-a")
+        os._exit(1)
+    os.read(ready, 1)
+    seat("worker-b").call("ask", question="which?", to_id="worker-a", park=True)
+    assert [second in words for words in circles_of(pooled, "worker-a")] == [True]
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert pooled.circles.found() == []
+    pooled.watches.look()
+    assert (pooled.watches.known.open(), told(pooled, "worker-a")) == ([], [])
+
+
+def test_a_merge_that_will_not_be_is_not_waited_for(pooled: Services, seat: SeatOf, admin: Agent) -> None:
+    task_id = begun(pooled, seat, admin, "worker-a")
+    said = CliRunner().invoke(app, ["when", task_id, "merged", "--root", str(pooled.root)])
+    assert (said.exit_code, task_id in said.output) == (1, True)
+    assert seat("admin").call("notify_when", target=task_id, state="merged")["error"] == "invalid_arguments"
+    seat("worker-a").call("report_completed", result="success")
+    assert pooled.watches.reached(task_id, "merged") == "done"  # it was watched while its agent had a worktree
+
+
+def test_what_is_for_whoever_is_free_is_sent_once_one_of_them_is_idle(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    send = partial(CliRunner().invoke, app)
+    seat("worker-a")
+    root = ["--as", "admin", "--root", str(pooled.root)]
+    sent = send(["send", "@worker", "hello", "--when-idle", *root])
+    assert (sent.exit_code, len(pooled.workspace.mailbox("worker-a").unread())) == (0, 1), sent.output
+    assert send(["send", "@boss", "hello", "--when-idle", *root]).exit_code == 1
+    refused = send(["send", "all", "hello", "--when-idle", *root])
+    assert (refused.exit_code, "@any" in refused.output) == (2, True), refused.output
+    assert "@any" in send(["send", "--help"]).output

@@ -90,19 +90,33 @@ class MissingSessions(Service):
 
     def needed(self) -> list[Slot]:
         """The slots with work but neither a live session nor a server, of agents that have a command. A session of
-        either purpose can answer questions."""
+        either purpose can answer questions. Work is also what waits for whoever is free while nobody is."""
         slots: list[Slot] = []
         agents = [agent for agent in self.agents.all().values() if agent.command is not None]
         unfinished = self.task_changes.unfinished() if agents else ()
         owing = owing_agents(self.workspace.questions.open()) if agents else frozenset()
+        chosen = self._chosen()
         for agent in agents:
             served = self.sessions.served_purposes(agent.id)
-            owes = not served and agent.id in owing
+            owes = not served and (agent.id in owing or agent.id in chosen)
             if "task" not in served and (owes or self._has_task_work(agent, unfinished)):
                 slots.append(Slot(agent.id, "task"))
             if "chat" not in served and self._has_chat_work(agent):
                 slots.append(Slot(agent.id, "chat"))
         return slots
+
+    def _chosen(self) -> set[str]:
+        """The agents of this machine that are started for what waits for whoever is free: another one for each."""
+        chosen: set[str] = set()
+        for sleeping in self.contributions.ask("sleeping") or ():
+            able = [agent_id for agent_id in sleeping if agent_id not in chosen and self._may_start(agent_id)]
+            windows = {agent_id: self.window(Slot(agent_id, "task")) for agent_id in able}
+            chosen.update(sorted(able, key=lambda one: (window := windows[one]) is not None and window.failures)[:1])
+        return chosen
+
+    def _may_start(self, agent_id: str) -> bool:
+        agent = self.agents.get(agent_id)
+        return agent.command is not None and self.workspace.is_here(agent) and not self.is_down(Slot(agent_id, "task"))
 
     def waiting(self) -> list[str]:
         """The agents of this machine that `needed` slots belong to."""

@@ -493,10 +493,10 @@ def require_title(title: str) -> None:
         raise InvalidArguments("title_length", limit=TITLE_CHARACTERS)
 
 
-def require_skills(needs: Sequence[str]) -> tuple[str, ...]:
+def require_skills(needs: Sequence[str], name: str = "needs") -> tuple[str, ...]:
     """The names of skills, each once. Raises `InvalidArguments` for one that is blank, too long or not one line."""
-    for name in needs:
-        require_one_line("needs", name)
-        if not name.strip() or len(name) > SKILL_CHARACTERS:
+    for skill in needs:
+        require_one_line(name, skill)
+        if not skill.strip() or len(skill) > SKILL_CHARACTERS:
             raise InvalidArguments("skill_length", limit=SKILL_CHARACTERS)
-    return tuple(dict.fromkeys(name.strip() for name in needs))
+    return tuple(dict.fromkeys(skill.strip() for skill in needs))

@@ -348,7 +348,7 @@ _FIXED = ("role", "type", "parent_id")
 """The identity of an agent, on which others rely: a second `init` does not change it."""
 _TAKEN_OVER = ("command", "host", "prompt", "name")
 _STAYS = ("command", "host", "prompt")
-_STAYS_TOO = ("ladder", "spawn")
+_STAYS_TOO = ("ladder", "spawn", "skills")
 """Keys that are kept if team.yaml does not mention them, as a person may have added them: `workspace add`, which makes
 a worktree for good, is not repeated by each `init`."""
 
