@@ -5,6 +5,8 @@ What is stable here: `Team`, `Refused`, `Interrupted` and `__version__` (docs/py
 
 __version__ = "1.0.1rc1"
 
+__all__ = ["Interrupted", "Refused", "Team", "__version__"]
+
 _WHERE = {"Team": "team", "Refused": "agent", "Interrupted": "agent"}
 
 

@@ -41,7 +41,7 @@ class Refused(Exception):
 
 class Interrupted(Exception):
     """An interrupt has replaced the answer: `text` says what to do, `executed` whether the tool has run all the same.
-    Every call raises it until `get_notifications` has read the interrupt."""
+    Every call but `logout` raises it until `get_notifications` has read the interrupt."""
 
     def __init__(self, text: str, executed: bool) -> None:
         super().__init__(text, executed)
@@ -161,6 +161,9 @@ class Agent(ToolMethods):
     def chat(self) -> Agent:
         """The agent's chat session: the same methods, of which those for chat sessions are allowed."""
         return self if self._purpose == "chat" else Agent(self._access, self._id, "chat")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle {self!r}: open the team again where you need it")
 
     def __repr__(self) -> str:
         return f"<{self._purpose} session of {self._id} in {self._access.session}>"

@@ -39,7 +39,10 @@ def _method(agent: ToolMethods, tool: Tool) -> Callable[..., dict[str, Any]]:
     signature = whole.replace(parameters=[each for each in parameters if each.name not in tool.lacks])
 
     def method(*positional: Any, **named: Any) -> dict[str, Any]:
-        given = signature.bind_partial(*positional).arguments
+        try:
+            given = signature.bind_partial(*positional).arguments
+        except TypeError as error:
+            raise TypeError(f"{tool.name}() got {error}") from None
         if twice := given.keys() & named:
             raise TypeError(f"{tool.name}() got multiple values for argument {min(twice)!r}")
         return agent._call(tool, given | named)

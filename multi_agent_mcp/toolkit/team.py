@@ -6,10 +6,11 @@ import atexit
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from errno import ENOENT
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from multi_agent_mcp.config import ROOT_NAME, find_root, find_session, read_environment, session_names
 from multi_agent_mcp.errors import NoSuchSession
@@ -84,7 +85,7 @@ class Team:
             except NoSuchSession as refusal:
                 if refusal.key == "error.which_session":
                     raise
-                raise FileNotFoundError(catalogue("en").sentence(refusal)) from refusal
+                raise FileNotFoundError(ENOENT, catalogue("en").sentence(refusal), str(root)) from refusal
 
     @property
     def path(self) -> Path:
@@ -149,6 +150,9 @@ class Team:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle {self!r}: open the team again where you need it")
 
     def __repr__(self) -> str:
         return f"<Team {self.session} in {self._access.root}>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import fcntl
 import inspect
 import os
@@ -171,6 +172,8 @@ def test_arguments_are_checked_as_those_of_every_call(team: Team) -> None:
             admin.send_message(**wrong)
     with pytest.raises(TypeError, match="multiple values for argument 'content'"):
         admin.send_message("x", content="x")  # type: ignore[misc]
+    with pytest.raises(TypeError, match=r"^read_messages\(\) got too many positional arguments"):
+        admin.read_messages(*("x" for _ in range(20)))  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match="no attribute 'sing'"):
         admin.sing()  # type: ignore[attr-defined]
     assert contents(team["worker-a"].read_messages()) == ["by position"]
@@ -186,6 +189,7 @@ def test_an_interrupt_is_raised_until_it_is_read(team: Team) -> None:
             worker.get_my_tasks()
         assert not interrupted.value.executed
         assert "get_notifications" in interrupted.value.text == str(interrupted.value)
+    assert worker.logout()["success"]  # exempt, as from every host
     assert pickle.loads(pickle.dumps(interrupted.value)).text == interrupted.value.text  # noqa: S301 - our own
     assert worker.get_notifications()["notifications"][0]["task_id"] == task["task_id"]
     assert worker.report_completed(result="blocked")["status"] == "blocked"
@@ -433,8 +437,9 @@ def test_a_session_is_found_as_the_commands_find_it(made: Path, monkeypatch: pyt
         assert found.path == made / ".multi-agent-mcp" / "demo"
         found.close()
     for directory, session in ((elsewhere, None), (made, "other")):
-        with pytest.raises(FileNotFoundError, match=r"[Ss]ession"):
+        with pytest.raises(FileNotFoundError, match=r"[Ss]ession") as missing:
             Team.open(directory, session)
+        assert missing.value.filename == str(directory / ".multi-agent-mcp")
     Team.create(made, {"o": "owner"}, session="other").close()
     with pytest.raises(Refused, match="demo, other"):
         Team.open(made)
@@ -444,6 +449,21 @@ def test_a_session_is_found_as_the_commands_find_it(made: Path, monkeypatch: pyt
     with Team.open() as found:
         assert found.session == "other"
     assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_is_open_is_neither_copied_nor_sent_to_another_process(
+    team: Team, copied: Callable[[object], object]
+) -> None:
+    for each in (team, team["admin"], team["admin"].chat):
+        with pytest.raises(TypeError, match=r"^cannot copy or pickle <.+>: open the team again"):
+            copied(each)
+
+
+def test_a_star_brings_the_stable_names(team: Team) -> None:
+    found: dict[str, object] = {}
+    exec("from multi_agent_mcp import *", found)  # noqa: S102 - the statement itself
+    assert found.keys() - {"__builtins__"} == {"Interrupted", "Refused", "Team", "__version__"}
 
 
 def test_ids_can_be_iterated_and_an_unknown_one_is_a_key_error(team: Team) -> None:
