@@ -15,7 +15,9 @@ from multi_agent_mcp.wiring import Services
 
 
 class Seat:
-    """`extra` are tools of a test beside the real ones. Without an agent nobody is bound yet."""
+    """For tests of services: it calls with the test's own `Services`, whose clock, recorder and files the test holds.
+    What a tool answers is tested with the fixture `agent_team`. `extra` are tools of a test beside the real ones.
+    Without an agent nobody is bound yet."""
 
     def __init__(
         self, services: Services, agent_id: str | None, *extra: Callable[..., Answer], purpose: str = "task"

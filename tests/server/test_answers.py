@@ -7,40 +7,44 @@ import os
 from pathlib import Path
 
 import mcp_types as types
+import pytest
 
+from multi_agent_mcp import Refused
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.server.seat import Seat
 
 
-def test_a_broadcast_whose_type_was_not_given_is_one(services: Services) -> None:
-    admin, worker = Seat(services, "admin"), Seat(services, "worker-a")
-    admin.call("send_message", content="to all")
-    admin.call("send_message", content="to all, as asked", message_type="system")
-    admin.call("send_message", content="to one", receiver_id="worker-a")
-    types = [message["message_type"] for message in worker.call("read_messages")["messages"]]
+def test_a_broadcast_whose_type_was_not_given_is_one(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    admin = team["admin"]
+    admin.send_message("to all")
+    admin.send_message("to all, as asked", message_type="system")
+    admin.send_message("to one", "worker-a")
+    types = [message["message_type"] for message in team["worker-a"].read_messages()["messages"]]
     assert sorted(types) == ["broadcast", "request", "system"]
 
 
-def test_the_path_of_a_log_can_be_opened_from_anywhere(services: Services) -> None:
-    services.task_creation.create(services.agents.get("admin"), [NewTask(title="x", assignee_id="worker-a")])
-    worker = Seat(services, "worker-a")
-    worker.call("get_next_action")
-    (execution,) = worker.call("get_my_execution_history")["executions"]
-    path = Path(worker.call("get_execution_log", execution_id=execution["execution_id"])["log_file_path"])
+def test_the_path_of_a_log_can_be_opened_from_anywhere(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    team["admin"].create_tasks_batch([{"title": "x", "assignee_id": "worker-a"}])
+    worker = team["worker-a"]
+    worker.get_next_action()
+    (execution,) = worker.get_my_execution_history()["executions"]
+    path = Path(worker.get_execution_log(execution["execution_id"])["log_file_path"])
     assert path.is_absolute()
     assert "get_next_action" in path.read_text(encoding="utf-8")
 
 
-def test_a_notification_names_a_task_that_exists(services: Services) -> None:
-    begin = services.conversations.begin
-    conversation, _ = begin(services.agents.get("worker-a"), services.agents.get("worker-b"), "hello")
-    chat = Seat(services, "worker-a", purpose="chat")
-    nobodys = chat.call("notify_task_session", conversation_id=conversation.id, related_task_id="tsk_0123456789ab")
-    assert nobodys["error"] == "task_not_found"
-    assert chat.call("notify_task_session", conversation_id=conversation.id)["success"]
+def test_a_notification_names_a_task_that_exists(agent_team: MakeTeam) -> None:
+    chat = agent_team()["worker-a"].chat
+    conversation_id = chat.start_conversation("worker-b", "hello")["conversation_id"]
+    with pytest.raises(Refused, match="task_not_found"):
+        chat.notify_task_session(conversation_id, related_task_id="tsk_0123456789ab")
+    assert chat.notify_task_session(conversation_id)["success"]
 
 
 def test_notifications_that_do_not_fit_into_one_answer_say_how_to_go_on_until_all_were_read(services: Services) -> None:
@@ -56,10 +60,9 @@ def test_notifications_that_do_not_fit_into_one_answer_say_how_to_go_on_until_al
     assert told
 
 
-def test_a_limit_that_is_a_whole_number_is_told_as_one(services: Services) -> None:
-    message = Seat(services, "worker-a").call("get_next_action", timeout_seconds=601)["message"]
-    assert "600" in message
-    assert "600.0" not in message
+def test_a_limit_that_is_a_whole_number_is_told_as_one(agent_team: MakeTeam) -> None:
+    with pytest.raises(Refused, match=r"600(?!\.)"):
+        agent_team()["worker-a"].get_next_action(timeout_seconds=601)
 
 
 def test_a_root_whose_path_is_not_utf8_is_shown_with_a_mark_and_work_goes_on(services: Services) -> None:

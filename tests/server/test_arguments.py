@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp import Refused
 from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.server.calls import Tool
 from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.wiring import Services
-from tests.server.seat import Seat
 
 every_tool = pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
 
@@ -65,10 +66,10 @@ def test_what_a_host_adds_for_itself_is_taken_off_and_what_is_misspelt_is_refuse
             tool.parse({**given, "wait_for_previous": True, misspelt: True})
 
 
-def test_a_host_whose_calls_have_arguments_of_its_own_works_with_every_tool_it_needs(services: Services) -> None:
-    seat = Seat(services, "worker-a")
+def test_a_host_whose_calls_have_arguments_of_its_own_works_with_every_tool_it_needs(agent_team: MakeTeam) -> None:
+    worker: Any = agent_team()["worker-a"]
     for tool in ("get_next_action", "read_messages", "get_my_tasks", "get_notifications", "logout"):
-        assert seat.call(tool, wait_for_previous=True)["success"], tool
+        assert getattr(worker, tool)(wait_for_previous=True)["success"], tool
 
 
 @pytest.mark.parametrize(
@@ -89,17 +90,14 @@ def test_a_text_that_says_nothing_fitting_is_refused_by_its_name(
     assert said in services.texts.sentence(refused.value)
 
 
-def test_a_misspelt_key_of_a_task_in_a_batch_is_refused(services: Services) -> None:
-    answer = Seat(services, "admin").call("create_tasks_batch", tasks=[{"title": "x", "asignee_id": "worker-a"}])
-    assert (answer["error"], "tasks.0.asignee_id" in answer["message"]) == ("invalid_arguments", True)
+def test_a_misspelt_key_of_a_task_in_a_batch_is_refused(agent_team: MakeTeam) -> None:
+    with pytest.raises(Refused, match=r"invalid_arguments.*tasks\.0\.asignee_id"):
+        agent_team()["admin"].create_tasks_batch([{"title": "x", "asignee_id": "worker-a"}])
 
 
-def test_half_a_character_is_named_with_what_to_write_instead(services: Services) -> None:
-    seat = Seat(services, "worker-a")
-    wrong: list[dict[str, Any]] = [{"content": "x\ud83d"}, {"content": "x", "metadata": '{"mood": "\\ud83d"}'}]
-    for arguments in wrong:
-        answer = seat.call("send_message", receiver_id="admin", **arguments)
-        assert (answer["error"], "emoji" in answer["message"] or "絵文字" in answer["message"]) == (
-            "invalid_arguments",
-            True,
-        ), arguments
+@pytest.mark.parametrize(
+    "wrong", [{"content": "x\ud83d"}, {"content": "x", "metadata": '{"mood": "\\ud83d"}'}], ids=["text", "JSON"]
+)
+def test_half_a_character_is_named_with_what_to_write_instead(agent_team: MakeTeam, wrong: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match=r"invalid_arguments.*emoji"):
+        agent_team()["worker-a"].send_message(receiver_id="admin", **wrong)

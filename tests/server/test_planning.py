@@ -9,6 +9,7 @@ import pytest
 
 from multi_agent_mcp import Refused, Team
 from multi_agent_mcp.pytest_plugin import MakeTeam
+from tests.planned import planned
 
 OWNER = {"id": "owner", "role": "owner", "type": "human"}
 MANAGED = (
@@ -35,12 +36,6 @@ def entities(team: Team) -> dict[str, bytes]:
         for name, path in found.items()
         if not any(part.startswith(".") or part in ("sessions", "logs") for part in name.parts)
     }
-
-
-def planned(team: Team, assignee_id: str | None, *titles: str, by: str = "admin", **fields: Any) -> list[str]:
-    """The ids of new tasks."""
-    tasks = [{"title": title, "assignee_id": assignee_id, **fields} for title in titles]
-    return [item["task_id"] for item in team[by].create_tasks_batch(tasks=tasks)["tasks"]]
 
 
 @pytest.fixture
@@ -86,7 +81,7 @@ def test_tasks_are_planned_requested_and_handed_over_by_their_tools(agent_team: 
 
 def test_both_ways_of_reporting_tell_the_superior_once(agent_team: MakeTeam) -> None:
     team = agent_team()
-    planned(team, "worker-a", "Build")
+    planned(team, "Build")
     worker = team["worker-a"]
     task_id = worker.get_next_action()["task"]["task_id"]
     worker.report_task_completion(task_id=task_id, status="completed", message="all of it")
@@ -97,7 +92,7 @@ def test_both_ways_of_reporting_tell_the_superior_once(agent_team: MakeTeam) -> 
 
 def test_a_list_that_is_cut_still_says_how_many_there_are(agent_team: MakeTeam) -> None:
     team = agent_team()
-    planned(team, "worker-a", *(f"{number} " + "x" * 480 for number in range(30)))
+    planned(team, *(f"{number} " + "x" * 480 for number in range(30)))
     worker = team["worker-a"]
     answer = worker.get_my_tasks(limit=25)
     assert (answer["truncated"], answer["total_count"], len(answer["tasks"]) < 25) == (True, 30, True)
@@ -107,7 +102,7 @@ def test_a_list_that_is_cut_still_says_how_many_there_are(agent_team: MakeTeam) 
 
 def test_a_pending_delegation_is_shown_to_the_admin_and_to_a_new_assignee(agent_team: MakeTeam) -> None:
     team = agent_team()
-    (task_id,) = planned(team, "worker-a", "Talk")
+    (task_id,) = planned(team, "Talk")
     team["worker-a"].get_next_action()
     team["worker-a"].delegate_to_chat_session(target_agent_id="worker-b", purpose="six rounds")
     team["admin"].assign_task(task_id=task_id, assignee_id="worker-b")
@@ -117,8 +112,8 @@ def test_a_pending_delegation_is_shown_to_the_admin_and_to_a_new_assignee(agent_
 
 
 def test_every_error_of_a_task_from_a_chat_is_as_documented_and_changes_nothing(managed: Team) -> None:
-    (mine,) = planned(managed, "worker-frontend-01", "mine", by="manager-dev")
-    (others,) = planned(managed, "worker-qa-01", "others", by="owner")
+    (mine,) = planned(managed, "mine", assignee_id="worker-frontend-01", by="manager-dev")
+    (others,) = planned(managed, "others", assignee_id="worker-qa-01", by="owner")
     hierarchy = "この操作には上位者からの依頼が必要です。依頼者: {} は上位者ではありません。"
     refusals: list[tuple[str, str, str, str]] = [
         (mine, "worker-qa-01", "unauthorized", hierarchy.format("worker-qa-01")),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from multi_agent_mcp import Refused, Team
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.repository import edit_log
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.crash.stage import Seat
+from tests.planned import planned
 from tests.services import forks
-from tests.services.tasks_support import again, dies, moved, new, open_session, running
+from tests.services.tasks_support import again, dies, open_session, running
 
 
 def runs(services: Services) -> list[tuple[str, int | None]]:
@@ -50,51 +53,57 @@ def test_the_report_of_the_end_ends_the_work_and_the_task_moves_when_it_is_read(
 
 @pytest.mark.parametrize(("first", "second"), [("completed", "failed"), ("failed", "completed")])
 def test_an_unread_report_is_not_silently_followed_by_another_that_says_otherwise(
-    services: Services, admin: Agent, first: str, second: str
+    agent_team: MakeTeam, first: Literal["completed", "failed"], second: Literal["completed", "failed"]
 ) -> None:
-    task, seat = running(services), Seat(services, "worker-a")
-    seat.call("get_next_action")
-    sent = report(seat, task.id, first)["message_id"]
-    with pytest.raises(AssertionError, match=f"invalid_status_transition.* as {first};"):
-        report(seat, task.id, second)
-    with pytest.raises(AssertionError, match=f"invalid_status_transition.* as {first};"):
-        seat.call("report_completed", result="success" if second == "completed" else "failed", task_id=task.id)
-    assert report(seat, task.id, first)["message_id"] == sent
-    services.reading.read(admin, Query())
-    assert again(services, task).status == ("done" if first == "completed" else "blocked")
+    team = agent_team()
+    worker, (task_id,) = team["worker-a"], planned(team, "Build")
+    worker.get_next_action()
+    sent = worker.report_task_completion(task_id, first, "built")["message_id"]
+    with pytest.raises(Refused, match=rf"invalid_status_transition.* as {first};"):
+        worker.report_task_completion(task_id, second, "built")
+    with pytest.raises(Refused, match=rf"invalid_status_transition.* as {first};"):
+        worker.report_completed("success" if second == "completed" else "failed", task_id=task_id)
+    assert worker.report_task_completion(task_id, first, "built")["message_id"] == sent
+    team["admin"].read_messages()
+    (task,) = worker.get_my_tasks("done" if first == "completed" else "blocked")["tasks"]
+    assert task["task_id"] == task_id
 
 
-def test_what_waits_is_handed_out_next(services: Services) -> None:
-    task, other, seat = running(services), new(services, "next"), Seat(services, "worker-a")
-    seat.call("get_next_action")
-    assert "get_next_action" in report(seat, task.id)["instruction"]
-    assert seat.call("get_next_action")["task"]["task_id"] == other.id
+def test_what_waits_is_handed_out_next(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    worker, (first, second) = team["worker-a"], planned(team, "first", "next")
+    worker.get_next_action()
+    assert "get_next_action" in worker.report_task_completion(first, "completed", "built")["instruction"]
+    assert worker.get_next_action()["task"]["task_id"] == second
 
 
-def test_a_report_about_another_task_than_the_one_in_hand_ends_only_that_one(services: Services) -> None:
-    task, other, seat = running(services), new(services, "other"), Seat(services, "worker-a")
-    seat.call("get_next_action")
-    assert "action" not in report(seat, other.id)
-    assert seat.call("get_next_action")["task"]["task_id"] == task.id
-    seat.call("report_completed", result="success")
-    assert seat.call("get_next_action")["action"] == "exit"
+def test_a_report_about_another_task_than_the_one_in_hand_ends_only_that_one(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    worker, (in_hand, other) = team["worker-a"], planned(team, "in hand", "other")
+    worker.get_next_action()
+    assert "action" not in worker.report_task_completion(other, "completed", "built")
+    assert worker.get_next_action()["task"]["task_id"] == in_hand
+    worker.report_completed("success")
+    assert worker.get_next_action()["action"] == "exit"
 
 
-def test_a_report_that_cannot_be_followed_gives_the_task_back(services: Services, admin: Agent) -> None:
-    first = new(services, "first", "worker-b")
-    task, seat = new(services, "second", dependencies=[first.id]), Seat(services, "worker-a")
-    report(seat, task.id)
-    services.reading.read(admin, Query())
-    moved(services, first, "in_progress", "done")
-    assert seat.call("get_next_action")["task"]["task_id"] == task.id
+def test_a_report_that_cannot_be_followed_gives_the_task_back(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    (first,) = planned(team, "first", assignee_id="worker-b")
+    worker, (second,) = team["worker-a"], planned(team, "second", dependencies=[first])
+    worker.report_task_completion(second, "completed", "built")
+    team["admin"].read_messages()
+    team["worker-b"].report_completed("success", task_id=team["worker-b"].get_next_action()["task"]["task_id"])
+    assert worker.get_next_action()["task"]["task_id"] == second
 
 
-def test_who_stops_a_task_whose_end_is_reported_interrupts_nobody(services: Services, owner: Agent) -> None:
-    task, seat = running(services), Seat(services, "worker-a")
-    seat.call("get_next_action")
-    report(seat, task.id)
-    services.task_changes.set_status(owner, task.id, "cancelled")
-    assert [notice.action for notice in services.notifications.waiting("worker-a")] == ["task_withdrawn"]
+def test_who_stops_a_task_whose_end_is_reported_interrupts_nobody(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    worker, (task_id,) = team["worker-a"], planned(team, "Build")
+    worker.get_next_action()
+    worker.report_task_completion(task_id, "completed", "built")
+    team["owner"].update_task_status(task_id, "cancelled")
+    assert [notice["action"] for notice in worker.get_notifications()["notifications"]] == ["task_withdrawn"]
 
 
 def test_the_execution_open_when_its_task_becomes_done_is_completed_whoever_made_it_done(
@@ -128,15 +137,16 @@ def test_a_task_that_another_takes_back_to_todo_is_announced_again(
     assert (notice.action, notice.sender_id, notice.task_id) == ("task_assigned", "owner", task.id)
 
 
-def test_only_an_agent_with_a_past_is_briefed(services: Services) -> None:
-    new(services)
-    first = Seat(services, "worker-a")
-    first.call("read_messages")
-    assert "briefing" not in first.call("get_next_action")
-    first.call("report_completed", result="success")
-    first.binding.close()
-    new(services, "tomorrow")
-    assert "briefing" in Seat(forks.context(services.workspace.root), "worker-a").call("get_next_action")
+def test_only_an_agent_with_a_past_is_briefed(agent_team: MakeTeam) -> None:
+    with agent_team() as team:
+        planned(team, "today")
+        worker = team["worker-a"]
+        worker.read_messages()
+        assert "briefing" not in worker.get_next_action()
+        worker.report_completed("success")
+    with Team.open(team.path.parent, doorbell=False) as later:
+        planned(later, "tomorrow")
+        assert "briefing" in later["worker-a"].get_next_action()
 
 
 def test_a_reported_task_is_in_nobodys_hands_wherever_that_is_asked(services: Services, admin: Agent) -> None:
