@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.host_config import HostConfigurations
+    from multi_agent_mcp.services.background import Progress
     from multi_agent_mcp.services.doctor.tree import Finding
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
@@ -51,10 +52,14 @@ class Diagnosis(Service):
     pane_notifier: TmuxNotifier
     host_configurations: HostConfigurations
     unchanged: WhileUnchanged
+    _demanded: int = field(default=0, init=False)
 
-    def findings(self) -> list[Finding]:
-        """The findings of `doctor`, examined again only when something has changed, or after some minutes."""
-        return self.unchanged.get("findings", lambda: self.doctor().examine(), good_for=EXAMINE_EVERY)
+    def findings(self, progress: Progress | None = None, *, anyway: bool = False) -> list[Finding]:
+        """The findings of `doctor`, examined again only when something has changed, after some minutes, or `anyway`: an
+        edit in place and a mode(7) show in no directory."""
+        self._demanded += anyway
+        examine = lambda: self.doctor().examine(progress=progress)  # noqa: E731
+        return self.unchanged.get("findings", examine, of=self._demanded, good_for=EXAMINE_EVERY)
 
     def doctor(self, probe: Callable[[Agent], str | None] | None = None, look_at: LookAtPane | None = None) -> Doctor:
         """The doctor. `probe` returns why an agent's pane cannot be rung, `look_at` the host in it; by default both ask

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import dropwhile, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp import __version__
 from multi_agent_mcp.config import home_of, working_directory
 from multi_agent_mcp.errors import InvalidArguments, StorageError
-from multi_agent_mcp.host_files import IDENTITY, HostFile, Identity, merge_of, whole
+from multi_agent_mcp.host_files import IDENTITY, HostFile, Identity, imports_from_the_project, merge_of, whole
 from multi_agent_mcp.host_rules import NO_RULES, HostRules, compiled
 from multi_agent_mcp.hosts import SERVER_NAME, Host, hosts
 from multi_agent_mcp.programs import child_environment, python
@@ -228,16 +228,24 @@ class HostConfigurations(Service):
         rules = self.rules(known, agent) if directory is None and agent is not None else NO_RULES
         filling = values(known, self.workspace, agent_id, statement, rules)
         filling["mcp_config"] = filled(_words(template.words, place if statement else None, rules), filling)
-        if directory is None:
-            content = {**(place.own if place is not None else {}), **template.own}
-            paths = {name: own_file(self.workspace, agent_id, name) for name in content}
-            start = f"{place.start if place is not None and statement else ''}{template.start}"
+        start = f"{place.start if place is not None and statement else ''}{template.start}"
         if directory is not None or template.is_of_directory:
-            paths = {name: (directory or Path()) / name for name in template.shared}
-            content, start = {**template.shared}, template.start_shared
+            start = template.start_shared
         filling["directory"] = shlex.quote(str(directory))
-        files = (HostFile(path, merge_of(name, filled(content[name], filling))) for name, path in paths.items())
+        files = (
+            HostFile(path, merge_of(name, filled(content, filling)))
+            for path, name, content in self._files(known, agent_id, directory)
+        )
         return HostConfiguration(host, tuple(files), filled(start, filling))
+
+    def _files(self, host: Host, agent_id: str, directory: Path | None) -> Iterator[tuple[Path, str, Any]]:
+        """Yields the path of each file of a configuration, its name, and what its content is filled from."""
+        template, place = host.configuration, host.configuration.statement
+        if directory is not None or template.is_of_directory:
+            yield from (((directory or Path()) / name, name, content) for name, content in template.shared.items())
+        else:
+            own = {**(place.own if place is not None else {}), **template.own}
+            yield from ((own_file(self.workspace, agent_id, name), name, content) for name, content in own.items())
 
     def write(self, configuration: HostConfiguration) -> list[tuple[Path, Path | None]]:
         """Merges the configuration into the host's files, unless they serve another agent; see `require_unused` and
@@ -344,11 +352,14 @@ class HostConfigurations(Service):
         """Yields the files that an earlier version has written, with the host, the agent, and a function that writes
         them again: what they start may import modules of the project (docs/security.md, The project's modules). Looks
         at the agents' own files, and at the shared ones beside the session's root."""
+        is_old = cache(imports_from_the_project)  # of several hosts and all agents, there are few files
         for agent_id, host, directory in product(self.workspace.registry.all(), hosts(), (None, self._project)):
+            if not any(is_old(path) for path, *_ in self._files(hosts()[host], agent_id, directory)):
+                continue
             configuration = self.of(host, agent_id, directory)
             mine = Identity(str(self.workspace.root), self.workspace.session, agent_id)
             for item in configuration.files:
-                if item.imports_from_the_project and mine in (item.agents or {mine}):
+                if is_old(item.path) and mine in (item.agents or {mine}):
                     yield host, agent_id, item.path, partial(self.write, configuration)
 
     @property

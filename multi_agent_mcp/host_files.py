@@ -44,6 +44,11 @@ class Unmergeable(Exception):
         super().__init__(self.reason)
 
 
+def imports_from_the_project(path: Path) -> bool:
+    """Returns whether a file starts our program as an earlier version did, with the working directory on its path."""
+    return any(not found[1].endswith(b"-P") for found in _START.finditer(read_external(path) or b""))
+
+
 class Identity(NamedTuple):
     """The identity of an agent among all sessions of this machine."""
 
@@ -258,12 +263,6 @@ class HostFile:
     def content(self) -> str:
         """The content if the file does not exist yet."""
         return self.merge(None).decode().rstrip("\n")
-
-    @property
-    def imports_from_the_project(self) -> bool:
-        """Whether the file starts our program as an earlier version did, with the working directory on its path."""
-        before = read_external(self.path) or b""
-        return any(not found[1].endswith(b"-P") for found in _START.finditer(before))
 
     @property
     def agents(self) -> set[Identity]:

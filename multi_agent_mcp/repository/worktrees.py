@@ -329,10 +329,12 @@ class Worktrees(Service):
 
     def left_checks(self) -> Iterator[tuple[str, Path]]:
         """The temporary worktrees that checks which were killed have left, with the agents whose checks they were."""
-        project = tree_of(str(self.workspace.root))
-        for agent_id in self.workspace.registry.all() if project is not None else ():
+        if (project := tree_of(str(self.workspace.root))) is None:
+            return
+        usual = self._usual_place()
+        for agent_id in self.workspace.registry.all():
             found = self.of(agent_id)
-            worktree = self._usual_path(agent_id) if found is None else Path(found.path)
+            worktree = usual / self._usual_name(agent_id) if found is None else Path(found.path)
             for path in (worktree.with_name(f"{worktree.name}.check"), temporary_of(Path(str(project)), agent_id)):
                 if is_left(path) and not self.workspace.locks.is_held(f"{CHECKING}-{agent_id}"):
                     yield agent_id, path
@@ -476,7 +478,7 @@ class Worktrees(Service):
 
     def _addition(self, agent: Agent, found: Worktree | None) -> AddWorktree:
         project = self.project
-        path = self._usual_path(agent.id)
+        path = self._usual_place() / self._usual_name(agent.id)
         branch = found.branch if found else f"mam/{self.workspace.session}/{agent.id}"
         if found is None and path.exists():
             raise InvalidArguments("worktree_path_taken", path=path)
@@ -495,13 +497,16 @@ class Worktrees(Service):
             place=self._team_place(),
         )
 
-    def _usual_path(self, agent_id: str) -> Path:
+    def _usual_name(self, agent_id: str) -> str:
+        return f"{self.workspace.session}-{agent_id}"
+
+    def _usual_place(self) -> Path:
         """Beside the project, or if that is a submodule beside what contains it: there `git add` would take it."""
         outermost, name = self.project, self.project.name
         while around := git(outermost, "rev-parse", "--show-superproject-working-tree"):
             outermost = Path(around)
             name = f"{outermost.name}-{name}"
-        return outermost.parent / f"{name}-worktrees" / f"{self.workspace.session}-{agent_id}"
+        return outermost.parent / f"{name}-worktrees"
 
     def _team_place(self) -> str:
         """Where the team is below the top of the project, "" at the top or elsewhere."""

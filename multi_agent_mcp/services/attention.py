@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
-from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
 from multi_agent_mcp.domain.entity import age, plain_value
@@ -22,6 +22,7 @@ from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.features.ours import ALL
+from multi_agent_mcp.services.background import Background, Progress
 from multi_agent_mcp.services.doctor.tree import PROBLEM, Finding
 from multi_agent_mcp.services.overview.snapshot import (
     AWAY,
@@ -534,12 +535,16 @@ EXAMINE_EVERY = timedelta(minutes=5)
 """An examination reads every file of the session."""
 
 
+class Examine(Protocol):
+    """Examines the session, `anyway` if nothing seems changed, too."""
+
+    def __call__(self, progress: Progress, *, anyway: bool) -> list[Finding]: ...
+
+
 class RecentAttention(Service):
     """The items that wait for a person, from panes read within `LOOK_EVERY` and the last findings of `doctor`."""
 
-    def __init__(
-        self, session: Session, attention: Attention, examine: Callable[[], list[Finding]], unchanged: WhileUnchanged
-    ) -> None:
+    def __init__(self, session: Session, attention: Attention, examine: Examine, unchanged: WhileUnchanged) -> None:
         super().__init__(session)
         self._attention = attention
         self._examine = examine
@@ -547,16 +552,17 @@ class RecentAttention(Service):
         self._looking = Lock()
         self._panes = PanesSeen()
         self._looks = Memory()
-        self._examining = Lock()
-        self._findings: tuple[Finding, ...] = ()  # no `Memory`: whoever asks gets the last ones, and does not wait
-        self._examined_at: datetime | None = None
+        self._examination = Background("examination", self._examine_session)
+        self._anyway = False
+        self.findings: tuple[Finding, ...] = ()  # no `Memory`: whoever asks gets the last ones, and does not wait
+        self.examined_at: datetime | None = None
 
     def of(self, person: Agent, *, good_for: timedelta = GOOD_FOR) -> list[Item]:
         """Returns the items, worst first; `good_for` as in `WhileUnchanged`. An examination that is due runs in the
         background; its findings are part of later results."""
-        if self._examined_at is None or not is_recent(self._examined_at, self.clock(), EXAMINE_EVERY):
-            Thread(target=self._examine_once, daemon=True).start()
-        panes, findings = self._look(), self._findings
+        if self.examined_at is None or not is_recent(self.examined_at, self.clock(), EXAMINE_EVERY):
+            self._examination.begin()
+        panes, findings = self._look(), self.findings
         seen = repr(replace(panes, at=None)), findings
         return self._unchanged.get(
             f"attention {person.id}",
@@ -567,7 +573,14 @@ class RecentAttention(Service):
 
     def found(self, findings: Iterable[Finding]) -> None:
         """Stores the findings of an examination that has just been made."""
-        self._findings, self._examined_at = tuple(findings), self.clock()
+        self.findings, self.examined_at = tuple(findings), self.clock()
+
+    def examined(self, seconds: float | None, *, anyway: bool = False) -> Progress | None:
+        """Brings the findings up to date in the background, and waits for it so long: None if they are, else how many
+        checks have been made. `anyway` makes all of them, from now on, although nothing seems changed."""
+        self._anyway = self._anyway or anyway
+        running = self._examination.done_within(seconds)
+        return self._examination.done_within(seconds) if running is None and self._anyway else running
 
     def look_again(self) -> None:
         """Drops the cached panes because one has changed: the next call reads them again."""
@@ -579,9 +592,6 @@ class RecentAttention(Service):
             self._panes = self._looks.get((), look, clock=self.clock, good_for=LOOK_EVERY)
             return self._panes
 
-    def _examine_once(self) -> None:
-        if self._examining.acquire(blocking=False):
-            try:
-                self.found(self._examine())
-            finally:
-                self._examining.release()
+    def _examine_session(self, progress: Progress) -> None:
+        anyway, self._anyway = self._anyway, False
+        self.found(self._examine(progress, anyway=anyway))

@@ -12,7 +12,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from multi_agent_mcp.domain.agent import Execution, HandOff
@@ -24,6 +23,7 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values, parse_time, stamp
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError
 from multi_agent_mcp.features import load
+from multi_agent_mcp.services.background import Background, Progress
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.archive import DIGITS
 from multi_agent_mcp.store.derived_databases import Hit, IndexedText, SearchIndex, folded
@@ -275,21 +275,6 @@ class Results:
     more: bool
 
 
-class IndexUpdate:
-    """An update of the index on a thread of its own: how many files it has read, and of how many (0: unknown)."""
-
-    def __init__(self, update: Callable[[IndexUpdate], None]) -> None:
-        self.count = 0
-        self.total = 0
-        self.thread = Thread(target=update, args=(self,), name="search index", daemon=True)
-
-    def told(self) -> None:
-        self.count += 1
-
-    def as_answer(self) -> dict[str, int]:
-        return {"count": self.count, "total": self.total}
-
-
 class Search(Service):
     """Searches one session. Marks nothing read."""
 
@@ -297,8 +282,7 @@ class Search(Service):
         super().__init__(session)
         self.agents = agents
         self.sources = Sources(session.workspace, session.features.each("kinds"))
-        self._preparing = Lock()
-        self._reading: IndexUpdate | None = None
+        self._reading = Background("search index", self._update)
         path = session.workspace.path / ".search" / "index.sqlite"
         tops = tuple(kind.directory for kind in session.features.each("kinds") if kind.is_searched)
         self.index = SearchIndex(
@@ -359,18 +343,12 @@ class Search(Service):
             found[source.key] = self._found(hit, source, query)
         return Results([*found.values()], more=False)
 
-    def prepared(self, seconds: float) -> IndexUpdate | None:
-        """Updates the index on a thread of its own, one at a time, and waits for it so long: None if it is up to date,
-        else how far the thread has come. Where no index can be kept there is nothing to wait for."""
-        with self._preparing:
-            if self._reading is None or not self._reading.thread.is_alive():
-                self._reading = IndexUpdate(self._update)
-                self._reading.thread.start()
-            reading = self._reading
-        reading.thread.join(seconds)
-        return reading if reading.thread.is_alive() else None
+    def prepared(self, seconds: float) -> Progress | None:
+        """Updates the index in the background and waits for it so long: None if it is up to date, else how many files
+        have been read. Where no index can be kept there is nothing to wait for."""
+        return self._reading.done_within(seconds)
 
-    def _update(self, reading: IndexUpdate) -> None:
+    def _update(self, reading: Progress) -> None:
         def refresh(database: Connection) -> None:
             if self.index.is_new(database):
                 reading.total = sum(1 for _ in self.index.files())

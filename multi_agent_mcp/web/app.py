@@ -199,7 +199,7 @@ def _warm(services: Services) -> None:
     descriptor is left) is told, if it lasts, by the request that needs the same."""
     try:
         services.snapshots.take(messages=1)
-        services.recent_attention.found(services.diagnosis.findings())
+        services.recent_attention.examined(None)
         services.contributions.tell("console_opened")
     except Exception as problem:  # noqa: BLE001 - only a preparation: it must not end the console
         logger.info("nothing was prepared: %s", problem)

@@ -11,6 +11,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.services.attention import Attention, Item, RecentAttention
+from multi_agent_mcp.services.background import Progress
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, Finding
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
@@ -165,7 +166,7 @@ def test_a_command_that_died_at_once_is_said_until_its_agent_runs(services: Serv
     recent = RecentAttention(
         services.session,
         panes.attention,
-        lambda: services.doctor(lambda _: None).examine(),
+        lambda *_, **__: services.doctor(lambda _: None).examine(),
         services.unchanged,
     )
     recent.found([])
@@ -291,7 +292,7 @@ def test_what_needs_a_look_at_a_window_of_the_team_names_the_command_that_shows_
 def test_how_long_a_question_has_stood_is_known_to_who_has_seen_it(
     services: Services, panes: Panes, clock: Clock
 ) -> None:
-    recent = RecentAttention(services.session, panes.attention, list, services.unchanged)
+    recent = RecentAttention(services.session, panes.attention, lambda *_, **__: [], services.unchanged)
     panes.shows, panes.dialog = ("claude", "dialog"), Dialog("permission", "one?", (Choice("1", "Yes"),))
 
     def age() -> float | None:
@@ -340,10 +341,11 @@ def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_exam
     begun, go_on = Event(), Event()
     finding = Finding("disk", PROBLEM, "a file", "is lost", "find it")
 
-    def examine() -> list[Finding]:
+    def examine(progress: Progress, *, anyway: bool) -> list[Finding]:
+        progress.total = 3
         begun.set()
         go_on.wait(60)
-        return [finding]
+        return [finding] * (1 + anyway)
 
     recent, owner = (
         RecentAttention(services.session, panes.attention, examine, services.unchanged),
@@ -360,7 +362,12 @@ def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_exam
     assert recent.of(owner) == []
     recent.found([finding])
     assert kinds(recent.of(owner)) == ["doctor"]
+    running = recent.examined(0, anyway=True)
+    assert running is not None
+    assert running.as_answer() == {"count": 0, "total": 3}
     go_on.set()
+    assert recent.examined(60) is None
+    assert recent.findings == (finding, finding), "what was asked for meanwhile was examined after that"
 
 
 def test_a_question_that_a_profile_describes_comes_with_its_words_and_choices(services: Services, panes: Panes) -> None:

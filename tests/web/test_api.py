@@ -435,6 +435,19 @@ def test_health_is_what_doctor_finds(team: Team, visitor: Visitor) -> None:
     assert any("quarantine" in item["subject"] for item in found["findings"])
 
 
+def test_health_answers_with_what_is_known_while_an_examination_takes_long(team: Team, visitor: Visitor) -> None:
+    before = visitor.see("/health?wait=10")
+    assert "examining" not in before
+    with team.services.workspace.locks.lock("registry"):  # doctor looks twice whether a lock is held
+        answer = visitor.see("/health?again=1")
+        assert answer["examining"]["count"] < answer["examining"]["total"]
+        assert answer["findings"] == before["findings"]
+        assert answer["examined_at"] == before["examined_at"]
+        answer = visitor.see("/health?wait=10")
+    assert "examining" not in answer
+    assert [found["subject"] for found in answer["findings"] if found["check"] == "locks"] == ["registry"]
+
+
 def test_the_timeline_is_a_picture_of_its_own(team: Team, visitor: Visitor) -> None:
     team.post("owner", "hello")
     shown = visitor.see("/timeline?width=900&zone=Asia/Tokyo&theme=dark")

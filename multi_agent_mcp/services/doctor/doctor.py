@@ -25,6 +25,7 @@ from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
+from multi_agent_mcp.services.background import Progress
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, CheckContext, DiskUsage, Finding, Track, untracked
 from multi_agent_mcp.services.overview.snapshot import (
     AWAY,
@@ -453,16 +454,22 @@ class Doctor:
         """The disk usage of the session's files, as of the last examination."""
         return self.context.usage
 
-    def examine(self, *, verify: bool = False, track: Track = untracked) -> list[Finding]:
-        """Runs the checks and returns all findings, problems first. A check that fails is a finding, too."""
+    def examine(
+        self, *, verify: bool = False, track: Track = untracked, progress: Progress | None = None
+    ) -> list[Finding]:
+        """Runs the checks, which are the parts of the `progress`, and returns all findings, problems first. A check
+        that fails is a finding, too."""
+        progress = progress or Progress()
         self.context = replace(self.context, track=track, usage=DiskUsage())
         checks = {**self.checks, **(self.verifications if verify else {})}
+        progress.total = len(checks)
         found: dict[tuple[str, str], Finding] = {}
         for name, check in checks.items():
             for finding in self._run(name, check):
                 found.setdefault(
                     (finding.subject, finding.finding), finding
                 )  # a failure of several checks is reported once
+            progress.told()
         return sorted(found.values(), key=lambda finding: finding.level != PROBLEM)
 
     def repair(self, findings: list[Finding]) -> list[Finding]:

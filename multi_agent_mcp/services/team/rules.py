@@ -13,6 +13,8 @@ from multi_agent_mcp.session import Service
 from multi_agent_mcp.settings import RULES, Rules, parse_rules, readable_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.team.approvals import Approvals
 
@@ -41,7 +43,7 @@ class AgentRules(Service):
 
     def sandbox(self, agent: Agent) -> str | None:
         """The command around its host's: the approved one before that which is there."""
-        return next((rules.sandbox for rules in reversed(self.of(agent)) if rules.sandbox is not None), None)
+        return _sandbox_of(self.of(agent))
 
     def held(self, agent: Agent) -> dict[str, Strength]:
         """How far the agent is held to each of its rules, as far as that is known here."""
@@ -49,13 +51,17 @@ class AgentRules(Service):
         bound, is_told = self.contributions.service("host_configurations").binding(agent)
         # a shell has ways that neither hooks nor settings can tell
         told: Strength = "advised" if is_told else "impossible"
-        sandbox = self.sandbox(agent)
+        sandbox = _sandbox_of(rules)
         found: dict[str, tuple[object, Strength]] = {
             "edits": (any(one.edits is not None for one in rules), "enforced" if "edits" in bound else told),
             "commands": (any(one.deny for one in rules), "enforced" if "commands" in bound else told),
             "sandbox": (sandbox, "enforced" if command and _is_there(sandbox or "") else "impossible"),
         }
         return {name: hold for name, (ruled, hold) in found.items() if ruled}
+
+
+def _sandbox_of(rules: Sequence[Rules]) -> str | None:
+    return next((one.sandbox for one in reversed(rules) if one.sandbox is not None), None)
 
 
 def _is_there(sandbox: str) -> bool:

@@ -13,6 +13,7 @@ from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.services.search import SearchQuery, parts
 from multi_agent_mcp.web.request import ApiRequest
+from multi_agent_mcp.web.serializers import moment
 from multi_agent_mcp.wiring import Services
 
 
@@ -46,17 +47,24 @@ def homes(services: Services) -> dict[str, Any]:
     return {"homes": {name: vars(home) for name, home in services.machines.homes().items()}}
 
 
+EXAMINATION_SECONDS = 0.2
+"""How long a request waits for the examination unless it says so."""
+WAIT_SECONDS_MAX = 10
+
+
 def health(call: ApiRequest) -> dict[str, Any]:
     """The findings of `doctor`, problems first; they include quarantined files with their reason. Nothing is examined
-    again while nothing changes; `?again=1` examines anyway, as an edit in place or a mode(7) shows in no directory."""
-    findings = (
-        call.services.diagnosis.findings() if call.parameter("again") is None else call.services.doctor().examine()
-    )
-    call.services.recent_attention.found(findings)
-    return {
-        "findings": [finding.as_answer() for finding in findings],
-        "problems": sum(finding.level == "problem" for finding in findings),
+    again while nothing changes; `?again=1` examines anyway. While that takes longer than `?wait=` seconds, the findings
+    are the last ones, and `examining` says how many checks have been made: ask again."""
+    recent = call.services.recent_attention
+    seconds = call.number("wait", 0, most=WAIT_SECONDS_MAX) or EXAMINATION_SECONDS
+    running = recent.examined(seconds, anyway=call.parameter("again") is not None)
+    answer = {
+        "findings": [finding.as_answer() for finding in recent.findings],
+        "problems": sum(finding.level == "problem" for finding in recent.findings),
+        "examined_at": moment(recent.examined_at),
     }
+    return answer if running is None else {**answer, "examining": running.as_answer()}
 
 
 def attention(call: ApiRequest) -> dict[str, Any]:

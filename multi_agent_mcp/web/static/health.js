@@ -1,6 +1,6 @@
 // The findings of doctor and their repairs; those that say the same of different agents or files are one row.
 
-import { age, agentLink, api, chip, facts, h, icon, t, visible, withLocalTimes } from "./core.js";
+import { age, agentLink, api, chip, facts, h, icon, query, t, visible, withLocalTimes } from "./core.js";
 import { watch } from "./live.js";
 import { endLease } from "./task_acts.js";
 
@@ -10,10 +10,22 @@ const NAMED = 3;
 const unfolded = new Set(); // what the rows say whose subjects are all shown
 const findings = document.getElementById("findings");
 
+const WAIT = 5; // seconds that the console waits for an examination which takes longer
+const state = document.getElementById("state");
 let asked = false;
 const again = watch(["agents"], async () => {
-  const answer = await api(asked ? "/health?again=1" : "/health");
+  let how = { again: asked ? 1 : null };
   asked = false;
+  for (;;) {
+    const answer = await api(`/health${query(how)}`);
+    state.replaceChildren(...(answer.examining ? [t("health.examining", answer.examining)] : [t("health.examined"), " ", age(answer.examined_at)]));
+    if (answer.examined_at) show(answer);
+    if (!answer.examining) return;
+    how = { wait: WAIT };
+  }
+});
+
+function show(answer) {
   findings.setAttribute("aria-busy", "false");
   if (!answer.findings.length) {
     findings.replaceChildren(h("p", { class: "empty" }, t("health.clean")));
@@ -23,7 +35,7 @@ const again = watch(["agents"], async () => {
   const groups = Map.groupBy(answer.findings, likeness);
   const rows = [...groups].flatMap(([key, group]) => (group.length < MANY ? group.map((item) => row([item])) : [row(group), all(key, group)]));
   findings.replaceChildren(h("div", { class: "scroll" }, h("table", { class: "plain findings" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows))));
-});
+}
 
 // Equal for findings that say the same apart from their subject, names in quotes, ids and numbers.
 function likeness({ level, check, subject, finding, repair }) {
