@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.times import duration_words, in_zone
 from multi_agent_mcp.texts import CONSOLE, PEOPLE, Texts, catalogue
-from multi_agent_mcp.timeline.density import counts
+from multi_agent_mcp.timeline.density import message_counts, task_counts
 from multi_agent_mcp.timeline.events import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.timeline.scale import Scale
 
@@ -29,6 +29,8 @@ TOP = 66.0
 LINE_ABOVE, LINE_BELOW = 20.0, 20.0  # room around the line that arrows begin and end at
 ROW, BAR = 20.0, 15.0
 ROWS_MAX = 6
+CROWD_MAX = 50
+"""More tasks than this without a row of their own are drawn as counts."""
 LABEL_SIZE, LABEL_PIXELS = 11.0, 150.0
 NARROW, WIDE = 0.56, 1.0  # estimated widths of letters in font sizes, rather too wide than too narrow
 
@@ -57,6 +59,12 @@ class Band:
     @property
     def bottom(self) -> float:
         return self.line + LINE_BELOW + self.rows * ROW
+
+    @property
+    def crowd(self) -> list[Bar]:
+        """The bars without a row of their own, if they are too many to be drawn below each other's heads."""
+        without = [placed.bar for placed in self.bars if placed.row is None]
+        return without if len(without) > CROWD_MAX else []
 
     def bar_top(self, row: int | None) -> float:
         return self.line + LINE_BELOW - 4 + (self.rows - 1 if row is None else row) * ROW
@@ -187,7 +195,8 @@ def draw(
     teams = teams or {}
     layout = lay_out(timeline, scale, {one: head for head in teams if head not in unfolded for one in teams[head]})
     is_counted = len(timeline.arrows) > ARROWS_MAX
-    legend, height = _legend(timeline, texts, width, layout.bottom + LEGEND_GAP)
+    crowds = [(band.bar_top(None) + BAR, crowd) for band in layout.bands if (crowd := band.crowd)]
+    legend, height = _legend(timeline, texts, width, layout.bottom + LEGEND_GAP, is_crowded=bool(crowds))
     heading = _heading(timeline, scale, texts)
     return (
         _templates()
@@ -207,9 +216,12 @@ def draw(
             ticks=list(scale.ticks()),
             conversations=[item for talk in timeline.talks for item in _conversation(talk, layout, texts)],
             sessions=[item for life in timeline.lives for item in _session(life, layout, texts)],
-            counts=list(counts(timeline.arrows, scale, layout.line, texts)) if is_counted else [],
+            counts=[
+                *(message_counts(timeline.arrows, scale, layout.line, texts) if is_counted else ()),
+                *task_counts(crowds, scale, texts),
+            ],
             arrows=[] if is_counted else [item for one in timeline.arrows for item in _message(one, layout, texts)],
-            bars=[_bar(placed.bar, placed.row, band, scale, texts) for band in layout.bands for placed in band.bars],
+            bars=[_bar(placed, band, scale, texts) for band in layout.bands for placed in _drawn(band)],
             interrupts=[item for mark in timeline.marks for item in _interrupt(mark, layout, texts)],
             answers=[item for answer in timeline.answers for item in _answer(answer, layout, texts)],
             legend=legend,
@@ -400,8 +412,14 @@ def _answer(answer: PaneAnswer, layout: TimelineLayout, texts: Texts) -> Iterato
     }
 
 
-def _bar(bar: Bar, row: int | None, band: Band, scale: Scale, texts: Texts) -> Item:
+def _drawn(band: Band) -> Iterator[Placed]:
+    """The bars that are drawn, each by itself."""
+    return (placed for placed in band.bars if placed.row is not None or not band.crowd)
+
+
+def _bar(placed: Placed, band: Band, scale: Scale, texts: Texts) -> Item:
     """A task on its assignee's lane, coloured by status."""
+    bar, row = placed.bar, placed.row
     extent = _extent(bar.start, bar.end, scale, NARROWEST_BAR)
     spans = [
         {"status": span.status if span.status in TASK_STATUSES else "todo", **_extent(span.start, span.end, scale, 1)}
@@ -454,11 +472,14 @@ def _shaft(start: tuple[float, float], end: tuple[float, float], head: float = H
     return "M {} L {} M {} L {} L {}".format(*ends)
 
 
-def _legend(timeline: Timeline, texts: Texts, right: float, top: float) -> tuple[list[Item], float]:
+def _legend(
+    timeline: Timeline, texts: Texts, right: float, top: float, *, is_crowded: bool
+) -> tuple[list[Item], float]:
     """The wrapped legend of the colours that occur, and the y at which it ends."""
     entries: list[Item] = []
     x, y = LEFT, top
-    for kind, name, label in _legend_entries(timeline, texts):
+    crowded = [("tasks", "", texts("timeline.as_tasks"))] if is_crowded else []
+    for kind, name, label in (*_legend_entries(timeline, texts), *crowded):
         room = SWATCH + text_width(label, LABEL_SIZE) + 18
         if x > LEFT and x + room > right - LEFT:
             x, y = LEFT, y + LEGEND_LINE

@@ -42,6 +42,14 @@ def show_timeline(call: ApiRequest) -> dict[str, Any]:
     `?lanes=` names the agents to be drawn, with commas between them (default: all). Of more than `LANES_MAX` agents
     each team, an agent directly below the top with all below it, is one lane, unless `?unfolded=` names its head or a
     lane is asked for by name; the `LANES_MAX` lanes on which most happens are drawn, and the teams unfolded."""
+    wanted = tuple(call.parameter(name) for name in ("from", "to", "lanes", "unfolded", "width", "theme"))
+    drawn: dict[str, Any] = call.services.unchanged.get(
+        "timeline", lambda: _drawn(call), of=(*wanted, str(call.zone), call.services.texts.language)
+    )
+    return drawn
+
+
+def _drawn(call: ApiRequest) -> dict[str, Any]:
     start, end = (asked_time(name, call.parameter(name)) for name in ("from", "to"))
     whole = call.services.timeline.of(start, end)
     chosen = _names(call.parameter("lanes"))

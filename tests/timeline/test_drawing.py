@@ -222,6 +222,17 @@ def test_overlapping_tasks_lie_in_different_rows_and_a_crowd_stays_in_bounds() -
     assert sum(kind == "task" for kind, _ in stand_for(parsed(draw(crowd, texts=EN)))) == 50
 
 
+def test_tasks_without_a_row_are_counts_of_how_many_there_are_at_a_time_once_they_are_many() -> None:
+    bars = tuple(task(number, number, 600) for number in range(500))
+    root = parsed(draw(Timeline(start=at(0), end=at(600), lanes=(Lane(agent_id="worker"),), bars=bars), texts=EN))
+    found = Counter(kind for kind, _ in stand_for(root))
+    assert found["task"] == ROWS_MAX
+    titles = (count.findtext("{*}title") or "" for count in root.iterfind(".//*[@data-kind='count']"))
+    told = [int(title.rpartition(" ")[2]) for title in titles]
+    assert told == sorted(told), "they all go on to the end"
+    assert told[-1] == 500 - ROWS_MAX
+
+
 @pytest.mark.parametrize(
     ("length", "labels"),
     [
