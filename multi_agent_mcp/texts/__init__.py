@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,10 @@ PEOPLE = "people"
 QUOTED_CHARACTERS = 1_000
 """Of each value in a refusal: it may be whatever a caller gave, and the sentence has to fit into an answer
 (docs/protocol.md, Answers)."""
+
+
+_BY_NUMBER = re.compile(r"\{(\w+):([^{}|]*)\|([^{}]*)\}")
+"""Words for one, and for any other number: `{count} {count:file|files}`."""
 
 
 def json_size(value: Any) -> int:
@@ -113,7 +118,10 @@ class Texts:
         return words if is_whole else shortened(str(words), QUOTED_CHARACTERS)
 
     def _filled(self, key: str, values: Mapping[str, Any]) -> str:
-        return self._entries[key].format(**{name: self._in_words(value) for name, value in values.items()})
+        text = self._entries[key]
+        if "|" in text:
+            text = _BY_NUMBER.sub(lambda found: found[2 if str(values.get(found[1])) == "1" else 3], text)
+        return text.format(**{name: self._in_words(value) for name, value in values.items()})
 
     def _in_words(self, value: Any) -> Any:
         if isinstance(value, Reason):

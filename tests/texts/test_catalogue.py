@@ -56,6 +56,23 @@ def test_values_with_braces_are_not_filled_again() -> None:
     assert catalogue("en")("doorbell.one", message_type="{x}", sender_id="{0}") == "[IPC] New message: {x} from {0}"
 
 
+def test_words_follow_the_number_that_they_are_about() -> None:
+    said = [catalogue("en", "people")("task.lacks", count=count) for count in (1, 2)]
+    assert said == ["1 file was not committed, so not delivered", "2 files were not committed, so not delivered"]
+
+
+@pytest.mark.parametrize("part", [None, "people", "console"])
+def test_nothing_is_said_of_one_in_the_plural(part: str | None) -> None:
+    words, numbers = catalogue("en", part), ("n", "count", "ahead", "dirty", "added")
+    plural = {}
+    for key in words.keys() - {"demo.conversations", "demo.messages", "demo.morning.introduced"}:  # of what is not one
+        names = re.findall(r"\{(\w+)[:}]", words(key))
+        said = words(key, **{name: 1 if name in numbers else "x" for name in names})
+        if re.search(r"\b1 (?!is\b|was\b|ms\b|has\b)[a-z]+s\b", said):
+            plural[key] = said
+    assert plural == {}
+
+
 def test_an_unknown_language_falls_back_to_japanese() -> None:
     assert catalogue("fr").language == "ja"
     assert catalogue("en").language == "en"

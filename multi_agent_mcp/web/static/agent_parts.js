@@ -8,6 +8,7 @@ import { screenOf } from "./pane.js";
 
 const SHOWN = 8;
 const LINES = 14;
+const NAMED = 6; // of many agents
 
 export const PARTS = [
   { name: "tasks", topics: ["tasks"], show: tasks, all: (agent) => `/${query({ assignee: agent })}` },
@@ -95,13 +96,15 @@ async function log(agent) {
   ];
 }
 
+const someOf = (agents) => [agents.slice(0, NAMED).join(", "), agents.length > NAMED && t("files.more", { n: agents.length - NAMED })].filter(Boolean).join(" ");
+
 // What it edits, with the others who edit the same; what it has reserved; its worktree.
 async function files(agent) {
   if (facts.removed) return [];
   const { edits = [], reservations = [], workspace = null } = await api(`/agents/${agent}/files`);
   return [
     edits.length > 0 && h("ul", { class: "links" }, edits.slice(0, SHOWN).map((edit) => h("li", null, h("bdi", null, visible(edit.path)), " ",
-      edit.others.length > 0 && chip("pending", t("agent.files.others", { agents: edit.others.join(", ") })), " ", age(edit.at)))),
+      edit.others.length > 0 && chip("pending", t("agent.files.others", { agents: someOf(edit.others) })), " ", age(edit.at)))),
     reservations.length > 0 && h("p", null, t("agent.files.reserved"), " ", reservations.map((one) => h("bdi", null, visible(one.patterns.join(", ")), " "))),
     workspace && h("p", null, t("agent.files.workspace", { branch: workspace.branch, ahead: workspace.ahead, dirty: workspace.dirty.length }), " ", h("code", null, visible(workspace.path))),
   ].filter(Boolean);

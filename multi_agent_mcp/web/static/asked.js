@@ -3,8 +3,8 @@
 import { answerable, sendSoon } from "./answering.js";
 import { age, api, chip, facts, h, t, toast, took, visible } from "./core.js";
 
-// `then` is called after an answer, whatever came of it.
-export function asked(question, then = () => {}) {
+// `then` is called after an answer, whatever came of it; `further` stands behind the answers.
+export function asked(question, then = () => {}, further = null) {
   const note = h("input", { type: "text", maxlength: 1000, placeholder: t("questions.note_short"), "aria-label": t("questions.note") });
   const agent = question.asker_id;
   const send = (words) => sendSoon({ name: question.question_id, agent, words }, async (how) => {
@@ -14,7 +14,7 @@ export function asked(question, then = () => {}) {
   const ways = question.choices.length ? choices(question, send) : [box(send)];
   return answerable(question.question_id, h("div", { class: "question asked", tabindex: "0" },
     h("p", { class: "words" }, h("bdi", null, visible(question.question)), question.deadline && [" ", due(question)]),
-    h("div", { class: "choices" }, ways), note));
+    h("div", { class: "choices" }, ways), note, further));
 }
 
 // What happens at the deadline, and when.

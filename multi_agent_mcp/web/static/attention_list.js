@@ -104,11 +104,12 @@ const IN_PANES = new Set(["dialog", "login", "down", "ended", "tmux", "machine",
 const BY_COMMAND = new Set([...IN_PANES, "paused", "wait", "circle"]);
 
 function row(item, buttons) {
+  const does = h("span", { class: "acts" }, buttons ?? [acts(item), open(item), later(() => [item])]);
+  const isAsked = isQuestion(item) && !buttons;
   return h("li", { class: IN_PANES.has(item.kind) ? "bad" : "" },
     h("span", { class: "what" }, chip(`attention-${item.kind}`, t(`attention.kind.${item.kind}`)), item.agent_id && agentLink(item.agent_id)),
-    isQuestion(item) && !buttons ? asked(item.question, lookAtAttention) : h("bdi", { class: "says", title: withLocalTimes(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : item.isFirst && !buttons ? "" : withLocalTimes(item.text)), // its words follow whole
-    item.since ? age(item.since) : h("span"),
-    h("span", { class: "acts" }, buttons ?? [acts(item), open(item), later(() => [item])]),
+    isAsked ? asked(item.question, lookAtAttention, does) : h("bdi", { class: "says", title: withLocalTimes(item.text) }, item.dialog ? t(`up.dialog:${item.dialog.topic}`) : item.isFirst && !buttons ? "" : withLocalTimes(item.text)), // its words follow whole
+    !isAsked && [item.since ? age(item.since) : h("span"), does],
     item.dialog && !buttons && (item.isFirst ? ask(item) : folded(item)));
 }
 

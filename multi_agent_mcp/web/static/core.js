@@ -3,7 +3,7 @@
 export const facts = JSON.parse(document.getElementById("facts").textContent);
 
 export function t(key, values = {}) {
-  const text = facts.texts[key] ?? key;
+  const text = (facts.texts[key] ?? key).replace(/\{(\w+):([^{}|]*)\|([^{}]*)\}/g, (_, name, one, many) => (String(values[name]) === "1" ? one : many)); // {n:file|files}
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
 }
 

@@ -2,10 +2,13 @@
 
 import { api, facts, h, hue, query, statusChip, t, took, visible, who } from "./core.js";
 import { watch } from "./live.js";
+import { whenTeamChanges } from "./team.js";
 
 const DAYS = 7;
 const ROWS = 20; // of a table, until all are asked for
 const NAMED = 8; // agents with a colour of their own in a chart; those who contributed less are one part
+const MOST = 12; // agents, of whom the rest is less than half; where it takes more, the parts are teams
+const TEAMS = 3; // that there are at least, for their sums to say more
 const NONE = "–";
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const figures = document.getElementById("figures");
@@ -46,8 +49,18 @@ function everything(found) {
 const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
 const named = (day, form = { day: "numeric", month: "short", year: "numeric" }) => new Intl.DateTimeFormat(facts.language, form).format(new Date(`${day}T00:00`));
 
-function chart(title, days, valuesOfAll, words) {
-  const valuesOf = folded(days, valuesOfAll);
+let superiors = new Map(); // agent → the one above it
+
+// The agent directly below the top that an agent is, or is below.
+function headOf(agent) {
+  let [head, above] = [agent, superiors.get(agent)];
+  for (let steps = 0; above && superiors.get(above) && steps < superiors.size; steps += 1) [head, above] = [above, superiors.get(above)];
+  return head;
+}
+
+function chart(title, days, valuesOfEach, words) {
+  const isOfTeams = needed(days, valuesOfEach) > MOST && new Set(mostFirst(days, valuesOfEach).map(headOf)).size >= TEAMS;
+  const valuesOf = folded(days, isOfTeams ? (day) => byTeam(valuesOfEach(day)) : valuesOfEach);
   const highest = Math.max(...days.map((day) => sum(valuesOf(day))));
   const every = Math.ceil(days.length / 8); // so that the days' names have room
   const total = days.reduce((found, day) => found + sum(valuesOf(day)), 0);
@@ -57,7 +70,13 @@ function chart(title, days, valuesOfAll, words) {
     highest > 0 && h("small", { class: "scale" }, words(highest)),
     h("ol", { class: "plot", vars: { "--days": days.length } }, days.map((day, index) =>
       column(valuesOf(day), highest, words, named(day.day), (days.length - 1 - index) % every === 0 && shortly(day.day, days.length)))),
-    h("ul", { class: "legend" }, [...shown].map((agent) => h("li", { class: isAgent(agent) ? "" : "others", vars: { "--hue": hue(agent) } }, h("bdi", null, agent)))));
+    h("ul", { class: "legend" }, [...shown].map((agent) => h("li", { class: isAgent(agent) ? "" : "others", vars: { "--hue": hue(agent) } }, h("bdi", null, isOfTeams && isAgent(agent) ? t("stats.team", { agent }) : agent)))));
+}
+
+function byTeam(values) {
+  const found = {};
+  for (const [agent, value] of Object.entries(values)) found[headOf(agent)] = (found[headOf(agent)] ?? 0) + value;
+  return found;
 }
 
 const isAgent = (name) => !name.includes(" "); // no id has a space
@@ -74,15 +93,19 @@ function mostFirst(days, valuesOf) {
   return Object.keys(totals).sort((one, other) => isAgent(other) - isAgent(one) || totals[other] - totals[one]);
 }
 
-// The values of a day with those of the agents that contributed least in all as one, which is less than half of all.
-function folded(days, valuesOf) {
+// How many of those who contributed most did at least half of all, and `NAMED` at least.
+function needed(days, valuesOf) {
   const totals = totalsOf(days, valuesOf);
   const agents = mostFirst(days, valuesOf);
-  if (agents.length <= NAMED + 1) return valuesOf;
   const half = sum(totals) / 2;
   let count = 0;
-  for (let named = 0; named < half || count < NAMED; count += 1) named += totals[agents[count]];
-  const least = new Set(agents.slice(count));
+  for (let named = 0; count < agents.length && (named < half || count < NAMED); count += 1) named += totals[agents[count]];
+  return count;
+}
+
+// The values of a day with those of the agents that contributed least in all as one, which is less than half of all.
+function folded(days, valuesOf) {
+  const least = new Set(mostFirst(days, valuesOf).slice(needed(days, valuesOf)));
   if (least.size < 2) return valuesOf;
   return (day) => {
     const [own, others] = [true, false].map((isOwn) => Object.fromEntries(Object.entries(valuesOf(day)).filter(([agent]) => least.has(agent) !== isOwn)));
@@ -96,9 +119,9 @@ function column(values, highest, words, day, label) {
   const parts = Object.entries(values).filter(([, value]) => value);
   const said = parts.map(([agent, value]) => (agent ? `${agent}: ${words(value)}` : words(value)));
   return h("li", { title: [day, ...said].join("\n"), "aria-label": [day, ...said].join(", ") },
-    h("div", { class: "stack" }, parts.map(([agent, value]) => h("div", {
-      class: agent && (isAgent(agent) ? "of-agent" : "others"), vars: { "--part": `${(value / highest) * 100}%`, "--hue": hue(agent) },
-    }))),
+    h("div", { class: "stack" }, parts.length > 0 && h("div", { vars: { "--part": `${(sum(values) / highest) * 100}%` } }, parts.map(([agent, value]) => h("div", {
+      class: agent && (isAgent(agent) ? "of-agent" : "others"), vars: { "--share": (value / sum(values)) * 100, "--hue": hue(agent) },
+    })))),
     h("small", null, label || "\u00a0"));
 }
 
@@ -254,4 +277,5 @@ document.getElementById("periods").addEventListener("click", (event) => {
   if (event.target.dataset.days) location.hash = `days=${event.target.dataset.days}`;
 });
 const again = watch(["tasks"], look);
+whenTeamChanges((team) => { superiors = new Map(team.map(({ id, parent_id }) => [id, parent_id])); again(); });
 addEventListener("hashchange", again);

@@ -114,6 +114,7 @@ def test_questions_are_answered_by_a_key_or_in_a_box_and_stand_in_the_thread_of_
     question = services.questions.ask(admin, asking, services.task_changes.get(task.id))
     expect(waiting.locator(".asked .words")).to_have_text("<b>Where</b>?")
     expect(waiting.locator("[data-mark=choice-2]")).to_be_enabled()
+    assert waiting.first.evaluate("row => row.offsetHeight") <= 60, "it is one row, with its choices"
     waiting.locator(".asked > input").fill("not too deep")
     page.locator("#waiting").click()
     page.keyboard.press("2")  # nothing has the focus: the question to be seen gets it

@@ -59,6 +59,18 @@ def test_files_show_conflicts_first_are_found_by_words_released_and_merged(
     expect(worktrees).to_be_hidden()
 
 
+def test_many_files_are_folded_and_small_on_a_phone(services: Services, person: Person) -> None:  # noqa: F811
+    (task,) = services.task_creation.create(services.agents.owner(), [NewTask(title="One", assignee_id="worker-a")])
+    services.task_changes.start(services.agents.get("worker-a"), task.id)
+    edit(services, "worker-a", *(f"src/{number:02d}.py" for number in range(25)))
+    rows = person.visit("files").page.locator("table.edited tbody tr")
+    expect(rows).to_have_count(20)
+    person.button("more").click()
+    expect(rows).to_have_count(25)
+    person.turn(PHONE)
+    assert max(rows.evaluate_all("rows => rows.map((row) => row.offsetHeight)")) <= 70
+
+
 def test_each_part_of_the_line_of_states_shows_what_it_counts_and_nothing_else(
     services: Services,  # noqa: F811
     delivered: Task,  # noqa: F811

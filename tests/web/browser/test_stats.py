@@ -81,3 +81,22 @@ def test_what_is_named_in_a_chart_is_at_least_half_of_it(team: Team, newcomer: P
     expect(newcomer.page.locator("table.agents tbody tr")).to_have_count(20)  # of 24
     newcomer.button("more").first.click()
     expect(newcomer.page.locator("table.agents tbody tr")).to_have_count(24)
+
+
+def test_charts_of_many_agents_are_of_teams_and_no_column_is_higher_than_its_chart(
+    team: Team, newcomer: Person
+) -> None:
+    services = team.services
+    for lead in ("north", "south", "west"):
+        services.agents.add(Agent(id=lead, role="admin", parent_id="owner"))
+        for number in range(12):
+            services.agents.add(Agent(id=f"{lead}-{number:02d}", role="worker", parent_id=lead))
+            took(services, f"{lead}-{number:02d}", 1000)
+    chart = newcomer.visit("stats").page.locator(".chart").last
+    expect(chart.locator(".legend li")).to_have_text(
+        [newcomer.words("stats.team", agent=lead) for lead in ("north", "south", "west")]
+    )
+    column, plot = chart.locator(".stack > div").bounding_box(), chart.locator(".plot").bounding_box()
+    assert column is not None
+    assert plot is not None
+    assert column["y"] >= plot["y"]
