@@ -58,7 +58,7 @@ LAYERS = (
 line."""
 
 SERVICES = (
-    ("answer_budget",),
+    ("answer_budget", "background"),
     ("validation", "operations"),
     ("team",),
     ("mail", "mail_search"),
