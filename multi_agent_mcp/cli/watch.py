@@ -116,7 +116,10 @@ def waiting(group: Sequence[Item], now: datetime, texts: Texts) -> Iterator[Row]
 
 
 def said(item: Item, texts: Texts) -> str:
-    """Returns what an item says, shortened; of a question only what it is about, because its words follow whole."""
+    """Returns what an item says, shortened; of a host's question only what it is about, because its words follow whole,
+    and of an agent's only its words, as the kind says that it is one."""
+    if item.question is not None:
+        return excerpt(item.question.question)
     return texts.asks_about(item.dialog.topic) if item.dialog is not None else excerpt(item.text)
 
 

@@ -107,6 +107,16 @@ def test_what_an_agent_wrote_commands_nothing_and_is_no_markup(ask: Ask, session
     play(scene)
 
 
+def test_the_name_of_the_list_that_is_shown_is_to_be_seen_at_any_width(session: Path) -> None:
+    async def scene() -> None:
+        async with standing(session, width=30) as (pilot, screen):
+            assert not any("Messages" in line for line in lines(screen)[:4])
+            await pilot.press("tab", "tab", "tab")
+            await until(lambda: any("Messages" in line for line in lines(screen)[:4]), pilot)
+
+    play(scene)
+
+
 def test_words_narrow_a_list_until_escape_and_keys_act_on_what_is_left(ask: Ask, session: Path) -> None:
     ids = [
         ask("task", "add", f"{name} it", "--assignee", "worker-a")["task_id"]

@@ -288,7 +288,8 @@ class WatchScreen(App[None]):
         self.query_one(where, Static).update(line, layout=False)
 
     def _list_names(self, picture: Picture) -> Text:
-        names = Text()
+        """The names of the lists, from the first with which the shown one has room."""
+        names, of_each, shown = Text(), list[Text](), 0
         for listing in picture.listings:
             count, sought = len(listing.subjects), self._sought.get(listing.name, "")
             if sought and listing.name == self._listed and self.listing is not None:
@@ -297,7 +298,14 @@ class WatchScreen(App[None]):
                 )
             else:
                 words = f" {self.texts(f'watch.{listing.name}')} {count} "
-            names.append(words, "reverse bold" if listing.name == self._listed else "").append(" ")
+            is_shown = listing.name == self._listed
+            shown = len(of_each) if is_shown else shown
+            of_each.append(Text(words, "reverse bold" if is_shown else ""))
+        while shown and sum(name.cell_len for name in of_each[: shown + 1]) + 1 > self.size.width:
+            del of_each[0]
+            shown -= 1
+        for name in of_each:
+            names.append_text(name)
         return names
 
     def _choose(self) -> None:
