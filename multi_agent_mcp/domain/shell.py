@@ -6,54 +6,89 @@ import os.path
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import dropwhile, pairwise
+from itertools import dropwhile, islice, pairwise
 
 _QUOTED_MAX = 10_000
 """Longer commands are split at blanks alone, as a host does not wait long."""
 GIT_OPTIONS_WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
-_KEYWORDS = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "coproc"})
+KEYWORDS = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "coproc"})
 _NAMED = frozenset({"coproc", "function"})
 """Words before a name and `{`."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 _RUNNERS = frozenset(
     (
-        *("builtin", "chroot", "chrt", "command", "doas", "env", "exec", "find", "flock", "ionice", "nice", "nohup"),
-        *("prlimit", "runuser", "setpriv", "setsid", "stdbuf", "strace", "sudo", "taskset", "time", "timeout"),
-        *("unshare", "watch", "xargs"),
+        *(
+            "builtin",
+            "bwrap",
+            "busybox",
+            "chroot",
+            "chrt",
+            "command",
+            "dbus-run-session",
+            "doas",
+            "env",
+            "entr",
+            "exec",
+        ),
+        *("fakeroot", "find", "firejail", "flock", "gosu", "ionice", "ltrace", "nice", "nohup", "nsenter", "numactl"),
+        *("parallel", "pkexec", "prlimit", "proot", "proxychains", "runuser", "script", "setarch", "setpriv", "setsid"),
+        *("ssh-agent", "start-stop-daemon", "stdbuf", "strace", "sudo", "systemd-run", "taskset", "time", "timeout"),
+        *("tini", "torsocks", "unbuffer", "unshare", "uv", "valgrind", "watch", "xargs", "xvfb-run"),
     )
 )
 """Programs that run the one that their arguments name."""
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _TAKES_LINES = SHELLS | {"flock", "runuser", "script", "su"}
 """Programs that give a shell the line behind `-c`."""
+_LINES = frozenset({"entr", "hyperfine", "nix-shell", "parallel", "screen", "script", "ssh", "tmux", "watch"})
+"""Programs that give a shell what an argument of theirs says."""
+_GIVERS = _TAKES_LINES | _LINES | {"env", "eval", "git", "trap"}
+_GIVERS_MAX = 5
+"""So many of them at most are looked for in one command."""
+_GIT_LINES = frozenset(
+    (
+        *("-x", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "--sendmail-cmd", "--open-files-in-pager"),
+        *("--env-filter", "--tree-filter", "--index-filter", "--parent-filter", "--msg-filter", "--commit-filter"),
+        *("--tag-name-filter", "--setup"),
+    )
+)
+"""Options of git's commands whose value a shell is given."""
+_READ_BY_PROGRAMS = re.compile(
+    r"(?:\w*(?:EDITOR|PAGER|COMMAND|ASKPASS|_DIFF|BROWSER|SHELL|_SSH)|BASH_ENV|ENV)=(.+)", re.DOTALL
+)
+"""Variables whose value a program runs."""
 _REDIRECTS = re.compile(r"(?:&>>?|>[>|&]?|<<<|<<|<[>&]?)\Z")
 _ESCAPED = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _SEPARATORS = "();<>|&\n`"
-_HIDDEN = {ord(sign): 0xE000 + place for place, sign in enumerate(_SEPARATORS)}
-_UNHIDDEN = {hidden: sign for sign, hidden in _HIDDEN.items()}
-_DESCRIPTOR = re.compile(r"\d+-?|-")
+_HIDDEN = {ord(sign): 0xE000 + place for place, sign in enumerate(f"{_SEPARATORS}{{}},")}
+UNHIDDEN = {hidden: sign for sign, hidden in _HIDDEN.items()}
 _ASSIGNED = re.compile(r"\w+=")
 IN_QUOTES = re.compile(r"""'[^']*'|\\.|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
 SUBSTITUTED = re.compile(r"\$\((.+)\)|`([^`]+)`", re.DOTALL)
 _HERE_DOCUMENT = re.compile(r"<<-?[ \t]*(['\"\\]?)(\w+)")
+_NESTED = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
+_BRACES = re.compile(r"(.*?(?<!\$))\{([^{},]*,[^{}]*)\}(.*)", re.DOTALL)
+_BRACES_MAX = 200
+"""So many words at most are made of one."""
 NESTED_MAX = 4
+_LINES_MAX = 40
 EVERY_COMMAND = "*"
 """Denies all of them."""
 
 
 def simple_commands(text: str) -> Iterator[list[str]]:
     """Yields the words of each simple command, beginning with the program that is really run, if that is known."""
-    yield from filter(None, map(_program, _commands(text)))
+    yield from filter(None, map(_program, commands_in(text)))
 
 
-def _commands(text: str) -> Iterator[list[str]]:
+def commands_in(text: str) -> Iterator[list[str]]:
     """Yields the words of each simple command, without what is before its program."""
     words: list[str] = []
     is_target = False
-    for word in [*_words(text), ";"]:
-        if not _is_sign(word):
+    for word in [*words_in(text), ";"]:
+        if not is_sign(word):
             if not is_target:
-                words.append(word.translate(_UNHIDDEN))
+                words += (one.translate(UNHIDDEN) for one in _expanded(word))
             is_target = False
         elif (redirects := _REDIRECTS.search(word)) is not None and redirects.start() == 0:
             words, is_target = [] if len(words) == 1 and words[0].isdigit() else words, True
@@ -71,11 +106,11 @@ def _body(words: Sequence[str]) -> Sequence[str]:
 
 def _is_before(word: str) -> bool:
     """Whether a word is before the program of its command: also an option of `time`."""
-    return word in _KEYWORDS or word.startswith("-") or _ASSIGNED.match(word) is not None
+    return word in KEYWORDS or word.startswith("-") or _ASSIGNED.match(word) is not None
 
 
-def _words(text: str) -> list[str]:
-    """The words and the signs between them; a sign that is quoted is hidden (`_UNHIDDEN`)."""
+def words_in(text: str) -> list[str]:
+    """The words and the signs between them; a sign that is quoted is hidden (`UNHIDDEN`)."""
     if len(text) > _QUOTED_MAX:
         return text.replace("\n", " \n ").split(" ")
     text = _ESCAPED.sub(_unescaped, text)
@@ -96,7 +131,20 @@ def _unescaped(quoted: re.Match[str]) -> str:
         return quoted[0]
 
 
-def _is_sign(word: str) -> bool:
+def _expanded(word: str) -> list[str]:
+    """The words that a shell makes of braces (`{git,push}`; bash(1), Brace Expansion); the first of many."""
+    found, left = list[str](), [word]
+    while left and len(found) < _BRACES_MAX:
+        one = left.pop()
+        if (braces := _BRACES.fullmatch(one)) is None:
+            found.append(one)
+            continue
+        parts = braces[2].split(",")[:_BRACES_MAX]
+        left += [f"{braces[1]}{part}{braces[3]}" for part in reversed(parts)]
+    return [one for one in found if one or one == word]
+
+
+def is_sign(word: str) -> bool:
     return bool(word) and not word.strip(_SEPARATORS)
 
 
@@ -108,7 +156,7 @@ def _program(rest: list[str]) -> list[str]:
     return rest
 
 
-def _places(words: Sequence[str]) -> Iterable[int]:
+def places(words: Sequence[str]) -> Iterable[int]:
     """Where in a simple command a program may be that is run."""
     program = os.path.basename(words[0])  # noqa: PTH119 - a word
     if program == "find":
@@ -136,82 +184,116 @@ def without_documents(command: str) -> Iterator[str]:
             end, substitutes = found[2], not found[1]
 
 
-def denied_by(command: str, denied: Sequence[str], depth: int = 0) -> str | None:
+def denied_by(command: str, denied: Sequence[str]) -> str | None:
     """The one of these beginnings (`git push`, `rm -rf`) with which a simple command in the line begins (`*`: any),
     also in a substitution, in what another shell is given, and behind a program that runs it; None without."""
-    text = "\n".join(without_documents(command.replace("\\\n", "")))
     if EVERY_COMMAND in denied and command.strip():
         return EVERY_COMMAND
-    for words in _commands(text):
-        for place in _places(words):
-            if (found := next((one for one in denied if _begins(words[place:], one.split())), None)) is not None:
-                return found
-    inner = _given_on(text) if depth < NESTED_MAX else ()
-    return next((found for one in inner if (found := denied_by(one, denied, depth + 1))), None)
+    beginnings = [(one, one.split()) for one in denied]
+    for line in lines_in(command):
+        for words in commands_in(line):
+            for place in places(words):
+                for one, beginning in beginnings:
+                    if _begins(words, place, beginning):
+                        return one
+    return None
 
 
-def _given_on(text: str) -> Iterator[str]:
+def lines_in(command: str) -> Iterator[str]:
+    """Yields a line for a shell, without its here-documents, and those that it gives others, which give more, as far as
+    `NESTED_MAX` and `_LINES_MAX` allow."""
+    left, number = [(command.replace("\\\n", ""), 0)], 0
+    for line, depth in left:
+        text = "\n".join(without_documents(line))
+        yield text
+        if depth < NESTED_MAX:
+            for given in islice(given_on(text), _LINES_MAX - number):
+                left.append((given, depth + 1))
+                number += 1
+
+
+def given_on(text: str) -> Iterator[str]:
     """Yields what is in quoted substitutions, and what another shell and `eval` are given."""
     for quote in IN_QUOTES.finditer(text):
         yield from (part[1] or part[2] for part in SUBSTITUTED.finditer(quote[1] or ""))
-    for sign, word in pairwise(_words(text)):
+    for sign, word in pairwise(words_in(text)):
         if sign == "<<<":
-            yield word.translate(_UNHIDDEN)
-    for words in _commands(text):
-        for place, word in enumerate(words):
-            if os.path.basename(word) in _TAKES_LINES and (given := given_to_shell(words[place + 1 :])):  # noqa: PTH119
-                yield given
-        if "eval" in words[:2]:
-            yield " ".join(words[words.index("eval") + 1 :])
-        if words[0] == "trap":
-            yield from words[1:]
-        if os.path.basename(words[0]) == "env":  # noqa: PTH119 - a word
-            yield from (after for word, after in pairwise(words) if word == "-S")
+            yield word.translate(UNHIDDEN)
+    for found in _NESTED.finditer(text):
+        if "\\`" in found[1]:
+            yield re.sub(r"\\([`\\$])", r"\1", found[1])
+    for word in words_in(text):
+        if (given := _READ_BY_PROGRAMS.fullmatch(word)) is not None:
+            yield given[1].translate(UNHIDDEN)
+    for words in commands_in(text):
+        givers = (place for place, word in enumerate(words) if os.path.basename(word) in _GIVERS)  # noqa: PTH119
+        for place in islice(givers, _GIVERS_MAX):
+            yield from _given_by(words[place:])
 
 
-def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
-    """Whether a command begins so, whatever the path of its program is and whichever options are before the rest."""
-    if os.path.basename(words[0]) != beginning[0]:  # noqa: PTH119 - a word
+def _given_by(words: Sequence[str]) -> Iterator[str]:
+    """Yields the lines that this program gives a shell."""
+    program, rest = os.path.basename(words[0]), words[1:]  # noqa: PTH119 - a word
+    if program in _TAKES_LINES and (given := given_to_shell(rest)):
+        yield given
+    if program == "eval":
+        yield " ".join(rest)
+    if program == "trap":
+        yield from rest
+    if program in _LINES:
+        yield from (word for word in rest if " " in word)
+    if program == "env":
+        yield from (value for option, value in options_in(rest) if option in ("-S", "--split-string"))
+    if program == "git":
+        yield from _given_by_git(rest)
+
+
+def _given_by_git(rest: Sequence[str]) -> Iterator[str]:
+    """Yields what git gives a shell: by its options, by settings that name programs, and by commands that
+    run others."""
+    for option, value in options_in(rest):
+        if option in _GIT_LINES:
+            yield value
+        name, equals, setting = value.partition("=")
+        if option == "-c" and equals:
+            yield from _set(name, setting)
+    for place, word in enumerate(rest):
+        if word == "config":
+            keys = [word for word in rest[place + 1 :] if not word.startswith("-") and word not in ("set", "add")]
+            yield from _set(keys[0], keys[1]) if len(keys) > 1 else ()
+        elif (word, *rest[place + 1 : place + 2]) in (("bisect", "run"), ("submodule", "foreach")):
+            yield " ".join(word for word in rest[place + 2 :] if word != "--recursive")
+
+
+def _set(name: str, value: str) -> Iterator[str]:
+    """Yields what git runs because of a setting: an alias is a command of its own, or of a shell (`!`)."""
+    yield value.removeprefix("!")
+    if name.lower().startswith("alias."):
+        yield f"git {value}"
+
+
+def options_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options of a command with what may be their value: behind `=`, in the same word, or the next word."""
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if word.startswith("--"):
+            yield name, value if equals else "".join(words[place + 1 : place + 2])
+        elif word.startswith("-") and len(word) > 1:
+            after = "".join(words[place + 1 : place + 2])
+            yield word[:2], word[2:] or after
+            if len(word) > 2:
+                yield f"-{word[-1]}", after  # the last of several in one word
+
+
+def _begins(words: Sequence[str], place: int, beginning: Sequence[str]) -> bool:
+    """Whether a command begins so there, whatever the path of its program is, and whichever options are before the
+    rest."""
+    if os.path.basename(words[place]).lower() != beginning[0].lower():  # noqa: PTH119 - a word; macOS ignores case
         return False
-    rest = list(words[1:])
+    rest = list(words[place + 1 :])
     if rest[: len(beginning) - 1] == list(beginning[1:]):
         return True
-    while rest and rest[0].startswith("-"):
-        rest = rest[2:] if rest[0] in GIT_OPTIONS_WITH_VALUE and beginning[0] == "git" else rest[1:]
-    return len(beginning) > 1 and rest[: len(beginning) - 1] == list(beginning[1:])
-
-
-def written_by(command: str, depth: int = 0) -> list[str]:
-    """The files that a line for a shell writes by a redirection or `tee`, as far as they can be told, also in what
-    another shell is given."""
-    text = "\n".join(without_documents(command.replace("\\\n", "")))
-    words = _words(text)
-    found = [
-        word
-        for sign, word in pairwise(words if depth else _without_comparisons(words))
-        if ">" in sign and _is_sign(sign) and not sign.endswith("(")
-        if not (sign.endswith("&") and _DESCRIPTOR.fullmatch(word)) and not _is_sign(word)
-    ]
-    for one in _commands(text):
-        tee = next((place for place in _places(one) if os.path.basename(one[place]) == "tee"), len(one))  # noqa: PTH119
-        found += [word for word in one[tee + 1 :] if not word.startswith("-")]
-    for inner in _given_on(text) if depth < NESTED_MAX else ():
-        found += written_by(inner, depth + 1)
-    return [name for word in found if (name := word.translate(_UNHIDDEN)) and name != "/dev/null"]
-
-
-def _without_comparisons(words: Sequence[str]) -> Iterator[str]:
-    """The words without those of `[[ a > b ]]` and `(( 1 > 2 ))`, in which nothing is redirected (bash(1))."""
-    end, begins = "", True
-    for place, word in enumerate(words):
-        if end:
-            end = "" if word == end else end
-            continue
-        rest = words[place + 1 :]
-        if word == "[[" and begins and "]]" in rest:
-            end = "]]"
-        elif word.endswith("((") and next((sign for sign in rest if set(sign) & set("()")), "") == "))":
-            end = "))"
-        else:
-            yield word
-        begins = word in _KEYWORDS or (_is_sign(word) and not set(word) & set("<>"))
+    at = 0
+    while at < len(rest) and rest[at].startswith("-"):
+        at += 2 if rest[at] in GIT_OPTIONS_WITH_VALUE and beginning[0] == "git" else 1
+    return len(beginning) > 1 and rest[at : at + len(beginning) - 1] == list(beginning[1:])

@@ -154,7 +154,8 @@ def _is_read(path: str) -> bool:
 # What a tool call of a host does to files. Which tools edit which files is data of the hosts (`hosts/*.yaml`: `edits`,
 # `patches`, `shells`), here all hosts' in one, as `.edits/hook.json` has them: a tool's name and the keys of its input.
 
-_PATCHED = r"(?m)^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$"  # compiled where it is needed
+_PATCHED = r"(?m)^\s*\*\*\* *(?:(?:Add|Update|Delete) File|Move to): ?(.+?)\s*$"  # compiled where it is needed
+"""Hosts take headers with blanks before them and before the path, some as a part of it."""
 PATCH = "*** Begin Patch"
 PATH_MAX, PATHS_MAX = 4_096, 1_000
 """The longest path that a system opens (path_resolution(7)), and the most files of one call that are looked at."""
@@ -205,7 +206,8 @@ def tool_call(event: Mapping[str, Any], tools: Mapping[str, Mapping[str, Sequenc
 
     path, patch, command = text("edits"), text("patches"), text("shells")
     patch = patch or (command if PATCH in command else "")
-    paths = [*([path] if path else []), *(re.findall(_PATCHED, patch) if patch else ())]
+    patched = re.findall(_PATCHED, patch) if patch else ()
+    paths = [*([path] if path else []), *(name for found in patched for name in (found, found.strip()) if name)]
     sound = dict.fromkeys(_located(base, found) for found in paths if len(found) <= PATH_MAX)
     return ToolCall([*sound][:PATHS_MAX], command, base)
 

@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.patterns import matcher
-from multi_agent_mcp.domain.shell import denied_by, written_by
+from multi_agent_mcp.domain.shell import denied_by
+from multi_agent_mcp.domain.shell_files import written_by
 from multi_agent_mcp.domain.text import named, quoted
 from multi_agent_mcp.hooks.first_look import ToolCall, relative_paths
 from multi_agent_mcp.system.file_status import tree_of
@@ -32,7 +33,11 @@ def _why_not(calls: ToolCalls, ruled: Rules, call: ToolCall) -> str | None:
     if ruled.edits is None:
         return None
     is_allowed = matcher(ruled.edits)
-    written = [os.path.join(call.cwd, os.path.expanduser(path)) for path in written_by(call.command)]  # noqa: PTH111, PTH118
+
+    def located(path: str) -> str:
+        return os.path.join(call.cwd, os.path.expanduser(path))  # noqa: PTH111, PTH118
+
+    written = map(located, written_by(call.command, lambda path: os.path.isdir(located(path))))  # noqa: PTH112
     for path in (*call.paths, *written):
         each = relative_paths(ToolCall((path,), "", call.cwd))  # as it is named, and what links lead to
         is_within = tree_of(os.path.realpath(path)) is not None

@@ -30,7 +30,8 @@ def followed(services: Services, place: str) -> dict[str, Any]:
     """Where the lines of `FILE` or `FILE:LINE` come from. Raises `InvalidArguments` for a file that git does not know,
     or that has no such line."""
     path, line = _place(place)
-    counts = _blamed(path, line)
+    near = next(above for above in path.parents if above.is_dir())
+    counts = _blamed(path, near, line)
     new = sum(counts.pop(one) for one in list(counts) if not one.strip("0"))
     commits = [
         {
@@ -39,7 +40,7 @@ def followed(services: Services, place: str) -> dict[str, Any]:
             "task": _task(services, one["task_id"]),
             "others": [{"task_id": name, "task": _task(services, name)} for name in one["task_ids"][1:]],
         }
-        for one in (named_commits(path.parent, "--no-walk=sorted", *counts) if counts else ())
+        for one in (named_commits(near, "--no-walk=sorted", *counts) if counts else ())
     ][:COMMITS_SHOWN]
     file = place if line is None else place.rpartition(":")[0]
     return {"path": file, "line": line, "commits": commits, "uncommitted_lines": new}
@@ -61,12 +62,15 @@ def _place(words: str) -> tuple[Path, int | None]:
     return base / words, None
 
 
-def _blamed(path: Path, line: int | None) -> Counter[str]:
-    """How many lines come from each commit. Raises `InvalidArguments` for a file that git does not know, or has no such
+def _blamed(path: Path, near: Path, line: int | None) -> Counter[str]:
+    """How many lines come from each commit; of a file that a sparse checkout leaves out, as it is committed. `near` is
+    the directory of the file that is there. Raises `InvalidArguments` for a file that git does not know, or has no such
     line."""
     only = () if line is None else ("-L", f"{line},{line}")
+    name = str(path.relative_to(near))
     try:
-        found = git(path.parent, "blame", "--incremental", *only, "--", path.name)
+        is_left_out = git(near, "ls-files", "-t", "--", f":(literal){name}").startswith("S ") and not path.exists()
+        found = git(near, "blame", "--incremental", *only, *(("HEAD",) if is_left_out else ()), "--", name)
     except Refusal as refusal:
         raise InvalidArguments("not_blamed", path=one_line(str(path)), said=refusal.values.get("said")) from refusal
     counts: Counter[str] = Counter()

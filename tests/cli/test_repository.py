@@ -192,6 +192,24 @@ def committed(ask: Ask, git: Git, place: Path, title: str) -> str:
     return str(task_id)
 
 
+def test_why_follows_a_file_that_a_sparse_checkout_leaves_out(ask: Ask, run: Run, session: Path, git: Git) -> None:
+    big = session.parent.parent / "big" / "deep"
+    big.mkdir(parents=True)
+    (big / "y").write_text("red\nblue\n")
+    (big.parent / "z").write_text("green\n")
+    git("add", "big")
+    git("commit", "-qm", "Add what is big")
+    for skips in (["set", "--no-cone", "/*", "!/big/deep/"], ["set", "--cone", "--sparse-index"]):
+        git("sparse-checkout", *skips)
+        assert not (big / "y").exists()
+        (commit,) = ask("why", "big/deep/y:2")["commits"]
+        assert (commit["subject"], commit["lines"]) == ("Add what is big", 1)
+        for unknown in ("big/deep/y:3", "big/deep/x", "big"):
+            assert run("why", unknown).exit_code == 1
+    (session.parent.parent / "a.txt").unlink()
+    assert run("why", "a.txt").exit_code == 1
+
+
 def test_why_follows_commits_that_were_moved_and_says_which_task_is_not_there(
     ask: Ask, run: Run, session: Path, git: Git
 ) -> None:

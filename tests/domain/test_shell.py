@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from multi_agent_mcp.domain.shell import denied_by, written_by
+from multi_agent_mcp.domain.shell import denied_by
+from multi_agent_mcp.domain.shell_files import written_by
 
 DENIED = ("git push", "rm -rf", "curl")
 
@@ -57,6 +58,40 @@ DENIED = ("git push", "rm -rf", "curl")
         "env -S 'git push'",
         "$'git' push",
         "git $'\\x70ush'",
+        "{git,push}",
+        "git {push,origin}",
+        "GIT push",
+        "g''it p\\ush",
+        "echo `echo \\`git push\\``",
+        'echo "`echo \\`git push\\``"',
+        "git rebase -x 'git push' main",
+        "git rebase -i --exec='git push' main",
+        "git bisect run git push",
+        "git bisect run sh -c 'git push'",
+        "git submodule foreach git push",
+        "git submodule foreach --recursive 'git push'",
+        "git filter-branch --tree-filter 'git push' HEAD",
+        "git difftool -x 'git push'",
+        "git ls-remote --upload-pack='git push' .",
+        "git -c alias.p='!git push' p",
+        "git -c alias.p=push p",
+        "git config --global alias.p push",
+        "git -c core.editor='git push' commit",
+        "git config core.sshCommand 'curl x'",
+        "GIT_EDITOR='git push' git commit",
+        "BASH_ENV='curl x' bash x",
+        "watch 'git push'",
+        "parallel 'git push' ::: a",
+        "ssh localhost 'git push'",
+        "tmux send-keys 'git push' Enter",
+        "env -S'git push'",
+        "env --split-string='git push'",
+        "script -c 'git push' log",
+        "uv run git push",
+        "docker run x bash -c 'git push'",
+        "find . -exec sh -c 'git push' \\;",
+        "case x in x) git push;; esac",
+        "cat <(git push)",
     ],
 )
 def test_a_denied_command_is_found_wherever_it_stands(line: str) -> None:
@@ -79,6 +114,14 @@ def test_a_denied_command_is_found_wherever_it_stands(line: str) -> None:
         "git log push",
         "echo a \\; git push",
         "find . -name '(' curl",
+        "echo '{git,push}'",
+        "echo {git,push}",
+        "git config user.name x",
+        "git log --grep 'git push'",
+        "git rebase -x 'make test' main",
+        "git submodule foreach git status",
+        "MSG='git push' true",
+        "uv run pytest",
         'echo "a; git push"',
         "",
         "'",
@@ -115,7 +158,84 @@ def test_what_only_names_it_is_none(line: str) -> None:
         ("echo a | sudo tee -a b", ["b"]),
         ("coproc tee b", ["b"]),
         ("cat <<EOF\n$(echo > b)\nEOF", ["b"]),
+        ("cp a b", ["b"]),
+        ("cp a dir", ["dir/a"]),
+        ("cp -t dir a b", ["dir/a", "dir/b"]),
+        ("cp x{,.bak}", ["x.bak"]),
+        ("mv a b", ["a", "b"]),
+        ("install -m 644 a b", ["b"]),
+        ("ln -sf a b", ["b"]),
+        ("rsync -a a b", ["b"]),
+        ("rm -rf a b", ["a", "b"]),
+        ("truncate -s 0 a", ["a"]),
+        ("dd if=a of=b", ["b"]),
+        ("sed -i s/a/b/ a b", ["a", "b"]),
+        ("sed --in-place=~ -e s/a/b/ a", ["a"]),
+        ("sed -n s/a/b/ a", []),
+        ("perl -pi -e s/a/b/ a", ["a"]),
+        ("curl -so a http://x", ["a"]),
+        ("curl -oa http://x", ["a"]),
+        ("wget -O a x", ["a"]),
+        ("sort -o a b", ["a"]),
+        ("find . -name x -delete", ["."]),
+        ("find . -fprint a", ["a"]),
+        ("find . -exec rm a {} \\;", ["a", "{}"]),
+        ("sudo cp a b", ["b"]),
+        ("bash -c 'cp a b'", ["b"]),
+        ("git rebase -x 'cp a b'", ["b"]),
     ],
 )
-def test_the_files_of_redirections_are_told(line: str, files: list[str]) -> None:
-    assert written_by(line) == files
+def test_the_files_that_a_line_changes_are_told(line: str, files: list[str]) -> None:
+    assert written_by(line, lambda path: path == "dir") == files
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "$G push",
+        "/usr/bin/gi? push",
+        "make push",
+        "make -f - <<EOF\nx:; git push\nEOF",
+        "sh ./script",
+        ". ./script",
+        "echo 'git push' | sh",
+        "python -c 'import os; os.system(\"git push\")'",
+        "awk 'BEGIN { system(\"git push\") }'",
+        "alias p='git push'; p",
+        "cp /usr/bin/git x; ./x push",
+        "git config core.hooksPath hooks; git commit",
+        "git send-pack origin",
+        "rm -fr x",
+        "rm -r -f x",
+    ],
+)
+def test_what_the_documentation_names_as_not_seen_is_not(line: str) -> None:
+    assert denied_by(line, DENIED) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tar -xf a.tar",
+        "unzip a.zip",
+        "curl -O http://x/a",
+        "patch < a.diff",
+        "git apply a.diff",
+        "git checkout HEAD~ -- a",
+        'python -c \'open("a", "w")\'',
+        "awk '{ print > \"a\" }' b",
+        "sed 'w a' b",
+        "vim -c wq a",
+        "make a",
+        "cd sub && touch ../../a/../sub/b",
+    ],
+)
+def test_the_files_that_the_documentation_names_as_not_seen_are_not(line: str) -> None:
+    assert not {"a", "sub/b"} & {*written_by(line)}
+
+
+def test_a_line_of_any_length_is_looked_at_in_a_moment() -> None:
+    for word in ("git ", "{a,", "sudo tee ", "[[ "):
+        line = word * (100_000 // len(word))
+        assert denied_by(line, DENIED) is None
+        written_by(line)

@@ -54,8 +54,9 @@ def test_only_its_own_files_are_edited(services: Services, tree: Path, path: str
     (tree / "src" / "link").symlink_to(tree)
     assert (judged(services, tree, "Edit", file_path=path) is None) == is_allowed
     assert (judged(services, tree, "Bash", command=f"echo x > {path}") is None) == is_allowed
-    patch = f"*** Begin Patch\n*** Update File: {path}\n*** End Patch"
-    assert (judged(services, tree, "apply_patch", command=patch) is None) == is_allowed
+    for header in ("*** Update File: ", "  *** Delete File: ", "\t*** Add File:", "*** Move to: "):
+        patch = f"*** Begin Patch\n{header}{path} \n*** End Patch"
+        assert (judged(services, tree, "apply_patch", command=patch) is None) == is_allowed
     assert judged(services, tree, "Edit", who="worker-b", file_path=path) is None
 
 
