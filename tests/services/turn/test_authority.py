@@ -95,6 +95,50 @@ def of_a_former_superior(services: Services) -> None:
     services.agents.change("worker-a", parent_id="admin")
 
 
+def of_one_that_was_demoted(services: Services) -> None:
+    """Who was above its reader is beside it by now, in role and place."""
+    services.agents.add(Agent(id="lead", role="admin", parent_id="admin"))
+    services.agents.change("worker-a", parent_id="lead")
+    send(services, "lead", "worker-a")
+    services.agents.registry.update("worker-a", parent_id="admin")
+    services.agents.registry.update("lead", role="worker")
+
+
+def of_one_that_is_below_by_now(services: Services) -> None:
+    of_one_that_was_demoted(services)
+    services.agents.registry.update("lead", parent_id="worker-a")
+
+
+def edited(services: Services) -> None:
+    """A person has changed a word of it with an editor."""
+    send(services, "admin", "worker-a", content="Mend the red one")
+    (path,) = mail(services)
+    path.write_text(path.read_text().replace("red", "blue"))
+
+
+def saved_unchanged(services: Services) -> None:
+    """An editor writes the same file again, in place of the old one."""
+    from_admin(services)
+    (path,) = mail(services)
+    copy = path.with_name(f".{path.name}~")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+
+
+def with_its_lines_ended_as_on_windows(services: Services) -> None:
+    from_admin(services)
+    (path,) = mail(services)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+def renamed_receiver(services: Services) -> None:
+    """Sent to somebody else, put into this mailbox, and made to look as if it was meant for it."""
+    send(services, "admin", "worker-b")
+    (path,) = mail(services)
+    text = path.read_text().replace("receiver_id: worker-b", "receiver_id: worker-a")
+    (services.path / "ipc" / "worker-a" / path.name).write_text(text)
+
+
 def in_a_broken_hierarchy(services: Services) -> None:
     from_admin(services)
     services.agents.registry.update("admin", parent_id="worker-a")
@@ -117,6 +161,12 @@ def in_a_broken_hierarchy(services: Services) -> None:
         (of_one_that_came_back, "colleague"),
         (of_one_that_came_back_with_another_key, "unverified"),
         (of_a_former_superior, "colleague"),
+        (of_one_that_was_demoted, "colleague"),
+        (of_one_that_is_below_by_now, "colleague"),
+        (edited, "unverified"),
+        (saved_unchanged, "superior"),
+        (with_its_lines_ended_as_on_windows, "superior"),
+        (renamed_receiver, "unverified"),
     ],
 )
 def test_a_message_says_what_its_words_are_to_its_reader(services: Services, case: Case, expected: str) -> None:
