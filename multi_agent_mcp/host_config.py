@@ -218,14 +218,17 @@ class HostConfigurations(Service):
         self._statement_of = statement_of
         self._rules_of = rules_of
 
-    def of(self, host: str, agent_id: str, directory: Path | None = None) -> HostConfiguration:
+    def of(
+        self, host: str, agent_id: str, directory: Path | None = None, works_in: Path | None = None
+    ) -> HostConfiguration:
         """Returns the configuration of a host for one agent: in the files of a directory, or for None in the agent's
-        own files (or command-line options). For a host that reads only its directory, None is the current one."""
+        own files (or command-line options), as one that works there. For a host that reads only its directory, None is
+        the current one."""
         known, template = hosts()[host], hosts()[host].configuration
         statement = "" if directory is not None or template.is_of_directory else self._statement(known, agent_id)
         place = template.statement
         agent = self.workspace.registry.all().get(agent_id)
-        rules = self.rules(known, agent) if directory is None and agent is not None else NO_RULES
+        rules = self.rules(known, agent, works_in) if directory is None and agent is not None else NO_RULES
         filling = values(known, self.workspace, agent_id, statement, rules)
         filling["mcp_config"] = filled(_words(template.words, place if statement else None, rules), filling)
         start = f"{place.start if place is not None and statement else ''}{template.start}"
@@ -266,7 +269,7 @@ class HostConfigurations(Service):
         statement = self._statement(used, agent.id) if known is not None else ""
         rules = NO_RULES if known is None else self.rules(known, agent, directory)
         if used.configuration.own:
-            self.of(used.name, agent.id).write(self._backups)
+            self.of(used.name, agent.id, works_in=directory).write(self._backups)
         words = SERVER_FILE if known is None or self.brings_settings(agent) else used.configuration.words
         words = _words(words, used.configuration.statement if statement else None, rules)
         filling = values(used, self.workspace, agent.id, statement, rules)
@@ -278,13 +281,13 @@ class HostConfigurations(Service):
         known = hosts().get(host_of_agent(agent))
         return known is not None and known.configuration.settings_option in words_of(agent.command or "")
 
-    def binding(self, agent: Agent) -> tuple[frozenset[str], bool]:
-        """Returns the rules to which an agent's host holds it by itself, and whether its rules reach the host at all,
-        by its own settings or our hooks."""
+    def binding(self, agent: Agent, directory: Path | None = None) -> tuple[frozenset[str], bool]:
+        """Returns the rules to which an agent's host holds it by itself where it works in this directory (default: the
+        current one), and whether its rules reach the host at all, by its own settings or our hooks."""
         host = hosts().get(host_of_agent(agent))
         if host is None or MCP_CONFIG not in (agent.command or "") or self.missing_settings(agent) is not None:
             return frozenset(), False
-        rules = self.rules(host, agent)
+        rules = self.rules(host, agent, directory)
         return rules.bound, rules != NO_RULES or not self.brings_settings(agent)
 
     def rules(self, host: Host, agent: Agent, directory: Path | None = None) -> HostRules:

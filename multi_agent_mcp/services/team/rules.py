@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.team.approvals import Approvals
+    from multi_agent_mcp.services.team.workplaces import Workplaces
 
 Strength = Literal["enforced", "advised", "impossible"]
 
@@ -26,6 +27,7 @@ class AgentRules(Service):
     """The rules of one session's agents."""
 
     approvals: Approvals
+    workplaces: Workplaces
 
     def of(self, agent: Agent) -> tuple[Rules, ...]:
         """The rules that hold for the agent, each by itself: those that are there now, in which its own take the place
@@ -48,7 +50,9 @@ class AgentRules(Service):
     def held(self, agent: Agent) -> dict[str, Strength]:
         """How far the agent is held to each of its rules, as far as that is known here."""
         rules, command = self.of(agent), agent.command or ""
-        bound, is_told = self.contributions.service("host_configurations").binding(agent)
+        bound, is_told = self.contributions.service("host_configurations").binding(
+            agent, self.workplaces.directory(agent.id)
+        )
         # a shell has ways that neither hooks nor settings can tell
         told: Strength = "advised" if is_told else "impossible"
         sandbox = _sandbox_of(rules)

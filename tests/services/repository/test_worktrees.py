@@ -1066,3 +1066,13 @@ def test_a_task_in_progress_keeps_its_clean_worktree_until_it_is_over(services: 
     assert task.id in services.worktrees.why_kept(holdings)[0]
     services.task_changes.set_status(services.agents.get("admin"), task.id, "cancelled")
     assert services.worktrees.remove("worker-a").keeps is None
+
+
+def test_how_far_its_rules_hold_is_said_of_the_files_where_it_works(services: Services, project: Path) -> None:
+    worktree = made(services)
+    services.agents.change("worker-a", command="codex {mcp_config}")
+    services.agents.registry.update("worker-a", edits=["src/**", "!src/vendor"])
+    held = services.agent_rules.held
+    assert held(services.agents.get("worker-a")) == {"edits": "advised"}  # nobody knows what src/vendor will be
+    Path(worktree.path, "src", "vendor").mkdir(parents=True)
+    assert held(services.agents.get("worker-a")) == {"edits": "enforced"}
