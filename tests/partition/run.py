@@ -41,6 +41,7 @@ class Play:
     say: Callable[[str], object]
     chance: random.Random
     hands: Hands
+    work_on_tasks: bool = False
     writers: list[Writer] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
@@ -56,11 +57,14 @@ class Play:
                 accidents[number]()
             self.round(number)
             number += 1
+        self.settle()
+        return [*self.missed_aims(), *self.wrong(), *self.hands.wrong()]
+
+    def settle(self) -> None:
         for writer in self.writers:
             writer.end()
         heal(self.made)
         self.tell(f"settled after {wait_until_settled(self.made):.1f} s; {dict(self.done)}")
-        return [*self.missed_aims(), *self.wrong(), *self.hands.wrong()]
 
     def prepare(self) -> None:
         services = self.made[DESK].services
@@ -68,7 +72,9 @@ class Play:
         tasks = services.task_creation.create(services.agents.get("admin"), new)
         for machine in self.made.members.values():
             eventually(lambda machine=machine: len(machine.services.workspace.tasks.all()) == len(tasks))  # type: ignore[misc]
-        self.writers = [Writer(self.made[name], WRITERS[name]) for name in self.made.members]
+        self.writers = [
+            Writer(self.made[name], WRITERS[name], works_on_tasks=self.work_on_tasks) for name in self.made.members
+        ]
 
     def round(self, number: int) -> None:
         count = max(1, self.letters // self.rounds // len(self.writers))
@@ -128,6 +134,21 @@ class Play:
     @property
     def offline(self) -> int:
         return sum(letter.offline for writer in self.writers for letter in writer.letters)
+
+    @property
+    def noted(self) -> str:
+        """What else was acknowledged."""
+        counts = {
+            what: sum(map(len, found))
+            for what, found in (
+                ("lines of histories", [writer.notes for writer in self.writers]),
+                ("answers", [writer.answers for writer in self.writers]),
+                ("tasks created", [writer.created for writer in self.writers]),
+                ("claimed", [writer.claimed for writer in self.writers]),
+                ("reported", [writer.reported for writer in self.writers]),
+            )
+        }
+        return ", ".join(f"{count} {what}" for what, count in counts.items())
 
     def missed_aims(self) -> list[str]:
         """The goals that the run missed: a run that was too easy proves nothing."""

@@ -69,10 +69,14 @@ def missing(made: Machines, writers: list[Writer]) -> list[str]:
 
 def _missing_at(machine: Machine, writers: list[Writer]) -> Iterator[str]:
     workspace = machine.services.workspace
-    mail = {agent_id: list(workspace.mailbox(agent_id).history()) for agent_id in RECEIVERS}
+    mail = {
+        agent_id: [message for message in workspace.mailbox(agent_id).history() if message.sender_id in RECEIVERS]
+        for agent_id in RECEIVERS
+    }  # without that of a flood
     found = Counter((agent_id, message.content) for agent_id, messages in mail.items() for message in messages)
     ids = Counter((agent_id, message.id) for agent_id, messages in mail.items() for message in messages)
     letters = [(letter.receiver, letter.words) for writer in writers for letter in writer.letters]
+    letters += [("admin", words) for writer in writers for words in writer.reported]
     yield from unless_once(machine, "letter", letters, found)
     yield from (f"{machine.name}: the message {key} is there {count} times" for key, count in ids.items() if count > 1)
     notes = [note for writer in writers for note in writer.notes]
@@ -80,6 +84,13 @@ def _missing_at(machine: Machine, writers: list[Writer]) -> Iterator[str]:
     lines = ((task_id, line.get("reason")) for task_id in tasks for line in tasks[task_id].history)
     answers = [answer for writer in writers for answer in writer.answers.items()]
     standing = Counter((question.id, str(question.answer)) for question in workspace.questions.all())
+    titles = Counter(("task", task.title) for task in tasks.values() if task.created_by == "admin")
+    created = [("task", title) for writer in writers for title in writer.created]
+    yield from (f"{machine.name}: {key} is there {titles[key]} times" for key in created if titles[key] != 1)
+    holders = ((key, writer.agent_id) for writer in writers for key in writer.claimed)
+    yield from (
+        f"{machine.name}: {key} is not {holder}'s" for key, holder in holders if tasks[key].assignee_id != holder
+    )
     yield from unless_once(machine, "answer", answers, standing)
     yield from unless_once(machine, "line", notes, Counter((key, words) for key, words in lines if words is not None))
 

@@ -1,6 +1,7 @@
-"""`python -m tests.partition.writer ROOT AGENT LIFE`: works as an agent's server does. For every number on standard
-input it sends that many messages, several at once, changes tasks, talks, keeps a log and reads its mail; prints every
-result that was acknowledged as a line of JSON, and at last `{"done": true}`."""
+"""`python -m tests.partition.writer ROOT AGENT LIFE [tasks]`: works as an agent's server does. For every number on
+standard input it sends that many messages, several at once, changes tasks, talks, keeps a log and reads its mail, and
+with `tasks` creates, claims and reports some; prints every result that was acknowledged as a line of JSON, and at last
+`{"done": true}`."""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.sessions.agent_sessions import LiveSession
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
 
 AT_ONCE = 8
-BROADCAST_EVERY, NOTE_EVERY, TALK_EVERY = 10, 20, 15
+BROADCAST_EVERY, NOTE_EVERY, TALK_EVERY, TASK_EVERY = 10, 20, 15, 4
 NOTED = "Board"
 """The prefix of the titles of those tasks that writers change."""
 
@@ -45,6 +47,7 @@ class Work:
     execution: Execution
     others: list[str]
     tasks: list[str]
+    works_on_tasks: bool
 
     def send(self, number: int) -> None:
         words = f"{self.me.id} {self.life}.{number}"
@@ -58,6 +61,23 @@ class Work:
             self.note(words)
         if number % TALK_EVERY == 0:
             self.talk(self.others[number % len(self.others)], words)
+        if self.works_on_tasks and number % TASK_EVERY == 0:
+            with suppress(Refusal):  # the hub is away: then it was not done, or nobody knows
+                self.create(words) if self.me.role == "admin" else self.work(words)
+
+    def create(self, words: str) -> None:
+        """Creates tasks for whoever claims them."""
+        for number in range(len(self.others)):
+            self.services.task_creation.create(self.me, [NewTask(title=f"{words}.{number}")])
+            say(created=f"{words}.{number}")
+
+    def work(self, words: str) -> None:
+        """Claims a task, begins it, and reports that it is completed."""
+        if (task := self.services.claims.take(self.me)) is not None:
+            say(claimed=task.id)
+            self.services.task_changes.set_status(self.me, task.id, "in_progress")
+            self.services.task_reports.report_completion(self.me, task.id, "completed", f"{words} of {task.id}")
+            say(reported=f"{words} of {task.id}")
 
     def note(self, words: str) -> None:
         """Adds a line that names its author to a task's history, so that a lost change is detected."""
@@ -97,7 +117,7 @@ def noted(change: Change) -> Callable[[Task], Task]:
     return lambda task: task.recorded(change)
 
 
-def begun(root: str, agent_id: str, life: str) -> Work:
+def begun(root: str, agent_id: str, life: str, *tasks_too: str) -> Work:
     services = open_session(Path(root), "demo", notifier=Recorder())
     services.operations.finish()
     services.sessions.recover(agent_id)
@@ -105,7 +125,7 @@ def begun(root: str, agent_id: str, life: str) -> Work:
     session = services.sessions.open(agent_id, "task")
     execution = services.executions.begin(session.record, tasks[0])
     others = sorted(set(services.agents.all()) - {agent_id})
-    return Work(services, services.agents.get(agent_id), life, session, execution, others, tasks)
+    return Work(services, services.agents.get(agent_id), life, session, execution, others, tasks, bool(tasks_too))
 
 
 def say(**facts: Any) -> None:
@@ -114,7 +134,7 @@ def say(**facts: Any) -> None:
 
 
 def main() -> None:
-    work, numbers = begun(*sys.argv[1:4]), itertools.count()
+    work, numbers = begun(*sys.argv[1:]), itertools.count()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for line in sys.stdin:
             list(pool.map(work.send, itertools.islice(numbers, int(line))))

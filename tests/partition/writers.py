@@ -36,6 +36,12 @@ class Writer:
     """The task, and the words that were added to its history."""
     answers: dict[str, str] = field(default_factory=dict)
     """The question, and its answer."""
+    works_on_tasks: bool = False
+    created: list[str] = field(default_factory=list)
+    """The titles of the tasks that were created."""
+    claimed: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
+    """The tasks that were claimed, and those that were reported as completed."""
     lives: int = 0
     stopped: bool = False
     process: subprocess.Popen[str] | None = None
@@ -67,9 +73,20 @@ class Writer:
             if self.process is not None:
                 _require_killed(self.process)
             self.lives += 1
-            call = [sys.executable, "-m", "tests.partition.writer", str(self.machine.root), self.agent_id]
+            call = [
+                sys.executable,
+                "-m",
+                "tests.partition.writer",
+                str(self.machine.root),
+                self.agent_id,
+                str(self.lives),
+            ]
             self.process = subprocess.Popen(
-                [*call, str(self.lives)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+                [*call, *["tasks"] * self.works_on_tasks],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=REPOSITORY,
             )
         return self.process
 
@@ -92,6 +109,8 @@ class Writer:
                 self.answers[facts["answered"]] = facts["words"]
             elif "noted" in facts:
                 self.notes.append((facts["task"], facts["noted"]))
+            elif what := facts.keys() & {"created", "claimed", "reported"}:
+                getattr(self, *what).append(*facts.values())
             else:
                 return 0
         _require_killed(process)
