@@ -53,6 +53,9 @@ LOCK_SECONDS = 1.0
 CANCEL_SECONDS = 0.1
 HUB_SECONDS = 1.0
 """The delay before a hub that died is restarted, and before a machine that was refused connects again."""
+BACK_SECONDS, AGAIN_SECONDS = 2.0, 0.02
+"""How long a hub that was lost is waited for, and how often it is looked at: less than `ANSWER_SECONDS` with a request.
+"""
 MEASURE_SECONDS, HUB_MEASURE_SECONDS = 30.0, 3.0
 HALF_FULL = 50
 REFUSED_SECONDS = 30.0
@@ -110,7 +113,7 @@ class Relay:
         self._asking: tuple[Asked, ...] = ()
         self._hub_trouble: Mapping[str, Any] | None = None
         self._filled: Mapping[str, Any] | None = None
-        self._since = format_time(now())
+        self._since, self._changed_at = format_time(now()), time.monotonic()
         self._news = asyncio.Event()
         noted = workspace.relay_state.read()
         self._members: tuple[str, ...] = tuple(noted.get("members", ()))
@@ -125,6 +128,13 @@ class Relay:
             raise HubUnreachable("shut_out")
         self.following.require()
 
+    async def require_soon(self) -> None:
+        """As `require`, and waits a moment for a hub that was lost or found just now: it starts again when it lets a
+        machine in."""
+        while not self.hub.usable and time.monotonic() - self._changed_at < BACK_SECONDS:
+            await asyncio.sleep(AGAIN_SECONDS)
+        self.require()
+
     async def put(
         self,
         key: str,
@@ -137,7 +147,7 @@ class Relay:
     ) -> int:
         """Stores a shared value in place of this revision (0: none) and returns the new one; `was`, `edited` and `at`
         as in `Authority`. Raises as `Hub.put`, and `HubReplaced`."""
-        self.require()
+        await self.require_soon()
         stamp, op = {TIME: str(time.time_ns() if at is None else at)}, secrets.token_hex(8)
         if was is not None:
             stamp[WAS] = str(was)
@@ -149,7 +159,7 @@ class Relay:
         return stored
 
     async def current(self, key: str) -> Shared | None:
-        self.require()
+        await self.require_soon()
         found = await self.hub.last(self.names.shared(key))
         return None if found is None else found.shared
 
@@ -283,7 +293,7 @@ class Relay:
             await asyncio.sleep(HUB_SECONDS)
 
     def _connection_changed(self) -> None:
-        self._since = format_time(now())
+        self._since, self._changed_at = format_time(now()), time.monotonic()
         self.heartbeats.soon()
         self.following.connection_changed()
         self._has_news()
@@ -496,7 +506,7 @@ class Answering:
             return {"refused": refusal.code, "key": refusal.key.removeprefix("error.")}
 
     async def _require(self, _: Mapping[str, Any]) -> Answer:
-        self.relay.require()
+        await self.relay.require_soon()
         return {}
 
     async def _put(self, request: Mapping[str, Any]) -> Answer:

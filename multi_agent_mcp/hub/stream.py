@@ -15,6 +15,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +116,8 @@ class Hub:
     """The minute in which it was last tried in vain to connect."""
     silent: frozenset[str] = frozenset()
     """The streams that did not answer when all were last asked, as they had no leader."""
+    _connections: int = 0
+    """How often the connection was made or lost."""
     _replicas: int = 1
     _lost_at: float = float("-inf")
     on_renewed: Callable[[str], bool] = lambda _: False
@@ -210,7 +213,11 @@ class Hub:
         sent = {OP: op, MACHINE: self.machine, RELAY: self.relay, AFTER: str(self.shared_until), **headers}
         if expected is not None:
             sent |= {EXPECTED: str(expected), EXPECTED_OF: self.names.stored(subject)}
+        connections = self._connections
         answer = await self._published(subject, data, sent)
+        if not answer and expected is not None and self._connections != connections:
+            with suppress(HubUnreachable):  # its connection was lost; said again it is stored once, as it is expected
+                answer = await self._published(subject, data, sent)
         if "seq" in answer and "error" not in answer:
             return self._stored(subject, int(answer["seq"]), op)
         code = answer.get("error", {}).get("err_code")
@@ -389,6 +396,7 @@ class Hub:
 
     async def _on_change(self) -> None:
         self.recognised, self._said = False, ""
+        self._connections += 1
         self.refused = False
         self.on_change()
         is_renewed = self.connected and self.certificate is not None and self.certificate != self._trusted

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +32,26 @@ from multi_agent_mcp.hub.sharing import Sharing, Token, ask_to_join, join, keep_
 from multi_agent_mcp.services.doctor.doctor import _filled
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
-from tests.hub.support import DESK, LAPTOP, SESSION, SHED, Machine, Machines, Wire, eventually, free_port, machines
+from tests.hub.support import (
+    DESK,
+    LAPTOP,
+    LOFT,
+    SESSION,
+    SHED,
+    Machine,
+    Machines,
+    Wire,
+    eventually,
+    free_port,
+    machines,
+)
 from tests.hub.test_failures import new_task, same
 from tests.hub.test_looking import command, command_at, row, seen, states, waiting
 from tests.hub.test_machines import send
 from tests.hub.test_security import STAMP, as_machine
+from tests.partition.disturbances import hub_pid
 
+CONNECTED_AGAIN_SECONDS = 1.0
 ALONE = (Agent(id="boss", role="owner", type="human"), Agent(id="worker-a", parent_id="admin"))
 
 
@@ -562,6 +577,26 @@ def test_who_has_filled_what_all_share_is_named_where_the_hub_is() -> None:
     assert named == ("problem", LAPTOP, "hub_filled_by", {"machine": LAPTOP, "share": 75, "percent": 95})
     (elsewhere,) = _filled({"percent": 60, "by": {}}, found, SHED)  # type: ignore[arg-type]
     assert elsewhere == ("note", SHED, "hub_filled", {"percent": 60})
+
+
+def test_what_all_share_is_changed_while_machines_join(tmp_path: Path) -> None:
+    """The hub starts again for each of them: a change waits for it."""
+    with machines(tmp_path, LAPTOP) as made, ThreadPoolExecutor(1) as pool:
+        services = made[LAPTOP].services
+        creator, hubs = services.agents.get("worker-a"), {hub_pid(made)}
+
+        def joins() -> None:
+            for name in (SHED, LOFT):
+                made.joined(name)
+                eventually(lambda: hub_pid(made) not in {None, *hubs})
+                hubs.add(hub_pid(made))
+
+        joining, before = pool.submit(joins), time.monotonic()
+        while not joining.done() or time.monotonic() - before < CONNECTED_AGAIN_SECONDS:
+            services.task_creation.create(creator, [NewTask(title="meanwhile")])
+            before = before if joining.done() else time.monotonic()
+        joining.result()
+        assert len(hubs) == 3
 
 
 def test_of_two_machines_with_one_token_one_gets_in(tmp_path: Path) -> None:
