@@ -40,7 +40,8 @@ from multi_agent_mcp.services.overview.snapshot import AWAY, CONNECTED, MachineR
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.hub.sharing import Sharing, Status, Token
+    from multi_agent_mcp.hub.admission import Token
+    from multi_agent_mcp.hub.sharing import Sharing, Status
 
 LISTEN = "0.0.0.0:4222"
 SHARE_SECONDS = 60.0
@@ -161,7 +162,8 @@ def join(token: str, name: str | None, adopt: bool, renew: bool, root: str | Non
     texts = people_texts()
     try:
         require_client()
-        from multi_agent_mcp.hub.sharing import Sharing, Token, machine_name
+        from multi_agent_mcp.hub.admission import Token
+        from multi_agent_mcp.hub.sharing import Sharing, machine_name
         from multi_agent_mcp.hub.sharing import join as join_session
 
         parsed = Token.parse(text_of(token))

@@ -24,6 +24,7 @@ from nats.errors import ConnectionClosedError
 from multi_agent_mcp.domain.dialog import Asked
 from multi_agent_mcp.domain.times import format_time, from_timestamp, now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, Refusal, StorageError
+from multi_agent_mcp.hub.admission import Reception, keep_room
 from multi_agent_mcp.hub.applying import Applying, Consequences
 from multi_agent_mcp.hub.disk import Disk
 from multi_agent_mcp.hub.following import Following
@@ -33,7 +34,6 @@ from multi_agent_mcp.hub.progress import Progress
 from multi_agent_mcp.hub.publishing import Publishing
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import HUB_SLOW, Membership, RelayClient, Share, shared_settings, socket_path
-from multi_agent_mcp.hub.sharing import Reception, keep_room
 from multi_agent_mcp.hub.stream import EDITED, FAILED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import MESSAGE
 from multi_agent_mcp.store.authority import Shared, Superseded

@@ -215,7 +215,7 @@ class Server:
 
     def users(self) -> dict[str, dict[str, Any]]:
         """Returns `machines` (name → public nkey), their `lanes`, those that are `full` (they may change nothing that
-        all share; see `sharing.keep_room`), and `tokens` (id → facts of a token for joining).
+        all share; see `admission.keep_room`), and `tokens` (id → facts of a token for joining).
         A key that is none, or another machine's, is left out: it would stop the hub for all. This machine's is the one
         that it has: a process that renewed it may have been killed."""
         found: dict[str, dict[str, Any]] = self.read("users")

@@ -21,9 +21,10 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import Refusal
+from multi_agent_mcp.hub.admission import Token
 from multi_agent_mcp.hub.server import CERTIFICATES, new_certificate
 from multi_agent_mcp.hub.share_directory import Membership
-from multi_agent_mcp.hub.sharing import Sharing, Token, join
+from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
 from multi_agent_mcp.system.process import is_alive
 from multi_agent_mcp.wiring import Services

@@ -28,13 +28,14 @@ from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Unauthorized
-from multi_agent_mcp.hub import administration, restoring, sharing
+from multi_agent_mcp.hub import administration, admission, restoring, sharing
 from multi_agent_mcp.hub import applying as applying_module
 from multi_agent_mcp.hub.administration import connected_once
+from multi_agent_mcp.hub.admission import Token, with_lane
 from multi_agent_mcp.hub.applying import BLOCK_BYTES, Applying
 from multi_agent_mcp.hub.server import Server, accounts, configuration, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.sharing import Token, join, with_lane
+from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.hub.stream import Hub, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, SLOTS, Names, slot_of
 from multi_agent_mcp.services.questions import Asking
@@ -689,7 +690,7 @@ def test_a_token_is_good_once_and_for_a_free_name(two: Machines) -> None:
 def asked_with(token: Token, machine: str, public: str) -> Any:
     """The hub's answer to a request of somebody who has no more than this token."""
 
-    return asyncio.run(sharing._answer(token, json.dumps({"machine": machine, "nkey": public}).encode()))
+    return asyncio.run(admission._answer(token, json.dumps({"machine": machine, "nkey": public}).encode()))
 
 
 def a_key() -> str:

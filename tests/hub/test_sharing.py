@@ -26,9 +26,10 @@ from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Refusal
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.administration import connected_as_administrator, connected_once, shares_of
+from multi_agent_mcp.hub.admission import Token, ask_to_join, keep_room
 from multi_agent_mcp.hub.server import Server, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
-from multi_agent_mcp.hub.sharing import Sharing, Token, ask_to_join, join, keep_room
+from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.services.doctor.doctor import _filled
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.team.setup import TeamFile, add_missing, create_session
