@@ -12,11 +12,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from multi_agent_mcp.bootstrap import relay
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.hub.share_directory import RelayClient
 from multi_agent_mcp.wiring import Services
@@ -28,6 +29,8 @@ from tests.hub.support import DESK, LAPTOP, SESSION, Machine, Machines, eventual
 from tests.partition.verdict import differing, wait_until_settled
 
 RELAY_MOMENTS_MAX = 1000
+FREE = {"worker-a": LAPTOP, "worker-d": DESK}
+"""The workers that get what is for whoever is free, by machine."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,13 @@ class SharedOperation:
 
 @contextmanager
 def session() -> Iterator[Machines]:
-    """The desk and the laptop. No wire lies between them: its threads would be forked."""
-    with tempfile.TemporaryDirectory() as base, machines(Path(base), LAPTOP, delay=None) as made:
+    """The desk and the laptop, with a worker on each that is free. No wire lies between them: its threads would be
+    forked."""
+    with tempfile.TemporaryDirectory() as base, machines(Path(base), LAPTOP, delay=None) as made, ExitStack() as stack:
+        made[DESK].services.agents.add(Agent(id="worker-d", parent_id="admin"))
+        for agent_id, machine in FREE.items():
+            eventually(lambda machine=machine: "worker-d" in made[machine].services.agents.all())  # type: ignore[misc]
+            stack.callback(made[machine].services.sessions.open(agent_id, "task").end)
         yield made
 
 
@@ -144,6 +152,7 @@ def relay_tried(made: Machines, step: int) -> tuple[int, list[str]]:
     for at in range(0, RELAY_MOMENTS_MAX, step):
         say(desk, "admin", "worker-a", f"to the laptop {at}")
         say(laptop, "worker-a", "admin", f"from the laptop {at}")
+        offer(desk, f"for whoever is free {at}")
         if relay_lived(laptop, at, lambda at=at: desk.has("admin", f"from the laptop {at}")):  # type: ignore[misc]
             break
     laptop.start()
@@ -154,6 +163,9 @@ def relay_tried(made: Machines, step: int) -> tuple[int, list[str]]:
             found = Counter(item.content for item in machine.services.workspace.mailbox(receiver).history())
             expected = {f"{start} {number}" for number in range(0, at + 1, step)}
             wrong += [f"{machine.name}: {words}: there {found[words]} times" for words in expected if found[words] != 1]
+        taken = Counter(each.question for each in machine.services.workspace.questions.all() if each.to_id in FREE)
+        offered = {f"for whoever is free {number}" for number in range(0, at + 1, step)}
+        wrong += [f"{machine.name}: {words}: taken {taken[words]} times" for words in offered if taken[words] != 1]
     return at // step + 1, [*wrong, *found_wrong(made)]
 
 
@@ -162,6 +174,13 @@ def say(machine: Machine, sender: str, receiver: str, words: str) -> None:
 
     services = machine.services
     services.messages.send(services.agents.get(sender), Draft(content=words, receiver_id=receiver))
+
+
+def offer(machine: Machine, words: str) -> None:
+    from multi_agent_mcp.services.questions import Asking
+
+    services = machine.services
+    services.questions.ask(services.agents.get("admin"), Asking(question=words, to_id="@any"), None)
 
 
 def relay_lived(machine: Machine, at: int, has_brought: Callable[[], bool]) -> bool:
@@ -192,6 +211,7 @@ def at_rest(made: Machines) -> None:
     """Lets the next server of every agent recover, and waits until all machines are in sync."""
     for machine in made.members.values():
         settle(machine.services)
+        machine.services.offers.hand_out()
     wait_until_settled(made)
     for machine in made.members.values():  # the relay notes for others what it knows itself
         eventually(lambda machine=machine: machine.services.workspace.relay_state.read().get("connected"))  # type: ignore[misc]

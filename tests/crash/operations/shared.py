@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.history import new_value
+from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
 from tests.crash.invariants import mail, notices
-from tests.crash.machines import SharedOperation
+from tests.crash.machines import FREE, SharedOperation
 from tests.hub.support import DESK, HOMES, LAPTOP
 
 
@@ -53,6 +54,30 @@ def create(services: Services, title: str) -> object:
 
 def created(services: Services, title: str) -> Mapping[str, int]:
     return {"task": [task.title for task in services.workspace.tasks.all()].count(title)}
+
+
+def unclaimed(services: Services, names: Sequence[str]) -> Sequence[str]:
+    new = [NewTask(title=name) for name in names]
+    return [task.id for task in services.task_creation.create(services.agents.get("admin"), new)]
+
+
+def claim(services: Services, task_id: str) -> object:
+    return services.claims.claim(services.agents.get("worker-a"), task_id)
+
+
+def claimed(services: Services, task_id: str) -> Mapping[str, int]:
+    task = services.workspace.tasks.get(task_id)
+    lines = [line for line in task.history if new_value(line, "assignee_id") == "worker-a"]
+    return {"holder": int(task.assignee_id == "worker-a"), "line": len(lines)}
+
+
+def offer(services: Services, words: str) -> object:
+    return services.questions.ask(services.agents.get("admin"), Asking(question=words, to_id="@any"), None)
+
+
+def offered(services: Services, words: str) -> Mapping[str, int]:
+    found = [question for question in services.workspace.questions.all() if question.question == words]
+    return {"question": len(found), "holder": sum(question.to_id in FREE for question in found)}
 
 
 def send(services: Services, words: str) -> object:
@@ -105,6 +130,8 @@ SHARED = {
         SharedOperation("shared_status", LAPTOP, start, started, tasks_for_worker),
         SharedOperation("shared_block", DESK, block, blocked, tasks_in_progress),
         SharedOperation("shared_create", DESK, create, created),
+        SharedOperation("shared_claim", LAPTOP, claim, claimed, unclaimed),
+        SharedOperation("shared_offer", DESK, offer, offered),
         SharedOperation("shared_send", LAPTOP, send, sent),
         SharedOperation("shared_broadcast", LAPTOP, broadcast, heard),
         SharedOperation("shared_say", LAPTOP, say, said, conversations),
