@@ -14,12 +14,25 @@ from itertools import chain
 from typing import Any
 
 from nats.aio.client import Client
+from nats.js.api import AckPolicy, ConsumerConfig
 
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.server import Server
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.sizes import BEAT_BYTES, is_acceptable
-from multi_agent_mcp.hub.stream import FAILED, FORM, MACHINE, NO_STREAM, OP, TIME, WAS, Stored, batch_after, protected
+from multi_agent_mcp.hub.stream import (
+    BATCH,
+    FAILED,
+    FORM,
+    MACHINE,
+    NO_STREAM,
+    OP,
+    TIME,
+    WAS,
+    Stored,
+    batch_after,
+    protected,
+)
 from multi_agent_mcp.hub.subjects import BY_NAME, JETSTREAM, KINDS, Names, Rule, inbox
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES, SHARED_BYTES
 from multi_agent_mcp.store.shared_collection import LINE
@@ -236,13 +249,23 @@ async def _all_of(client: Client, stream: str) -> AsyncIterator[Stored]:
 
 async def shares_of(server: Server) -> dict[str, int]:
     """Returns how many bytes each machine has written of what all share; a short value counts as its part of as many
-    values as a stream holds. Raises `HubUnreachable`."""
+    values as a stream holds. The hub says their sizes: the values themselves, up to `VALUE_BYTES`, would keep the relay
+    that asks from its work. Raises `HubUnreachable`."""
     client, found = await connected_as_administrator(server), Counter[str]()
+    sizes = ConsumerConfig(headers_only=True, ack_policy=AckPolicy.NONE, inactive_threshold=ADMINISTER_SECONDS)
     try:
-        async for stored in _all_of(client, server.names.stream):
-            size = max(len(stored.data) + PER_VALUE_BYTES, VALUE_BYTES // VALUES)
-            found[server.names.writer(stored.subject)] += size
+        asked = await client.jetstream(timeout=ADMINISTER_SECONDS).pull_subscribe(
+            "", stream=server.names.stream, config=sizes
+        )
+        pending = (await asked.consumer_info()).num_pending
+        while pending:
+            for value in await asked.fetch(BATCH, ADMINISTER_SECONDS):
+                size = int((value.headers or {})["Nats-Msg-Size"]) + PER_VALUE_BYTES
+                found[server.names.writer(value.subject)] += max(size, VALUE_BYTES // VALUES)
+                pending = value.metadata.num_pending
         return {**found}
+    except (*FAILED, LookupError) as error:
+        raise HubUnreachable from error
     finally:
         await client.close()
 
