@@ -200,19 +200,26 @@ class InboxFiles(Generic[R]):
         return self.archive.months()
 
 
+SAME_MAX = 16
+
+
 class Addresses(Generic[R]):
     """The addresses of an inbox's files at one moment, that of the last look at it: a file's id, or its path if the id
-    finds another file."""
+    finds another file, or more than `SAME_MAX` files have it: all of them would be read to find the first."""
 
     def __init__(self, inbox: InboxFiles[R]) -> None:
         self._inbox = inbox
+        self._first: dict[str, Path | None] = {}
+        """The file that an id finds."""
 
     def of(self, path: Path, entity: R) -> str:
         """Returns the address by which `InboxFiles.find` finds this file."""
         if path.parent == self._inbox.path and not entity.id.endswith(".md") and self._is_alone(path.name, entity):
             return entity.id  # the usual case: an id given by us is not also in the archive
-        found = self._inbox.find(entity.id, fresh=False)
-        return entity.id if found is not None and found[0] == path else self._inbox.within(path)
+        if entity.id not in self._first and self._bearers[id8(entity.id)] <= SAME_MAX:
+            found = self._inbox.find(entity.id, fresh=False)
+            self._first[entity.id] = None if found is None else found[0]
+        return entity.id if self._first.get(entity.id) == path else self._inbox.within(path)
 
     def _is_alone(self, name: str, entity: R) -> bool:
         """Returns whether the file has the name that we give to its id, and no other file in the hot directory has an

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.store.inbox_files import SAME_MAX
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, contents, read, send, unread
@@ -53,6 +54,17 @@ def test_of_two_files_that_are_equal_only_the_one_that_was_shown_is_marked(servi
     assert (second["count"], second["unread_remaining"]) == (1, 0)
     if more:  # else nobody can tell them apart
         assert len({item["id"] for answer in (first, second) for item in answer["messages"]}) == 2
+
+
+def test_of_an_id_that_very_many_files_have_each_is_known_by_its_path(services: Services) -> None:
+    """Who puts a thousand files of one id into a mailbox has them read once and not for each of them."""
+    twins(services, SAME_MAX + 1)
+    read_first = read(services, "worker-a", limit=5)["messages"]
+    assert [(item["id"], item["duplicate_of"]) for item in read_first] == [
+        (f"{name}.md", "template") for name in (0, 1, 10, 11, 12)
+    ]
+    (again,) = read(services, "worker-a", message_id="11.md")["messages"]
+    assert again["sender_id"] == "a11"
 
 
 def test_of_two_equal_files_only_the_one_that_was_handed_out_is_given_back(services: Services) -> None:
