@@ -35,7 +35,12 @@ LEFT_OUT = {
 
 
 def soak(
-    base: Path, seconds: float, say: Callable[[str], object] = lambda _: None, seed: int = 1, count: int = 5
+    base: Path,
+    seconds: float,
+    say: Callable[[str], object] = lambda _: None,
+    seed: int = 1,
+    count: int = 5,
+    batch: int = BATCH,
 ) -> list[str]:
     """Plays so long with so many machines, at least three; returns what is wrong in the end."""
     chance = random.Random(seed)  # noqa: S311 - to be played again
@@ -45,7 +50,7 @@ def soak(
             play.prepare()
             with flooded(play, seed):
                 while time.monotonic() - play.began < seconds:
-                    play.write(BATCH, away=False)
+                    play.write(batch, away=False)
                     play.tell(f"{play.written} letters")
             play.settle()
             play.tell(f"{play.written} letters, {play.noted}")

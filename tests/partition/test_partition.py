@@ -18,4 +18,4 @@ def test_of_many_processes_on_three_machines_one_wins_each_task(tmp_path: Path) 
 
 
 def test_machines_that_work_while_one_floods_and_links_are_cut_lose_and_double_nothing(tmp_path: Path) -> None:
-    assert soak(tmp_path, seconds=3, count=3) == []
+    assert soak(tmp_path, seconds=2, count=3, batch=10) == []
