@@ -129,6 +129,9 @@ CHAT_BEGINS_WITHIN = timedelta(seconds=30)
 PERMANENT = frozenset({"no_pane", "no_desktop", "not_human", "no_tmux", "no_doorbell"})
 """Reasons that no waiting resolves, only a change of the agent's record in `agents.json`."""
 
+TAKEN_AWAY = frozenset({"pane_gone", "pane_changed", "tmux_gone", "tmux_restarted"})
+"""Reasons that say that the pane is not the one any more in which the agent was."""
+
 
 class NotificationSource(Protocol):
     """The unread notifications of agents, as the doorbell needs them."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from multi_agent_mcp.doorbell.ringing import PERMANENT, Doorbell
+from multi_agent_mcp.doorbell.ringing import PERMANENT, TAKEN_AWAY, Doorbell
 from multi_agent_mcp.errors import Refusal
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ LONGEST_SECONDS = 24 * 3600.0
 """The interval of checking whether an agent's host has met a usage limit; one stat(2)."""
 TAKE_OVER_AFTER = timedelta(seconds=2)
 """The interval of checking whether the process that rings still lives."""
+STEP_BACK_SECONDS = 2 * TAKE_OVER_AFTER.total_seconds()
+"""How long a process whose pane was taken away leaves ringing to another that waits for it."""
 
 
 class Silence:
@@ -58,6 +60,9 @@ class DoorbellThread:
     growing pauses as long as a deferral lasts or a line of ours is left in the composer. An idle agent makes no calls,
     so this thread also repairs its notifications, before it rings.
 
+    A host may outlive its pane, and its server with it: where the pane is gone, or another program's, it gives the lock
+    away for a moment with each attempt, so that the agent's server in a new pane rings.
+
     `prepare` runs first in the thread: it registers the pane, imports the modules that ringing needs, and returns the
     fields of the session's pane, which replace those of the agent's record.
     """
@@ -85,6 +90,7 @@ class DoorbellThread:
         self._left = True
         """Whether a line of ours may be left in the composer; at the start, one of an earlier process."""
         self._lock: FileLock | None = None
+        self._back_until = 0.0
         self._thread = threading.Thread(target=self._run, name=f"doorbell-{agent_id}", daemon=True)
 
     def claim(self) -> None:
@@ -133,6 +139,8 @@ class DoorbellThread:
         delivery = None
         with contextlib.suppress(Refusal):
             if self._lock is None:
+                if (remaining := self._back_until - time.monotonic()) > 0:
+                    return timedelta(seconds=remaining), deferrals
                 self.claim()
                 if self._lock is None:
                     return TAKE_OVER_AFTER, 0  # another process rings
@@ -149,7 +157,15 @@ class DoorbellThread:
                 return self._doorbell.pauses.shortest, 0
             if delivery.reason in PERMANENT:
                 return None, 0
+            if delivery.reason in TAKEN_AWAY:
+                self._step_back()
         return self._later(deferrals)
+
+    def _step_back(self) -> None:
+        lock, self._lock = self._lock, None
+        self._back_until = time.monotonic() + STEP_BACK_SECONDS
+        if lock is not None:
+            lock.release()
 
     def _after_silence(self, pause: timedelta | None, deferrals: int) -> tuple[timedelta | None, int]:
         """As `_attempt`, when nothing is due to be rung about: a prompt that was not heard is repeated, an idle agent

@@ -182,9 +182,18 @@ def end_left_over(services: Services, agent_id: str, purpose: str) -> None:
     conversation, and nobody sees them (docs/hosts.md, Resume and compaction)."""
     for host, server in _hosts(services, agent_id, purpose):
         if host > 1 and has_lost_terminal(host):
-            for pid in filter(None, (host, server)):
-                if not end(pid, signal.SIGTERM, END_SECONDS):
-                    end(pid, signal.SIGKILL, END_SECONDS)
+            _end(host, server)
+
+
+def end_host(session: AgentSession) -> None:
+    """Ends the host of a session and the session's server, whatever terminal they have."""
+    _end(host_of(session.pid), session.pid)
+
+
+def _end(*pids: int | None) -> None:
+    for pid in pids:
+        if pid is not None and pid > 1 and not end(pid, signal.SIGTERM, END_SECONDS):
+            end(pid, signal.SIGKILL, END_SECONDS)
 
 
 def _hosts(services: Services, agent_id: str, purpose: str) -> Iterator[tuple[int, int | None]]:

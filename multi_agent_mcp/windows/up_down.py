@@ -25,6 +25,7 @@ from multi_agent_mcp.windows.agent_command import (
     Beginning,
     beginning_of,
     command_of,
+    end_host,
     end_left_over,
     in_a_terminal,
     left_out,
@@ -120,7 +121,7 @@ def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) ->
         if fresh:
             set_aside(services, agent, "task")
         if chat := windows.living.get(Slot(agent.id, "chat")):
-            windows.close(chat)
+            _close(windows, [chat])
         if pane is None:
             return _start(windows, agent, command, beginning)
         return _restart(windows, agent, pane, command, beginning)
@@ -177,14 +178,19 @@ def _served_in(windows: TeamWindows, panes: Collection[OwnPane]) -> list[AgentSe
 
 
 def _end_what_outlives(services: Services, served: Iterable[AgentSession]) -> None:
-    """Ends hosts that go on without their window, which some do (docs/hosts.md), after a moment in which they may end
-    by themselves."""
+    """Ends hosts that go on without their window, which some do (docs/hosts.md)."""
+    for session in _outliving(services, served):
+        end_left_over(services, session.agent_id, session.purpose)
+
+
+def _outliving(services: Services, served: Iterable[AgentSession]) -> Iterator[AgentSession]:
+    """Yields the sessions that still run after a moment in which they may end by themselves."""
     until = time.monotonic() + PARTING_SECONDS
     for session in served:
         while services.sessions.is_running(session) and time.monotonic() < until:
             time.sleep(LOOK_SECONDS)
         if services.sessions.is_running(session):
-            end_left_over(services, session.agent_id, session.purpose)
+            yield session
 
 
 def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) -> AgentState:
@@ -253,13 +259,23 @@ def _start(windows: TeamWindows, agent: Agent, command: str, beginning: Beginnin
 def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str, beginning: Beginning) -> AgentState:
     earlier = frozenset(session.id for session in windows.services.sessions.running(agent.id))
     windows.close_kept(Slot(agent.id, "task"))
+    served = _served_in(windows, [pane])
     if beginning.continues:
         windows.end_program(pane)  # of two processes in one conversation, what one writes is lost
+        _end_hosts(windows.services, served)
     fresh = windows.restart(pane, command, continues=beginning.conversation)
+    _end_hosts(windows.services, served)
     if fresh is not None:
         _register(windows, agent, fresh)
     lacking = left_out(windows.services, agent)
     return replace(_opened(agent.id, fresh, STARTING, earlier), beginning=beginning, left_out=lacking)
+
+
+def _end_hosts(services: Services, served: Iterable[AgentSession]) -> None:
+    """Ends hosts that a hang-up has not ended: the server of one that goes on keeps the agent's doorbell to itself, and
+    rings in a pane that is another's now."""
+    for session in _outliving(services, served):
+        end_host(session)
 
 
 def _opened(name: str, pane: OwnPane | None, state: str, earlier: frozenset[str] = frozenset()) -> AgentState:

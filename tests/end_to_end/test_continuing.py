@@ -116,6 +116,22 @@ def test_down_ends_a_host_that_outlives_its_window(bare: Team, terminal: Termina
     assert [pid for pid in (session.pid, parent) if started_at(pid) is not None] == []
 
 
+@pytest.mark.parametrize("fresh", [[], ["--fresh"]])
+def test_restart_ends_a_host_that_outlives_its_pane(
+    bare: Team, terminal: Terminal, home: Path, fresh: list[str]
+) -> None:
+    (home / "deaf").touch()
+    team = made(bare, a=f"{sys.executable} -c '{DEAF}' {host(bare.base, home)}")
+    team.ask("up", "--no-watch", "--no-supervisor", "--socket", terminal.socket)
+    (session,) = team.services.sessions.all(ended=False)
+    parent = host_of(session.pid)
+    team.ask("restart", "a", "--no-wait", *fresh)
+    assert [pid for pid in (session.pid, parent) if started_at(pid) is not None] == []
+    started = wait_until(lambda: team.services.sessions.running("a"), "its successor has begun")
+    assert session.id not in [item.id for item in started]
+    (home / "deaf").unlink()
+
+
 def test_the_supervisor_continues_a_chat_and_begins_anew_where_the_host_refuses(
     bare: Team, terminal: Terminal, home: Path
 ) -> None:

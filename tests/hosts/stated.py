@@ -64,6 +64,5 @@ STATED_SCENARIOS = (
     LastingScenario(
         "the statement stands once, outside of every message",
         is_stated_once,
-        only=frozenset({"claude", "codex", "opencode", "copilot"}),  # Gemini CLI: docs/hosts.md
     ),
 )

@@ -376,6 +376,30 @@ def test_a_line_that_is_left_comes_to_an_end_by_itself_although_its_mail_was_rea
     assert [ALIKE.fullmatch(line) is not None for line in submitted(Log(seat.log).read())[before:]] == [True]
 
 
+def test_a_server_whose_pane_is_anothers_now_leaves_ringing_to_the_one_in_that_pane(stage: Stage, seat: Seat) -> None:
+    before = len(submitted(Log(seat.log).read()))
+    workspace, chain = stage.workspace, ChannelChain({"tmux": notifier})
+    workspace.registry.update(seat.agent_id, ladder=["tmux"])
+    registered = agent(stage, seat)
+    former = {"pane_id": seat.pane_id, "socket_path": stage.socket, "pane_pid": os.getpid()}
+    outlives = DoorbellThread(doorbell(stage, chain), seat.agent_id, "task", prepare=lambda: former)
+    successor = DoorbellThread(
+        doorbell(stage, chain), seat.agent_id, "task", prepare=lambda: {**former, "pane_pid": registered.pane_pid}
+    )
+    mail = workspace.mailbox(seat.agent_id).path / "mail.md"
+    mail.parent.mkdir(parents=True, exist_ok=True)
+    mail.write_text("---\nsender_id: admin\n---\n\nx", encoding="utf-8")
+    outlives.claim()
+    outlives.start()
+    log = workspace.delivery_log(seat.agent_id)
+    wait_until(lambda: any(entry.get("reason") == "pane_changed" for entry in log.newest_first()), "it defers")
+    successor.start()
+    wait_until(lambda: len(submitted(Log(seat.log).read())) > before, "the line is entered")
+    for bell in (outlives, successor):
+        bell.close()
+    mail.unlink()
+
+
 def test_a_line_that_the_human_has_changed_is_left_to_the_human(stage: Stage, seat: Seat) -> None:
     os.write(seat.keyboard, b"\x1b[200~" + f"{LINE} #k3x9".encode() + b"\x1b[201~, well")
     comes_to(stage, seat, "draft")
